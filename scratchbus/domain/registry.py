@@ -1,0 +1,183 @@
+"""The registry: which observation types there are, and what each brings along."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from scratchbus.domain import lifecycle as lifecycles
+from scratchbus.domain.lifecycle import Lifecycle
+from scratchbus.domain.values import MAX_BYTES
+from scratchbus.errors import InvalidField, UnknownType
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
+DEFAULT_PRIORITY: Final = 50
+DEFAULT_MAX_TAGS: Final = 32
+DEDUPE_FIELDS: Final = ("content", "owner", "source")
+DEDUPE_PREFIXES: Final = ("context.", "metadata.")
+_LONGEST_READABLE_KEY: Final = 160
+
+Lasting = int | Literal["never"] | None
+"""Milliseconds, "never", or None where the type leaves it to the settings."""
+
+
+@dataclass(frozen=True)
+class ObservationType:
+    """A kind of observation: its priority, its defaults, its limits and its lifecycle.
+
+    `priority` is 0 to 100, higher first. `max_content` is in bytes of UTF-8. `context_schema` and `metadata_schema`
+    are JSON Schemas (draft 2020-12). `dedupe` names the fields that make up the dedupe_key when a caller gives none.
+    """
+
+    name: str
+    description: str = ""
+    priority: int = DEFAULT_PRIORITY
+    default_ttl_ms: Lasting = None
+    default_owner: str | None = None
+    initial_status: str = "active"
+    lifecycle: Lifecycle = lifecycles.DEFAULT
+    max_content: int = MAX_BYTES
+    max_tags: int = DEFAULT_MAX_TAGS
+    context_schema: Mapping[str, Any] | None = field(default=None, hash=False)
+    metadata_schema: Mapping[str, Any] | None = field(default=None, hash=False)
+    auto_archive_after_ms: Lasting = None
+    dedupe: tuple[str, ...] = ()
+
+    def ttl_ms(self, default: int | None) -> int | None:
+        """Return how long an observation of this type lives, in ms, or None for ever; `default` is the settings'."""
+        return _lasting(self.default_ttl_ms, default)
+
+    def archive_after_ms(self, default: int | None) -> int | None:
+        """Return how long after closing it is archived, in ms, or None for never; `default` is the settings'."""
+        return _lasting(self.auto_archive_after_ms, default)
+
+    def dedupe_key_of(self, fields: Mapping[str, Any]) -> str | None:
+        """Return the dedupe_key that the type makes of an observation's fields, or None.
+
+        The key begins with the type's name. It is None if the type has no `dedupe`, or if one of its fields is not
+        there: what lacks the address it would be known by is not the same as another that lacks it. A long key is
+        shortened to a digest.
+        """
+        if not self.dedupe:
+            return None
+        values = [_field(fields, name) for name in self.dedupe]
+        if any(value is None for value in values):
+            return None
+        key = json.dumps(values, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        if len(key) > _LONGEST_READABLE_KEY:
+            key = "sha256-" + sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+        return f"{self.name}:{key}"
+
+    def check_context(self, context: Mapping[str, Any]) -> None:
+        """Raise InvalidField, naming the place, if the context does not fit the type's schema."""
+        if self.context_schema is not None:
+            _check(self._context_validator, "context", context)
+
+    def check_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Raise InvalidField, naming the place, if the metadata does not fit the type's schema."""
+        if self.metadata_schema is not None:
+            _check(self._metadata_validator, "metadata", metadata)
+
+    @cached_property
+    def _context_validator(self) -> Draft202012Validator:
+        return _validator(self.context_schema or {})
+
+    @cached_property
+    def _metadata_validator(self) -> Draft202012Validator:
+        return _validator(self.metadata_schema or {})
+
+
+@dataclass(frozen=True)
+class RegistryChanges:
+    """What differs from an older registry: names of types, sorted."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    lifecycle_changed: tuple[str, ...] = ()
+
+    @property
+    def needs_none_open(self) -> tuple[str, ...]:
+        """The types that may change so only while no observation of theirs is open."""
+        return tuple(sorted({*self.removed, *self.lifecycle_changed}))
+
+    def __bool__(self) -> bool:
+        """Say whether anything differs."""
+        return bool(self.added or self.removed or self.changed)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All observation types of a bus, with the YAML text they were read from.
+
+    `lifecycles` holds the default one and those the file names. Registries compare by what they say, not by `text`.
+    """
+
+    types: Mapping[str, ObservationType] = field(hash=False)
+    lifecycles: Mapping[str, Lifecycle] = field(hash=False)
+    text: str = field(default="", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make the tables read-only."""
+        object.__setattr__(self, "types", MappingProxyType(dict(self.types)))
+        object.__setattr__(self, "lifecycles", MappingProxyType(dict(self.lifecycles)))
+
+    def get(self, name: str) -> ObservationType:
+        """Return the type of this name. Raises UnknownType, with the nearest name there is."""
+        found = self.types.get(name)
+        if found is None:
+            near = difflib.get_close_matches(str(name), self.types, n=1, cutoff=0.5)
+            raise UnknownType(name, self.types, near[0] if near else None)
+        return found
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the text: two registries with one digest came from the same file."""
+        return sha256(self.text.encode()).hexdigest()
+
+    def changes_from(self, old: Registry) -> RegistryChanges:
+        """Return what this registry would change if it took the place of `old`."""
+        kept = sorted(self.types.keys() & old.types.keys())
+        return RegistryChanges(
+            added=tuple(sorted(self.types.keys() - old.types.keys())),
+            removed=tuple(sorted(old.types.keys() - self.types.keys())),
+            changed=tuple(name for name in kept if self.types[name] != old.types[name]),
+            lifecycle_changed=tuple(
+                name for name in kept if not self.types[name].lifecycle.same_table(old.types[name].lifecycle)
+            ),
+        )
+
+
+def _lasting(own: Lasting, default: int | None) -> int | None:
+    if own is None:
+        return default
+    return None if own == "never" else own
+
+
+def _field(fields: Mapping[str, Any], name: str) -> Any:
+    if name.startswith(DEDUPE_PREFIXES):
+        whole, _, key = name.partition(".")
+        return (fields.get(whole) or {}).get(key)
+    return fields.get(name)
+
+
+def _validator(schema: Mapping[str, Any]) -> Draft202012Validator:
+    # Imported here: most types have no schema, and the import is slow. The empty registry keeps it off the network.
+    from jsonschema import Draft202012Validator
+    from referencing import Registry as Schemas
+
+    return Draft202012Validator(dict(schema), registry=Schemas())
+
+
+def _check(validator: Draft202012Validator, field_name: str, value: Mapping[str, Any]) -> None:
+    for problem in validator.iter_errors(value):
+        place = ".".join([field_name, *map(str, problem.absolute_path)])
+        raise InvalidField(place, f"{problem.message} (the schema of the type says so)")
