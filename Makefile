@@ -1,0 +1,56 @@
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+
+# Runs a command; what it says is shown only when it fails.
+quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench faults lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.installed ## create .venv and install everything pinned; costs nothing the second time
+	@:
+
+demo: setup ## show the whole pipeline at work; ARGS="--log FILE" to use a log of your own
+	@$(BIN)/scratchbus demo $(ARGS)
+
+test: setup ## run the tests; ARGS goes to pytest
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: setup ## check format, lint, types, and the direction of imports
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: setup ## measure against bare redis-py; ARGS goes to the benchmark
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+faults: setup ## kill processes and cut connections, for minutes; ARGS goes to pytest
+	@$(BIN)/python -m pytest -m faults $(ARGS)
+
+lock: ## pin every dependency anew, with hashes; ARGS=--upgrade to move to newer versions
+	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
+	@uv pip compile --no-config --quiet --universal --python-version 3.11 --all-extras --generate-hashes \
+		--no-annotate --custom-compile-command "make lock" $(ARGS) --output-file requirements.lock pyproject.toml
+
+clean: ## remove .venv and what the tools leave behind
+	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.locked: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("scratchbus needs Python 3.11 or newer, and \
+	$(PYTHON) is %d.%d: install one, then name it: make PYTHON=python3.11" % sys.version_info[:2])'
+	@echo "setup: installing the pinned packages into $(VENV), once; this takes less than a minute"
+	@$(call quietly,$(PYTHON) -m venv --clear $(VENV))
+	@$(call quietly,$(PIP) install --require-hashes --requirement requirements.lock)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml
+	@$(call quietly,$(PIP) install --no-deps --no-build-isolation --editable .)
+	@touch $@

@@ -1,0 +1,29 @@
+"""What every test shares: one event loop, an environment of its own, patience with slow machines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("scratchbus", deadline=None)  # how fast a real engine answers proves nothing
+hypothesis.settings.load_profile("scratchbus")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Run async tests on asyncio, the one event loop that scratchbus supports."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the user's settings and embedded engine out of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith("SCRATCHBUS_"):
+                patch.delenv(name)
+        patch.setenv("SCRATCHBUS_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
