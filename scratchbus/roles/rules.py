@@ -1,0 +1,161 @@
+r"""The rules that turn lines of a log into observations, from a file such as `config/logwatch.yaml`.
+
+    rules:
+      - name: ssh-failed-password
+        match: 'Failed password for (?P<user>.*) from (?P<address>\S+) port'
+        publish:
+          type: risk_alert
+          content: "Failed passwords from {address}"
+          dedupe_key: "ssh:{address}"
+          context: {address: "{address}"}
+
+`match` is searched for in the line without its line end. `{group}` stands for what the named group of that name
+found, in every text of `publish`, also in tags and within `context`; a literal brace is written twice. A group
+`times` says how many sightings the line stands for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from scratchbus.domain.values import check_confidence, duration_ms, is_type_name
+from scratchbus.domain.yaml_nodes import Spot
+from scratchbus.errors import InvalidInput
+from scratchbus.roles import yaml_file
+
+TIMES = "times"
+"""The group whose number says how many sightings a line stands for."""
+
+_REQUIRED = ("type", "content")
+_TEXTS = ("dedupe_key", "owner")
+_OPTIONAL = (*_TEXTS, "tags", "context", "confidence", "ttl")
+_LONGEST_TIMES = 9  # digits
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+Groups = Mapping[str, str]
+Fill = Callable[[Groups], Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What to look for in a line, and what to publish when it is there."""
+
+    name: str
+    match: re.Pattern[str]
+    fill: Callable[[Groups], dict[str, Any]]
+
+    def sighting(self, line: str) -> dict[str, Any] | None:
+        """Return the arguments of `page.add` for this line, or None when the rule does not match it.
+
+        The line comes without its line end. A group that took no part is empty; a tag, owner or dedupe key that
+        turns out empty counts as not given.
+        """
+        found = self.match.search(line)
+        if found is None:
+            return None
+        groups = found.groupdict(default="")
+        return {**self.fill(groups), "times": _times(groups.get(TIMES, ""))}
+
+
+def read_rules(path: Path) -> tuple[Rule, ...]:
+    """Read a rules file. Raises RulesError, which names the file, the line, the key, and what is allowed."""
+    return parse_rules(yaml_file.read(path), str(path))
+
+
+def parse_rules(text: str, file: str) -> tuple[Rule, ...]:
+    """Return the rules that a YAML text holds; `file` is its name in errors. Raises RulesError."""
+    root = yaml_file.keys(yaml_file.parse(text, file), required=("rules",))
+    rules: dict[str, Rule] = {}
+    for spot in yaml_file.entries(root["rules"]):
+        rule = _rule(spot)
+        if rule.name in rules:
+            raise spot.at(["name"]).wrong(f"{rule.name!r} is used by two rules; names tell them apart")
+        rules[rule.name] = rule
+    return tuple(rules.values())
+
+
+def _rule(spot: Spot) -> Rule:
+    found = yaml_file.keys(spot, required=("name", "match", "publish"))
+    name = found["name"].text()
+    if not _NAME.fullmatch(name):
+        raise found["name"].wrong(f"{name!r} is not a name; use 1–64 letters, digits and _.-")
+    try:
+        match = re.compile(found["match"].text())
+    except re.error as problem:
+        raise found["match"].wrong(f"is not a regular expression: {problem}") from None
+    return Rule(name, match, _publish(found["publish"], match.groupindex))
+
+
+def _publish(spot: Spot, groups: Mapping[str, int]) -> Callable[[Groups], dict[str, Any]]:
+    found = yaml_file.keys(spot, _REQUIRED, _OPTIONAL)
+    type_name = found["type"].text()
+    if "{" not in type_name and not is_type_name(type_name):
+        raise found["type"].wrong(f"{type_name!r} is not the name of a type; use a–z, 0–9 and _")
+    if "context" in found and not found["context"].is_mapping():
+        raise found["context"].wrong("must be a mapping of keys to values")
+    fixed = _fixed_values(found)
+    texts = {key: _text_fill(found[key], groups) for key in (*_REQUIRED, *_TEXTS) if key in found}
+    tags = [_text_fill(tag, groups) for tag in found["tags"].elements()] if "tags" in found else []
+    context = _fill(found["context"], groups) if "context" in found else None
+
+    def fill(seen: Groups) -> dict[str, Any]:
+        filled: dict[str, Any] = {key: text(seen) for key, text in texts.items()}
+        filled.update((key, filled[key] or None) for key in _TEXTS if key in filled)
+        if tags:
+            filled["tags"] = [text for text in (tag(seen) for tag in tags) if text]
+        if context is not None:
+            filled["context"] = context(seen)
+        return {**fixed, **filled}
+
+    return fill
+
+
+def _fixed_values(found: Mapping[str, Spot]) -> dict[str, Any]:
+    """Return confidence and ttl, which are the same for every line and so are checked here, once."""
+    checks: dict[str, Callable[[Any], object]] = {"confidence": check_confidence, "ttl": duration_ms}
+    fixed: dict[str, Any] = {}
+    for key, check in checks.items():
+        if key in found:
+            fixed[key] = found[key].scalar()
+            try:
+                check(fixed[key])
+            except InvalidInput as problem:
+                raise found[key].wrong(str(problem).removeprefix(f"{key}: ")) from None
+    return fixed
+
+
+def _fill(spot: Spot, groups: Mapping[str, int]) -> Fill:
+    """Return a function that gives the value with its places filled, at any depth."""
+    value = spot.plain()
+    if isinstance(value, str) and value.strip():
+        return _text_fill(spot, groups)
+    if isinstance(value, list):
+        items = [_fill(item, groups) for item in spot.elements()]
+        return lambda seen: [item(seen) for item in items]
+    if isinstance(value, dict):
+        members = {name: _fill(member, groups) for name, member in spot.fields().items()}
+        return lambda seen: {name: member(seen) for name, member in members.items()}
+    return lambda seen: value
+
+
+def _text_fill(spot: Spot, groups: Mapping[str, int]) -> Callable[[Groups], str]:
+    text = spot.text()
+    try:
+        parts = list(Formatter().parse(text))
+    except ValueError as problem:
+        raise spot.wrong(f"{text!r}: {problem}; write a literal brace twice") from None
+    for _, place, spec, conversion in parts:
+        if place is not None and (spec or conversion or place not in groups):
+            raise spot.wrong(f"{{{place}}} is no named group of `match`; write a literal brace twice", groups)
+    pieces = [(literal, place) for literal, place, _, _ in parts]
+    return lambda seen: "".join(literal + ("" if place is None else seen[place]) for literal, place in pieces)
+
+
+def _times(text: str) -> int:
+    """Return the number in the text, or 1 where it is no number from 1 to 999,999,999."""
+    return max(1, int(text)) if text.isdecimal() and len(text) <= _LONGEST_TIMES else 1
