@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, get_args
@@ -83,7 +83,7 @@ def never_closing(lifecycle: Lifecycle) -> frozenset[str]:
         closing |= more
 
 
-def _edges(lifecycle: Lifecycle) -> Iterable[tuple[str, str]]:
+def _edges(lifecycle: Lifecycle) -> set[tuple[str, str]]:
     return {(source, target) for source, targets in lifecycle.transitions.items() for target in targets}
 
 

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
 DEFAULT_PRIORITY: Final = 50
+HIGHEST_PRIORITY: Final = 100
 DEFAULT_MAX_TAGS: Final = 32
-DEDUPE_FIELDS: Final = ("content", "owner", "source")
+MOST_TAGS: Final = 256
+DEDUPE_FIELDS: Final = ("content", "owner", "source", "type")
 DEDUPE_PREFIXES: Final = ("context.", "metadata.")
 _LONGEST_READABLE_KEY: Final = 160
 
@@ -62,13 +64,13 @@ class ObservationType:
     def dedupe_key_of(self, fields: Mapping[str, Any]) -> str | None:
         """Return the dedupe_key that the type makes of an observation's fields, or None.
 
-        The key begins with the type's name. It is None if the type has no `dedupe`, or if one of its fields is not
-        there: what lacks the address it would be known by is not the same as another that lacks it. A long key is
-        shortened to a digest.
+        The key begins with the type's name, whether `dedupe` names the type or not. It is None if the type has no
+        `dedupe`, or if a named field is not there: what lacks the address it would be known by is not the same as
+        another that lacks it. A long key is shortened to a digest.
         """
         if not self.dedupe:
             return None
-        values = [_field(fields, name) for name in self.dedupe]
+        values = [_field(fields, name) for name in self.dedupe if name != "type"]
         if any(value is None for value in values):
             return None
         key = json.dumps(values, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
@@ -79,12 +81,12 @@ class ObservationType:
     def check_context(self, context: Mapping[str, Any]) -> None:
         """Raise InvalidField, naming the place, if the context does not fit the type's schema."""
         if self.context_schema is not None:
-            _check(self._context_validator, "context", context)
+            _check(self._context_validator, "context", context, self.name)
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Raise InvalidField, naming the place, if the metadata does not fit the type's schema."""
         if self.metadata_schema is not None:
-            _check(self._metadata_validator, "metadata", metadata)
+            _check(self._metadata_validator, "metadata", metadata, self.name)
 
     @cached_property
     def _context_validator(self) -> Draft202012Validator:
@@ -170,14 +172,15 @@ def _field(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def _validator(schema: Mapping[str, Any]) -> Draft202012Validator:
-    # Imported here: most types have no schema, and the import is slow. The empty registry keeps it off the network.
-    from jsonschema import Draft202012Validator
-    from referencing import Registry as Schemas
+    from scratchbus.domain.json_schema import compile_schema  # late: it imports jsonschema
 
-    return Draft202012Validator(dict(schema), registry=Schemas())
+    return compile_schema(schema)
 
 
-def _check(validator: Draft202012Validator, field_name: str, value: Mapping[str, Any]) -> None:
-    for problem in validator.iter_errors(value):
-        place = ".".join([field_name, *map(str, problem.absolute_path)])
-        raise InvalidField(place, f"{problem.message} (the schema of the type says so)")
+def _check(validator: Draft202012Validator, field_name: str, value: Mapping[str, Any], type_name: str) -> None:
+    from scratchbus.domain.json_schema import value_problem  # late: it imports jsonschema
+
+    problem = value_problem(validator, value)
+    if problem is not None:
+        place = ".".join([field_name, *map(str, problem.path)])
+        raise InvalidField(place, f"{problem.message} (by the schema of type {type_name!r})")

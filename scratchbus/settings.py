@@ -1,0 +1,190 @@
+"""The settings, with their defaults: the one place where a default is written.
+
+`config/scratchbus.yaml` says what each is for. A value comes from the caller, else from the environment
+(`SCRATCHBUS_<NAME>`), else from the settings file, else it is the default.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
+from scratchbus.errors import InvalidInput, SettingsError, SettingsFileError
+
+PREFIX: Final = "SCRATCHBUS_"
+CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
+"""The environment variable that names the settings file, where the caller names none."""
+
+DurationName = Literal[
+    "default_expiration",
+    "auto_archive_after",
+    "fresh_timeout",
+    "idempotency_window",
+    "sweep_interval",
+    "socket_timeout",
+    "connect_timeout",
+]
+"""The settings that are lengths of time."""
+
+
+def _duration(value: Any) -> Any:
+    try:
+        duration_ms(value)
+    except InvalidInput:
+        raise ValueError('write a number of seconds above 0, "90s", "2h", "1h30m", "7d" or "never"') from None
+    return value
+
+
+def _finite(value: Any) -> Any:
+    if duration_ms(_duration(value)) is None:
+        raise ValueError('write one that ends: a number of seconds above 0, "90s", "2h", "1h30m" or "7d"')
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("write a whole number")  # which true and false are, to Python
+    return value
+
+
+def _source(value: str) -> str:
+    return check_source(value, "source")
+
+
+Lasting = Annotated[Duration, BeforeValidator(_duration)]
+Finite = Annotated[Duration, BeforeValidator(_finite)]
+Whole = Annotated[int, BeforeValidator(_number)]
+Lower = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+
+
+class Settings(BaseModel):
+    """How a process uses the bus. Immutable; `load_settings` makes it, `config/scratchbus.yaml` documents it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    url: str | None = Field(default=None, repr=False)  # it may hold a password
+    bus: Annotated[str, AfterValidator(check_bus)] = "scratchbus"
+    source: Annotated[str, AfterValidator(_source)] | None = None
+    shards: Annotated[Whole, Field(ge=1, le=16384)] | None = None
+    home: Path | None = None
+    appendfsync: Literal["everysec", "always"] = "everysec"
+    ack: Literal["memory", "fsync", "replica"] = "memory"
+    replicas: Annotated[Whole, Field(ge=1)] = 1
+    socket_timeout: Finite = "5s"
+    connect_timeout: Finite = "5s"
+
+    observation_types: Path | None = None
+    max_observations: Annotated[Whole, Field(ge=1)] = 100
+    on_full: Literal["displace", "refuse"] = "displace"
+    max_content: Annotated[Whole, Field(ge=1, le=MAX_BYTES)] = MAX_BYTES
+
+    default_expiration: Lasting = "7d"
+    auto_archive_resolved: bool = True
+    auto_archive_after: Lasting = "1h"
+    sweep_interval: Finite = "1s"
+
+    fresh_timeout: Finite = "5s"
+    idempotency_window: Finite = "7d"
+
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = "info"
+
+    def ms(self, name: DurationName) -> int | None:
+        """Return a length of time in milliseconds, or None for never."""
+        return duration_ms(getattr(self, name), name)
+
+    def seconds(self, name: DurationName) -> float:
+        """Return a length of time in seconds; never is infinite."""
+        ms = self.ms(name)
+        return math.inf if ms is None else ms / 1000
+
+
+class _Given(NamedTuple):
+    value: Any
+    where: str
+
+
+def load_settings(path: str | Path | None = None, **overrides: Any) -> Settings:
+    """Return the settings: overrides, then the environment, then the file at `path` or $SCRATCHBUS_CONFIG.
+
+    An override that is None and a variable that is empty count as not given. Relative paths in the file are relative
+    to its directory. Raises SettingsError, naming the setting and where it was set.
+    """
+    given = _from_file(path) | _from_environment(os.environ) | _from_caller(overrides)
+    try:
+        return Settings.model_validate({name: one.value for name, one in given.items()})
+    except ValidationError as problem:
+        first = problem.errors(include_url=False)[0]
+        name = str(first["loc"][0])
+        raise SettingsError(f"{given[name].where}: {_reason(name, given[name].value, first)}") from None
+
+
+def shipped(name: str) -> Path:
+    """Return the path of a configuration file that comes with scratchbus, installed or in a checkout."""
+    package = Path(__file__).resolve().parent
+    for directory in (package / "_config", package.parent / "config"):
+        if (directory / name).is_file():
+            return directory / name
+    raise SettingsError(f"{name} did not come with this installation of scratchbus; install it again")
+
+
+def _from_caller(overrides: Mapping[str, Any]) -> dict[str, _Given]:
+    for name in overrides.keys() - Settings.model_fields.keys():
+        raise SettingsError(f"{name}: unknown setting; use one of: {_known()}")
+    return {name: _Given(value, name) for name, value in overrides.items() if value is not None}
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
+    variables = {name: PREFIX + name.upper() for name in Settings.model_fields}
+    return {
+        name: _Given(_expanded(name, environment[variable], Path()), variable)
+        for name, variable in variables.items()
+        if environment.get(variable)
+    }
+
+
+def _from_file(path: str | Path | None) -> dict[str, _Given]:
+    named_by = "" if path is not None else f"{CONFIG_VARIABLE}: "
+    path = path if path is not None else os.environ.get(CONFIG_VARIABLE)
+    if not path:
+        return {}
+    from scratchbus.domain.yaml_nodes import compose  # late: most processes have no settings file
+
+    file = Path(path).expanduser()
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise SettingsError(f"{named_by}{file}: {problem.strerror or problem}; check the path") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{named_by}{file}: the file is not UTF-8; save it as UTF-8") from None
+    spots = compose(text, str(file), SettingsFileError).fields(Settings.model_fields, what="setting")
+    return {
+        name: _Given(_expanded(name, value, file.parent), f"{file}:{spot.line}: {name}")
+        for name, spot in spots.items()
+        if (value := spot.scalar()) is not None
+    }
+
+
+def _expanded(name: str, value: Any, base: Path) -> Any:
+    if name in ("home", "observation_types") and isinstance(value, str):
+        return base / Path(value).expanduser()
+    return value
+
+
+def _reason(name: str, value: Any, problem: Mapping[str, Any]) -> str:
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, InvalidInput):
+        return str(cause).removeprefix(f"{name}: ")
+    if cause is not None:
+        return f"{value!r} will not do; {cause}"
+    wanted = "should be a path" if problem["type"] == "path_type" else problem["msg"].removeprefix("Input ")
+    return f"{value!r} will not do; it {wanted}"
+
+
+def _known() -> str:
+    return ", ".join(sorted(Settings.model_fields))

@@ -1,0 +1,83 @@
+"""Lifecycles are tables; the default one is the table of the documentation."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scratchbus.domain.lifecycle import ARCHIVED, DEFAULT, Lifecycle, StatusClass, never_closing
+from scratchbus.errors import InvalidField
+
+ALLOWED = {
+    "active": {"pending_review", "resolved", "archived"},
+    "pending_review": {"active", "resolved", "archived"},
+    "resolved": {"active", "pending_review", "archived"},
+    "archived": set(),
+}
+
+
+@pytest.mark.parametrize("status", ALLOWED)
+def test_the_default_lifecycle_allows_exactly_its_table(status):
+    assert DEFAULT.allowed_from(status) == ALLOWED[status]
+    assert DEFAULT.sources_of(status) == {source for source, targets in ALLOWED.items() if status in targets}
+
+
+def test_an_observation_begins_active_or_pending_review():
+    assert DEFAULT.initial == ("active", "pending_review")
+
+
+def test_active_and_pending_review_are_open_resolved_is_closed_and_archived_is_final():
+    assert DEFAULT.of_class("open") == {"active", "pending_review"}
+    assert DEFAULT.class_of("resolved") == "closed"
+    assert DEFAULT.class_of("archived") == "final"
+
+
+@pytest.mark.parametrize("method", ["class_of", "allowed_from", "sources_of"])
+def test_an_unknown_status_is_refused_with_those_there_are(method):
+    with pytest.raises(InvalidField, match="use one of: active, archived, pending_review, resolved"):
+        getattr(DEFAULT, method)("done")
+
+
+def test_a_lifecycle_cannot_be_changed_from_outside():
+    transitions = {"new": frozenset({"done"})}
+    lifecycle = Lifecycle("ticket", {"new": "open", "done": "closed", ARCHIVED: "final"}, ("new",), transitions)
+    transitions["done"] = frozenset({"new"})
+    assert lifecycle.allowed_from("done") == frozenset()
+    with pytest.raises(TypeError):
+        lifecycle.statuses["new"] = "final"  # type: ignore[index]  # that is the point
+
+
+def test_the_same_table_under_another_name_is_the_same_table():
+    renamed = Lifecycle(
+        "other", DEFAULT.statuses, DEFAULT.initial[::-1], {**DEFAULT.transitions, ARCHIVED: frozenset()}
+    )
+    assert renamed.same_table(DEFAULT)
+    assert not renamed.same_table(Lifecycle("less", DEFAULT.statuses, ("active",), DEFAULT.transitions))
+    assert not renamed.same_table(Lifecycle("less", DEFAULT.statuses, DEFAULT.initial, {}))
+
+
+def test_the_default_lifecycle_can_always_close():
+    assert never_closing(DEFAULT) == frozenset()
+
+
+def test_a_cycle_of_open_statuses_without_a_way_out_never_closes():
+    statuses: dict[str, StatusClass] = {"new": "open", "a": "open", "b": "open", "done": "closed", ARCHIVED: "final"}
+    transitions = {"new": frozenset({"a", "done"}), "a": frozenset({"b"}), "b": frozenset({"a"})}
+    assert never_closing(Lifecycle("ring", statuses, ("new",), transitions)) == {"a", "b"}
+
+
+OPEN = ["a", "b", "c", "d"]
+TABLES = st.dictionaries(st.sampled_from(OPEN), st.frozensets(st.sampled_from([*OPEN, "done"])))
+
+
+@given(TABLES)
+def test_walking_on_from_any_status_that_can_close_gets_to_a_close(transitions):
+    lifecycle = Lifecycle(
+        "any", {**dict.fromkeys(OPEN, "open"), "done": "closed", ARCHIVED: "final"}, ("a",), transitions
+    )
+    for status in OPEN:
+        reached = {status}
+        while more := {target for each in reached for target in lifecycle.allowed_from(each)} - reached:
+            reached |= more
+        assert ("done" in reached) == (status not in never_closing(lifecycle))

@@ -1,0 +1,142 @@
+"""The registry: what a type brings along, and what may change."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from scratchbus.domain.registry import ObservationType, Registry
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.domain.values import duration_ms
+from scratchbus.errors import InvalidField, UnknownType
+from scratchbus.settings import shipped
+
+TICKET = """
+lifecycles:
+  ticket:
+    statuses: {new: open, done: closed}
+    initial: [new]
+    transitions: {new: [done]}
+"""
+
+
+def parsed(text: str) -> Registry:
+    return parse_registry(dedent(text), "types.yaml")
+
+
+def only_type(body: str) -> ObservationType:
+    """Return the type `x` with this body, written on one line."""
+    return parsed(f"types: {{x: {body}}}").get("x")
+
+
+@pytest.mark.parametrize(
+    ("written", "settings_say_7d"),
+    [("", duration_ms("7d")), ("default_ttl: 2h", duration_ms("2h")), ("default_ttl: never", None)],
+)
+def test_a_ttl_is_the_types_own_or_else_the_settings(written, settings_say_7d):
+    given_type = only_type(f"{{{written}}}")
+    assert given_type.ttl_ms(duration_ms("7d")) == settings_say_7d
+
+
+def test_auto_archive_after_never_keeps_what_is_resolved():
+    assert only_type("{auto_archive_after: never}").archive_after_ms(3_600_000) is None
+    assert only_type("{}").archive_after_ms(3_600_000) == 3_600_000
+    assert only_type("{}").archive_after_ms(None) is None
+
+
+def test_an_unknown_type_is_refused_with_the_nearest_one():
+    file = shipped("observation_types.yaml")
+    registry = parse_registry(file.read_text(encoding="utf-8"), str(file))
+    with pytest.raises(UnknownType, match="did you mean 'risk_alert'") as raised:
+        registry.get("risk_alrt")
+    assert (raised.value.type, raised.value.nearest) == ("risk_alrt", "risk_alert")
+
+
+def test_a_type_unlike_any_other_has_no_nearest_one():
+    with pytest.raises(UnknownType) as raised:
+        parsed("types: {x: }").get("zzzzzz")
+    assert raised.value.nearest is None
+
+
+def test_the_registry_keeps_its_text_and_digests_it():
+    text = "types: {x: }\n"
+    assert parse_registry(text, "a.yaml").text == text
+    assert parse_registry(text, "a.yaml").digest == parse_registry(text, "b.yaml").digest
+    assert parse_registry(text, "a.yaml").digest != parse_registry(text + "# and more\n", "a.yaml").digest
+
+
+def test_changes_name_what_came_what_went_and_whose_lifecycle_is_another():
+    old = parsed(TICKET + "types: {stays: , goes: , turns: , differs: {priority: 1}}")
+    new = parsed(TICKET + "types: {stays: , comes: , turns: {lifecycle: ticket}, differs: {priority: 2}}")
+    changes = new.changes_from(old)
+    assert changes.added == ("comes",)
+    assert changes.removed == ("goes",)
+    assert changes.changed == ("differs", "turns")
+    assert changes.lifecycle_changed == ("turns",)
+    assert changes.needs_none_open == ("goes", "turns")
+
+
+def test_comments_and_the_name_of_a_lifecycle_change_nothing():
+    old = parsed(TICKET + "types: {x: {lifecycle: ticket}}")
+    new = parsed(TICKET.replace("ticket:", "bug:") + "# renamed\ntypes: {x: {lifecycle: bug}}")
+    assert new.changes_from(old).needs_none_open == ()
+    assert not parsed("types: {x: }  # a comment").changes_from(parsed("types: {x: }"))
+
+
+def test_a_dedupe_key_is_made_of_the_named_fields_and_always_of_the_type():
+    given_type = only_type("{dedupe: [type, source, context.address]}")
+    fields = {"source": "logwatch", "content": "a", "context": {"address": "192.0.2.1"}}
+    assert given_type.dedupe_key_of(fields) == 'x:["logwatch","192.0.2.1"]'
+    assert given_type.dedupe_key_of({**fields, "content": "b"}) == given_type.dedupe_key_of(fields)
+    assert given_type.dedupe_key_of({**fields, "source": "other"}) != given_type.dedupe_key_of(fields)
+
+
+def test_what_lacks_a_named_field_has_no_dedupe_key():
+    given_type = only_type("{dedupe: [context.address]}")
+    assert given_type.dedupe_key_of({"context": {}}) is None
+    assert given_type.dedupe_key_of({"context": None}) is None
+    assert only_type("{}").dedupe_key_of({"content": "a"}) is None
+
+
+def test_a_long_dedupe_key_is_shortened_and_still_tells_apart():
+    given_type = only_type("{dedupe: [content]}")
+    one, other = (given_type.dedupe_key_of({"content": "a" * 60_000 + end}) for end in "bc")
+    assert one is not None
+    assert len(one) < 100
+    assert one != other
+
+
+def test_a_context_that_does_not_fit_the_schema_is_refused_by_its_place():
+    given_type = only_type("{context: {required: [job], properties: {job: {properties: {id: {type: integer}}}}}}")
+    given_type.check_context({"job": {"id": 3}})
+    with pytest.raises(InvalidField, match="'job' is a required property") as raised:
+        given_type.check_context({})
+    assert raised.value.field == "context"
+    with pytest.raises(InvalidField, match="'3' is not of type 'integer'") as raised:
+        given_type.check_context({"job": {"id": "3"}})
+    assert raised.value.field == "context.job.id"
+
+
+def test_metadata_has_a_schema_of_its_own():
+    given_type = only_type("{metadata: {maxProperties: 1}}")
+    given_type.check_context({"a": 1, "b": 2})
+    with pytest.raises(InvalidField, match="metadata"):
+        given_type.check_metadata({"a": 1, "b": 2})
+
+
+def test_a_schema_that_leads_to_itself_is_an_error_and_not_a_crash():
+    with pytest.raises(InvalidField, match="leads to itself"):
+        only_type("{context: {$ref: '#'}}").check_context({})
+
+
+def test_a_registry_without_schemas_does_not_import_jsonschema():
+    program = (
+        "import sys; from scratchbus.domain.registry_yaml import parse_registry;"
+        "from scratchbus.settings import shipped; file = shipped('observation_types.yaml');"
+        "parse_registry(file.read_text(), str(file)).get('observation').check_context({});"
+        "sys.exit('jsonschema' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=30).returncode == 0

@@ -1,0 +1,224 @@
+"""Settings: where they come from, what they refuse, and that their file documents them."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scratchbus.errors import SettingsError, SettingsFileError
+from scratchbus.settings import Settings, load_settings, shipped
+
+DOCUMENTED = re.compile(r"#([a-z_]+:.*)")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("SCRATCHBUS_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write(text: str) -> Path:
+        file = tmp_path / "scratchbus.yaml"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return write
+
+
+def documented() -> str:
+    """Return the shipped file with every setting in force."""
+    lines = shipped("scratchbus.yaml").read_text(encoding="utf-8").splitlines()
+    return "\n".join(match[1] for line in lines if (match := DOCUMENTED.fullmatch(line)))
+
+
+# -- the shipped file ----------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_file_documents_every_setting_with_its_default():
+    assert yaml.safe_load(documented()) == Settings().model_dump()
+
+
+def test_the_shipped_file_documents_them_in_the_order_of_the_model():
+    assert list(yaml.safe_load(documented())) == list(Settings.model_fields)
+
+
+def test_the_shipped_file_changes_nothing_as_it_is_nor_with_every_default_in_force(write):
+    assert load_settings(shipped("scratchbus.yaml")) == Settings()
+    assert load_settings(write(documented())) == Settings()
+
+
+def test_the_configuration_keys_of_the_source_have_their_defaults():
+    settings = load_settings()
+    assert settings.max_observations == 100
+    assert settings.ms("default_expiration") == 7 * 24 * 3600 * 1000
+    assert settings.auto_archive_resolved is True
+    assert settings.observation_types is None
+
+
+def test_a_file_that_was_not_shipped_is_an_error_that_says_so():
+    with pytest.raises(SettingsError, match="install it again"):
+        shipped("no_such_file.yaml")
+
+
+# -- where a value comes from --------------------------------------------------------------------------------------
+
+
+def test_the_caller_comes_before_the_environment_and_that_before_the_file(write, monkeypatch):
+    file = write("max_observations: 1\nreplicas: 1\nshards: 1\n")
+    monkeypatch.setenv("SCRATCHBUS_REPLICAS", "2")
+    monkeypatch.setenv("SCRATCHBUS_SHARDS", "2")
+    settings = load_settings(file, shards=3)
+    assert (settings.max_observations, settings.replicas, settings.shards) == (1, 2, 3)
+
+
+def test_none_from_the_caller_and_an_empty_variable_count_as_not_given(monkeypatch):
+    monkeypatch.setenv("SCRATCHBUS_SOURCE", "")
+    assert load_settings(source=None, max_observations=None) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "name", "value"),
+    [
+        ("SCRATCHBUS_URL", "redis://localhost", "url", "redis://localhost"),
+        ("SCRATCHBUS_MAX_OBSERVATIONS", "200", "max_observations", 200),
+        ("SCRATCHBUS_DEFAULT_EXPIRATION", "never", "default_expiration", "never"),
+        ("SCRATCHBUS_AUTO_ARCHIVE_RESOLVED", "false", "auto_archive_resolved", False),
+        ("SCRATCHBUS_OBSERVATION_TYPES", "types.yaml", "observation_types", Path("types.yaml")),
+        ("SCRATCHBUS_LOG_LEVEL", "DEBUG", "log_level", "debug"),
+        ("SCRATCHBUS_HOME", "~/bus", "home", Path("~/bus").expanduser()),
+    ],
+)
+def test_every_setting_is_a_variable(monkeypatch, variable, text, name, value):
+    monkeypatch.setenv(variable, text)
+    assert getattr(load_settings(), name) == value
+
+
+def test_a_variable_names_the_file(write, monkeypatch):
+    monkeypatch.setenv("SCRATCHBUS_CONFIG", str(write("bus: other\n")))
+    assert load_settings().bus == "other"
+
+
+def test_an_argument_names_the_file_before_the_variable_does(write, monkeypatch):
+    monkeypatch.setenv("SCRATCHBUS_CONFIG", "/no/such/file.yaml")
+    assert load_settings(write("bus: other\n")).bus == "other"
+
+
+def test_a_relative_path_in_the_file_is_relative_to_the_file(write):
+    file = write("observation_types: my/types.yaml\nhome: /srv/bus\n")
+    settings = load_settings(file)
+    assert settings.observation_types == file.parent / "my/types.yaml"
+    assert settings.home == Path("/srv/bus")
+
+
+def test_a_key_without_a_value_is_the_default(write):
+    assert load_settings(write("max_observations:\n")) == Settings()
+
+
+def test_lengths_of_time_are_milliseconds_or_seconds_or_never():
+    settings = load_settings(default_expiration="never", auto_archive_after=90, socket_timeout="250ms")
+    assert settings.ms("default_expiration") is None
+    assert settings.seconds("default_expiration") == math.inf
+    assert settings.ms("auto_archive_after") == 90_000
+    assert settings.seconds("socket_timeout") == 0.25
+
+
+def test_a_password_in_the_url_is_not_shown():
+    assert "secret" not in repr(load_settings(url="redis://:secret@localhost"))
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("max_observations", "many", "'many' will not do; it should be a valid integer"),
+        ("max_observations", "0", "greater than or equal to 1"),
+        ("max_content", "65537", "less than or equal to 65536"),
+        ("shards", "0", "greater than or equal to 1"),
+        ("on_full", "explode", "'displace' or 'refuse'"),
+        ("ack", "hope", "'memory', 'fsync' or 'replica'"),
+        ("appendfsync", "no", "'everysec' or 'always'"),
+        ("bus", "a b", "'a b' is not a bus name"),
+        ("source", "-", "'-' is not a valid source"),
+        ("auto_archive_resolved", "perhaps", "valid boolean"),
+        ("default_expiration", "soon", "'soon' will not do; write a number of seconds"),
+        ("default_expiration", "0", "write a number of seconds above 0"),
+        ("sweep_interval", "never", "write one that ends"),
+        ("log_level", "loud", "'debug', 'info', 'warning' or 'error'"),
+    ],
+)
+def test_a_bad_value_is_refused_in_one_line_that_says_where_it_was_set(name, value, says, write, monkeypatch):
+    file = write(f"# a comment\n{name}: '{value}'\n")
+    with pytest.raises(SettingsError) as from_file:
+        load_settings(file)
+    with pytest.raises(SettingsError) as from_caller:
+        load_settings(**{name: value})
+    monkeypatch.setenv(f"SCRATCHBUS_{name.upper()}", value)
+    with pytest.raises(SettingsError) as from_environment:
+        load_settings()
+    assert str(from_file.value).startswith(f"{file}:2: {name}: ")
+    assert str(from_caller.value).startswith(f"{name}: ")
+    assert str(from_environment.value).startswith(f"SCRATCHBUS_{name.upper()}: ")
+    for raised in (from_file, from_caller, from_environment):
+        assert says in str(raised.value)
+        assert "\n" not in str(raised.value)
+
+
+def test_true_is_not_a_number(write):
+    with pytest.raises(SettingsError, match="replicas: True will not do; write a whole number"):
+        load_settings(write("replicas: true\n"))
+
+
+def test_a_path_that_is_a_number_is_refused(write):
+    with pytest.raises(SettingsError, match="home: 5 will not do; it should be a path"):
+        load_settings(write("home: 5\n"))
+
+
+def test_an_unknown_setting_in_the_file_is_refused_with_those_there_are(write):
+    with pytest.raises(SettingsFileError, match="unknown setting 'max_observation'") as raised:
+        load_settings(write("bus: b\nmax_observation: 5\n"))
+    assert raised.value.line == 2
+    assert raised.value.allowed == sorted(Settings.model_fields)
+
+
+def test_an_unknown_setting_from_the_caller_is_refused_with_those_there_are():
+    with pytest.raises(SettingsError, match=r"max_observation: unknown setting; use one of: ack, .*, url"):
+        load_settings(max_observation=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("bus: [a]\n", "1: bus: must be a single value"),
+        ("bus: a\nbus: b\n", "2: bus: is given twice, first in line 1"),
+        ("- bus\n", "is not a mapping"),
+        ("bus: {\n", "not YAML"),
+    ],
+)
+def test_a_file_that_is_no_settings_file_is_refused(text, says, write):
+    with pytest.raises(SettingsFileError, match=re.escape(says)):
+        load_settings(write(text))
+
+
+def test_a_settings_file_that_is_not_there_is_refused_and_says_who_named_it(tmp_path, monkeypatch):
+    with pytest.raises(SettingsError, match="No such file or directory; check the path"):
+        load_settings(tmp_path / "gone.yaml")
+    monkeypatch.setenv("SCRATCHBUS_CONFIG", str(tmp_path / "gone.yaml"))
+    with pytest.raises(SettingsError, match=r"^SCRATCHBUS_CONFIG: "):
+        load_settings()
+
+
+def test_a_settings_file_that_is_not_utf_8_is_refused(tmp_path):
+    file = tmp_path / "scratchbus.yaml"
+    file.write_bytes(b"bus: \xff\n")
+    with pytest.raises(SettingsError, match="not UTF-8"):
+        load_settings(file)
