@@ -23,6 +23,7 @@ DEFAULT_PRIORITY: Final = 50
 HIGHEST_PRIORITY: Final = 100
 DEFAULT_MAX_TAGS: Final = 32
 MOST_TAGS: Final = 256
+LONGEST_OWNER: Final = 256
 DEDUPE_FIELDS: Final = ("content", "owner", "source", "type")
 DEDUPE_PREFIXES: Final = ("context.", "metadata.")
 _LONGEST_READABLE_KEY: Final = 160
@@ -66,16 +67,16 @@ class ObservationType:
 
         The key begins with the type's name, whether `dedupe` names the type or not. It is None if the type has no
         `dedupe`, or if a named field is not there: what lacks the address it would be known by is not the same as
-        another that lacks it. A long key is shortened to a digest.
+        another that lacks it. A long key is shortened to a digest; all are ASCII and below 256 bytes.
         """
         if not self.dedupe:
             return None
         values = [_field(fields, name) for name in self.dedupe if name != "type"]
         if any(value is None for value in values):
             return None
-        key = json.dumps(values, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        key = json.dumps(values, separators=(",", ":"), sort_keys=True)
         if len(key) > _LONGEST_READABLE_KEY:
-            key = "sha256-" + sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+            key = "sha256-" + sha256(key.encode()).hexdigest()
         return f"{self.name}:{key}"
 
     def check_context(self, context: Mapping[str, Any]) -> None:

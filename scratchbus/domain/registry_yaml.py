@@ -11,14 +11,15 @@ from scratchbus.domain.registry import (
     DEDUPE_FIELDS,
     DEDUPE_PREFIXES,
     HIGHEST_PRIORITY,
+    LONGEST_OWNER,
     MOST_TAGS,
     Lasting,
     ObservationType,
     Registry,
 )
-from scratchbus.domain.values import MAX_BYTES, NEVER, check_source, duration_ms, is_type_name
+from scratchbus.domain.values import MAX_BYTES, NEVER, duration_ms, is_type_name
 from scratchbus.domain.yaml_nodes import Spot, compose
-from scratchbus.errors import InvalidSource, InvalidTTL, RegistryError
+from scratchbus.errors import InvalidTTL, RegistryError
 
 _NAME_RULE: Final = "use 1–64 lower-case letters, digits and _, and begin with a letter"
 
@@ -156,10 +157,9 @@ def _lasting(spot: Spot) -> Lasting:
 
 def _owner(spot: Spot) -> str:
     owner = spot.text()
-    try:
-        return check_source(owner, "owner")
-    except InvalidSource:
-        raise spot.wrong(f"{owner!r} is not an owner; use 1–128 letters, digits and _.:@/-, no blanks") from None
+    if len(owner) > LONGEST_OWNER or not owner.isprintable():
+        raise spot.wrong(f"{owner!r} is not an owner; use 1 to {LONGEST_OWNER} printable characters")
+    return owner
 
 
 def _dedupe(spot: Spot) -> tuple[str, ...]:

@@ -109,6 +109,15 @@ def test_a_long_dedupe_key_is_shortened_and_still_tells_apart():
     assert one != other
 
 
+def test_a_dedupe_key_is_small_and_ascii_whatever_it_is_made_of():
+    given_type = only_type("{dedupe: [content]}")
+    for content in ("é", "\N{SNOWMAN}" * 150, "\ud800", "\n"):
+        key = given_type.dedupe_key_of({"content": content})
+        assert key is not None
+        assert key.isascii()
+        assert len(key) < 256
+
+
 def test_a_context_that_does_not_fit_the_schema_is_refused_by_its_place():
     given_type = only_type("{context: {required: [job], properties: {job: {properties: {id: {type: integer}}}}}}")
     given_type.check_context({"job": {"id": 3}})

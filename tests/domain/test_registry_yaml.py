@@ -155,7 +155,7 @@ def test_windows_line_ends_and_a_byte_order_mark_are_fine():
         ("default_ttl: .nan", "types.x.default_ttl", "is not a duration"),
         ("default_ttl:", "types.x.default_ttl", "is not a duration"),
         ("auto_archive_after: -1h", "types.x.auto_archive_after", "is not a duration"),
-        ("default_owner: a b", "types.x.default_owner", "'a b' is not an owner"),
+        ('default_owner: "a\\tb"', "types.x.default_owner", "is not an owner"),
         ("max_content: 65537", "types.x.max_content", "from 1 to 65536"),
         ("max_tags: 1000", "types.x.max_tags", "from 0 to 256"),
         ("lifecycle: ticket", "types.x.lifecycle", "unknown lifecycle 'ticket'"),
