@@ -1,0 +1,151 @@
+"""The compose file, as far as it can be tested without Docker: what it names is there, and what it runs, runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import yaml
+
+from scratchbus.log.engine_binary import find_binary
+
+ROOT = Path(__file__).parents[1]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+DAEMONS = {name: service for name, service in SERVICES.items() if "build" in service}
+
+PATIENCE = 20.0  # seconds for a process to start on a busy machine
+STOPS_WITHIN = 2.0
+
+
+def _await(condition: Callable[[], object], what: str) -> None:
+    """Return once the condition holds; fail when it does not in time."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE} s: {what}"
+        time.sleep(0.02)
+
+
+def _mounts(service: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a service mounts, and where; a volume's default stands for its variable."""
+    for mount in service.get("volumes", ()):
+        source, target = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", mount).split(":")[:2]
+        yield source, target
+
+
+@pytest.fixture
+def engine() -> Iterator[redis.Redis]:
+    """Start a server with the compose file's own configuration, on a unix socket of its own."""
+    with tempfile.TemporaryDirectory(prefix="compose-") as name:
+        directory = Path(name)
+        path = directory / "engine.sock"
+        log = directory / "engine.log"
+        server = find_binary(None, directory).path
+        command = [server, ROOT / "config/redis.conf", "--port", "0", "--unixsocket", path]
+        with open(log, "wb") as output, subprocess.Popen(command, cwd=directory, stdout=output) as process:
+            try:
+                _await(lambda: path.exists() or process.poll() is not None, "the engine's socket")
+                assert process.poll() is None, log.read_text()
+                with closing(redis.Redis(unix_socket_path=str(path), protocol=3)) as client:
+                    yield client
+            finally:
+                process.kill()
+
+
+def _runnable(command: str, service: dict[str, Any], host: Path) -> list[str]:
+    """Return the command as it is run here: this Python, and directories of the host that the test owns."""
+    for source, target in _mounts(service):
+        if source.startswith("/"):
+            command = command.replace(target, str(host))
+    program, *arguments = shlex.split(command)
+    assert program == "python"
+    return [sys.executable, *arguments]
+
+
+def test_it_starts_one_engine_and_the_daemons_twice_where_one_may_fall():
+    replicas = {name: service.get("deploy", {}).get("replicas", 1) for name, service in SERVICES.items()}
+    assert replicas == {"redis": 1, "projector": 2, "expirer": 2, "logwatch": 1}
+    assert SERVICES["redis"]["image"] == "redis:8"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_a_service_mounts_is_there(name: str):
+    declared = COMPOSE["volumes"]
+    missing = [
+        source
+        for source, _ in _mounts(SERVICES[name])
+        if not (source in declared or Path(source).is_absolute() or (ROOT / source).exists())
+    ]
+    assert missing == []
+
+
+def test_the_engine_reads_the_configuration_that_is_mounted():
+    mounted = {target: source for source, target in _mounts(SERVICES["redis"])}
+    _, configuration = shlex.split(SERVICES["redis"]["command"])
+    assert (ROOT / mounted[configuration]).samefile(ROOT / "config/redis.conf")
+
+
+@pytest.mark.real
+def test_the_engine_keeps_everything(engine: redis.Redis):
+    settings = {name: engine.config_get(name)[name] for name in ("appendonly", "appendfsync", "maxmemory-policy")}
+    assert settings == {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemon_waits_for_the_engine_and_speaks_to_it(name: str):
+    daemon = DAEMONS[name]
+    assert daemon["environment"] == {"SCRATCHBUS_URL": "redis://redis:6379"}
+    assert daemon["depends_on"] == {"redis": {"condition": "service_healthy"}}
+    assert "healthcheck" in SERVICES["redis"]
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_the_image_has_every_file_that_a_command_names(name: str):
+    build = DAEMONS[name]["build"]
+    dockerfile = (ROOT / build["context"] / build["dockerfile"]).read_text()
+    copied = {line.split()[1] for line in dockerfile.splitlines() if line.startswith("COPY ")}
+    named = [word for word in shlex.split(DAEMONS[name]["command"]) if re.match(r"(daemons|config)/", word)]
+    assert named
+    assert [word for word in named if not (ROOT / word).exists()] == []
+    assert {word.partition("/")[0] for word in named} <= copied
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemons_command_starts_against_an_engine_and_stops_when_asked(
+    name: str, engine: redis.Redis, tmp_path: Path
+):
+    (tmp_path / "auth.log").touch()
+    url = f"unix://{engine.connection_pool.connection_kwargs['path']}"
+    command = _runnable(DAEMONS[name]["command"], DAEMONS[name], tmp_path)
+    said = tmp_path / "said"
+    ours = {client["id"] for client in engine.client_list()}
+
+    def is_connected() -> bool:
+        assert daemon.poll() is None, said.read_text()
+        return any(client["id"] not in ours for client in engine.client_list())
+
+    with (
+        open(said, "wb") as output,
+        subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, "SCRATCHBUS_URL": url}, stdout=output, stderr=output
+        ) as daemon,
+    ):
+        try:
+            _await(is_connected, "the daemon's connection")
+            daemon.send_signal(signal.SIGTERM)
+            assert daemon.wait(STOPS_WITHIN) == 0, said.read_text()
+        finally:
+            daemon.kill()

@@ -1,0 +1,109 @@
+"""What is installed is what was promised: pinned, typed, complete."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCK = (ROOT / "requirements.lock").read_text()
+
+_HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+
+
+class Pin(NamedTuple):
+    name: str
+    version: str
+    hashes: list[str]
+
+
+def _pins() -> Iterator[Pin]:
+    """Yield what the lock pins; a line that is no pin fails."""
+    for entry in LOCK.replace("\\\n", " ").splitlines():
+        if entry.startswith("#"):
+            continue
+        wanted = Requirement(entry.partition("--hash")[0])
+        (specifier,) = wanted.specifier
+        assert specifier.operator == "==", entry
+        yield Pin(canonicalize_name(wanted.name), specifier.version, _HASH.findall(entry))
+
+
+def _asked_for() -> list[Requirement]:
+    project = PROJECT["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    return [Requirement(text) for group in groups for text in group]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel that would be published."""
+    out = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def packed(wheel: Path) -> list[str]:
+    """List the names in the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+@pytest.mark.parametrize("wanted", _asked_for(), ids=str)
+def test_the_lock_pins_every_dependency_within_its_range(wanted: Requirement):
+    versions = {pin.name: pin.version for pin in _pins()}
+    assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True)
+
+
+def test_every_pin_has_a_hash():
+    assert [pin.name for pin in _pins() if not pin.hashes] == []
+
+
+def test_the_lock_names_no_machine_and_no_address():
+    options = [line for line in LOCK.splitlines() if line.startswith("-")]
+    assert options == []
+    assert "://" not in LOCK
+    assert re.search(r"(^|[\s@])(/|\./|file:)", LOCK, re.MULTILINE) is None
+
+
+def test_the_installed_version_is_the_projects():
+    assert importlib.metadata.version("scratchbus") == PROJECT["project"]["version"]
+
+
+def test_the_console_script_is_there():
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="scratchbus")
+    assert callable(script.load())
+
+
+def test_the_wheel_says_that_it_is_typed(packed: list[str]):
+    assert "scratchbus/py.typed" in packed
+
+
+def test_the_wheel_brings_the_configuration(packed: list[str]):
+    here = {f"scratchbus/_config/{path.name}" for path in (ROOT / "config").iterdir()}
+    assert here <= set(packed)
+
+
+def test_the_wheel_brings_the_scripts_that_run_in_the_engine(packed: list[str]):
+    here = {str(path.relative_to(ROOT)) for path in (ROOT / "scratchbus").rglob("*.lua")}
+    assert here
+    assert here <= set(packed)
+
+
+def test_the_wheel_holds_the_package_alone(packed: list[str]):
+    tops = {name.partition("/")[0] for name in packed}
+    assert tops == {"scratchbus", f"scratchbus-{PROJECT['project']['version']}.dist-info"}
