@@ -1,0 +1,43 @@
+"""What tests do to the processes and files of embedded engines."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from redis import Redis
+
+from scratchbus.log import engine_directory
+from scratchbus.log.embedded import EmbeddedEngine
+
+
+def eventually(condition: Callable[[], bool], within: float = 10.0) -> None:
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not happen within {within} s"
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def kill(engine: EmbeddedEngine) -> None:
+    os.kill(engine.pid, signal.SIGKILL)
+    eventually(lambda: not is_alive(engine.pid))
+
+
+def client(engine: EmbeddedEngine) -> Redis:
+    return Redis(unix_socket_path=str(engine.socket), decode_responses=True)
+
+
+def edit_record(directory: Path, **changes: object) -> None:
+    path = directory / engine_directory.RECORD
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))

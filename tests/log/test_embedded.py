@@ -1,0 +1,263 @@
+"""The embedded engine, with real processes and real servers."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from scratchbus.errors import EngineUnreachable, SettingsError
+from scratchbus.log import engine_directory
+from scratchbus.log.embedded import default_directory, ensure_running, find_running, stop
+from tests.log.engine_processes import client, edit_record, eventually, is_alive, kill
+
+STARTER = """\
+import sys
+from pathlib import Path
+from scratchbus.log.embedded import ensure_running
+print("here", flush=True)
+sys.stdin.readline()
+print(ensure_running(Path(sys.argv[1])).pid, flush=True)
+"""
+
+LOCK_HOLDER = """\
+import sys
+from pathlib import Path
+from scratchbus.log import engine_directory
+engine_directory.try_lock(Path(sys.argv[1]) / engine_directory.START_LOCK)
+print("here", flush=True)
+sys.stdin.readline()
+"""
+
+
+def run_python(code: str, directory: Path) -> subprocess.Popen[str]:
+    """Start a Python process that has said that it is there, and waits for a line."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
+    return process
+
+
+def pids_of_starters(directory: Path, count: int) -> set[int]:
+    """Let this many processes ask for the engine at once; return the process ids of what they got."""
+    starters = [run_python(STARTER, directory) for _ in range(count)]
+    try:
+        for starter in starters:
+            assert starter.stdin is not None
+            starter.stdin.write("go\n")
+            starter.stdin.flush()
+        return {int(starter.communicate(timeout=30)[0]) for starter in starters}
+    finally:
+        for starter in starters:
+            starter.kill()
+            starter.communicate()
+
+
+# -- starting ------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_call_starts_a_server_that_keeps_everything(directory):
+    engine = ensure_running(directory)
+    assert (engine.directory, engine.engine, engine.appendfsync) == (directory, "valkey", "everysec")
+    with client(engine) as redis:
+        expected = {"port": "0", "appendonly": "yes", "appendfsync": "everysec", "save": ""}
+        expected["maxmemory-policy"] = "noeviction"
+        assert redis.config_get(*expected) == expected
+        assert redis.info("server")["process_id"] == engine.pid
+
+
+def test_a_second_call_returns_the_running_server(directory):
+    engine = ensure_running(directory)
+    assert ensure_running(directory) == engine
+    assert find_running(directory) == engine
+
+
+def test_a_running_server_keeps_its_appendfsync(directory):
+    engine = ensure_running(directory, appendfsync="always")
+    assert engine.appendfsync == "always"
+    assert ensure_running(directory, appendfsync="everysec") == engine
+
+
+def test_an_unknown_appendfsync_is_refused(directory):
+    with pytest.raises(SettingsError, match="use one of: always, everysec, no"):
+        ensure_running(directory, appendfsync="sometimes")
+    assert not directory.exists()
+
+
+def test_only_its_user_can_reach_it(directory):
+    engine = ensure_running(directory)
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert engine.socket.stat().st_mode & 0o777 == 0o700
+    assert (directory / "appendonlydir").stat().st_mode & 0o777 == 0o700
+
+
+def test_ten_processes_that_start_at_once_get_one_server(directory):
+    pids = pids_of_starters(directory, 10)
+    running = find_running(directory)
+    assert running is not None
+    assert pids == {running.pid}
+
+
+def test_ten_processes_that_find_a_killed_server_get_one_new_server(directory):
+    killed = ensure_running(directory)
+    kill(killed)
+    pids = pids_of_starters(directory, 10)
+    running = find_running(directory)
+    assert running is not None
+    assert pids == {running.pid} != {killed.pid}
+
+
+def test_starting_and_stopping_at_once_never_leaves_two_servers(directory):
+    def start(_: int) -> int:
+        return ensure_running(directory).pid
+
+    def end(_: int) -> bool:
+        return stop(directory)
+
+    with ThreadPoolExecutor(8) as pool:
+        started = [pool.submit(task, n) for n in range(10) for task in (start, end, start)]
+        pids = {result.result() for result in started if not isinstance(result.result(), bool)}
+    stop(directory)
+    assert [pid for pid in pids if is_alive(pid)] == []
+
+
+def test_a_starter_killed_in_the_middle_blocks_nobody(directory):
+    directory.mkdir()
+    starter = run_python(LOCK_HOLDER, directory)
+    try:
+        with pytest.raises(EngineUnreachable, match="another process is still starting or stopping"):
+            ensure_running(directory, timeout=0.1)
+    finally:
+        starter.kill()
+        starter.communicate()
+    assert is_alive(ensure_running(directory).pid)
+
+
+def test_it_survives_its_starter(directory):
+    starter = run_python(STARTER, directory)
+    assert starter.stdin is not None
+    assert starter.stdout is not None
+    starter.stdin.write("go\n")
+    starter.stdin.flush()
+    pid = int(starter.stdout.readline())
+    os.killpg(starter.pid, signal.SIGKILL)
+    starter.communicate()
+    running = find_running(directory)
+    assert running is not None
+    assert running.pid == pid
+
+
+# -- crashing ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_written_survives_kill_9(directory):
+    engine = ensure_running(directory, appendfsync="always")
+    with client(engine) as redis:
+        written = [redis.xadd("log", {"n": n}) for n in range(100)]
+    kill(engine)
+    assert find_running(directory) is None
+    with client(ensure_running(directory, appendfsync="always")) as redis:
+        assert [entry for entry, _ in redis.xrange("log")] == written
+
+
+def test_the_pid_of_another_process_is_not_believed(directory):
+    killed = ensure_running(directory)
+    kill(killed)
+    edit_record(directory, pid=os.getpid())
+    assert find_running(directory) is None
+    assert ensure_running(directory).pid not in (killed.pid, os.getpid())
+
+
+@pytest.mark.parametrize("text", ["", '{"engine": "valk', "[]", '{"engine": "valkey"}', '{"socket": 7}'])
+def test_a_half_written_record_is_no_obstacle(directory, text):
+    engine = ensure_running(directory)
+    with client(engine) as redis:
+        redis.set("key", "value")
+    (directory / engine_directory.RECORD).write_text(text)
+    assert find_running(directory) == engine
+    assert stop(directory)
+    with client(ensure_running(directory)) as redis:
+        assert redis.get("key") == "value"
+    assert engine_directory.read_record(directory) is not None
+
+
+def test_a_server_that_does_not_answer_is_named(directory):
+    engine = ensure_running(directory)
+    os.kill(engine.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(EngineUnreachable, match=f"process {engine.pid} that serves .* does not answer"):
+            ensure_running(directory, timeout=0.2)
+        with pytest.raises(EngineUnreachable, match=f"process {engine.pid} .* did not stop; end it"):
+            stop(directory, timeout=0.2)
+    finally:
+        os.kill(engine.pid, signal.SIGCONT)
+    eventually(lambda: not is_alive(engine.pid))  # the SHUTDOWN it was sent has reached it
+
+
+def test_a_server_that_lost_its_socket_is_not_joined_by_a_second(directory):
+    engine = ensure_running(directory)
+    engine.socket.unlink()
+    with pytest.raises(EngineUnreachable, match=f"process {engine.pid} .* does not answer; end it"):
+        ensure_running(directory, timeout=0.2)
+    kill(engine)
+
+
+# -- stopping ------------------------------------------------------------------------------------------------------
+
+
+def test_stop_returns_when_the_process_is_gone(directory):
+    engine = ensure_running(directory)
+    assert stop(directory) is True
+    assert not is_alive(engine.pid)
+    assert find_running(directory) is None
+    assert stop(directory) is False
+
+
+def test_stopping_nothing_leaves_no_trace(directory):
+    assert stop(directory) is False
+    assert find_running(directory) is None
+    assert not directory.exists()
+
+
+def test_stop_loses_nothing(directory):
+    with client(ensure_running(directory, appendfsync="no")) as redis:
+        redis.set("key", "value")
+    stop(directory)
+    with client(ensure_running(directory)) as redis:
+        assert redis.get("key") == "value"
+
+
+def test_who_asks_during_a_stop_gets_a_new_server(directory):
+    old = ensure_running(directory)
+    stopped = threading.Thread(target=stop, args=(directory,))
+    stopped.start()
+    eventually(lambda: find_running(directory) is None)
+    new = ensure_running(directory)
+    stopped.join()
+    assert new.pid != old.pid
+    assert find_running(directory) == new
+
+
+def test_the_default_directory_is_the_users_own(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delenv("SCRATCHBUS_HOME", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    assert default_directory() == Path("/home/ann/.local/share/scratchbus")
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert default_directory() == Path("/data/scratchbus")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert default_directory() == Path("/home/ann/Library/Application Support/scratchbus")
+    monkeypatch.setenv("SCRATCHBUS_HOME", "~/bus")
+    assert default_directory() == Path("/home/ann/bus")
