@@ -57,8 +57,12 @@ class MemoryFile:
             raise InvalidInput(f"{self.path}: cannot be written: {problem.strerror}; choose another --state") from None
 
 
-def default_path(log: Path, *target: str) -> Path:
+def state_directory() -> Path:
+    """Return the directory for what programs of this user keep between runs: $XDG_STATE_HOME/scratchbus."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "scratchbus"
+
+
+def default_path(log: Path, target: str) -> Path:
     """Return where a watcher of this log, which publishes to this target, keeps its memory."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    key = "\0".join((str(log.absolute()), *target))
-    return Path(base) / "scratchbus" / "logwatch" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    key = hashlib.sha256(f"{log.absolute()}\0{target}".encode()).hexdigest()[:16]
+    return state_directory() / "logwatch" / f"{key}.json"

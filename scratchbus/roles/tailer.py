@@ -17,6 +17,7 @@ another path is another file.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -54,10 +55,14 @@ class Tailer:
         """
         file = self._current()
         while True:
-            successor = self._successor(file)
-            yield from file.whole_lines()
-            if final or successor:
-                yield from file.unfinished_line()
+            with contextlib.ExitStack() as if_left:
+                successor = self._successor(file)
+                if successor:
+                    if_left.callback(successor.close)
+                yield from file.whole_lines()
+                if final or successor:
+                    yield from file.unfinished_line()
+                if_left.pop_all()
             if successor is None:
                 return
             file.close()

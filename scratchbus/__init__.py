@@ -1,0 +1,53 @@
+"""The shared working memory of daemons and agents, kept as one event log on Redis Streams."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scratchbus.async_bus import AsyncBus, AsyncPage
+    from scratchbus.bus import Bus, Page
+    from scratchbus.domain.events import AnyEvent, Event
+    from scratchbus.domain.observation import Claim, NewObservation, Observation
+    from scratchbus.domain.position import BusPosition, Position
+    from scratchbus.errors import ScratchbusError
+
+_HOMES = {
+    "Bus": "bus",
+    "AsyncBus": "async_bus",
+    "Page": "bus",
+    "AsyncPage": "async_bus",
+    "AnyEvent": "domain.events",
+    "Event": "domain.events",
+    "Claim": "domain.observation",
+    "NewObservation": "domain.observation",
+    "Observation": "domain.observation",
+    "BusPosition": "domain.position",
+    "Position": "domain.position",
+    "ScratchbusError": "errors",
+}
+
+__all__ = [
+    "AnyEvent",
+    "AsyncBus",
+    "AsyncPage",
+    "Bus",
+    "BusPosition",
+    "Claim",
+    "Event",
+    "NewObservation",
+    "Observation",
+    "Page",
+    "Position",
+    "ScratchbusError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: the command line's `--help` needs none of them."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,296 @@
+"""The blocking facade: one line per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from scratchbus import opening, operations
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Claim, NewObservation, Observation
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.registry import Registry
+from scratchbus.domain.values import Duration, check_page
+from scratchbus.log import reading
+from scratchbus.log.steps import Step
+from scratchbus.settings import Settings
+from scratchbus.status import Status
+
+T = TypeVar("T")
+Observations = list[Observation]  # inside a class with a method `list`, that name is taken
+Events = list[Event]
+
+
+class Page:
+    """A named scope of a bus, in which order is total. Get it from `Bus.page`.
+
+    Every write takes `event_id`, a caller's own id that makes a retry safe, and `fence`, the proof of a claim. What
+    is refused raises an error of `scratchbus.errors` and leaves nothing behind.
+    """
+
+    def __init__(self, bus: Bus, name: str) -> None:
+        self._bus = bus
+        self.name = check_page(name)
+
+    def add(
+        self,
+        type: str,
+        content: str,
+        *,
+        source: str | None = None,
+        owner: str | None = None,
+        status: str | None = None,
+        confidence: float | None = None,
+        context: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
+        ttl: Duration | None = None,
+        expires_at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        dedupe_key: str | None = None,
+        times: int = 1,
+        evidence: Sequence[str] | None = None,
+        remind_at: datetime | None = None,
+        remind_on: Mapping[str, Any] | None = None,
+        event_id: str | None = None,
+        fence: int | None = None,
+        **unknown: Any,
+    ) -> Observation:
+        """Add an observation; one that is open with the same `dedupe_key` is counted again and returned instead."""
+        new = operations.new(
+            type, content, source, owner, status, confidence, context, tags, ttl, expires_at, metadata, dedupe_key,
+            times, evidence, remind_at, remind_on, unknown,
+        )  # fmt: skip
+        return self._bus.run(operations.add(self._bus.core, self.name, new, event_id, fence))
+
+    def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
+        """Add up to 1,000 observations in one atomic batch."""
+        return self._bus.run(operations.add_many(self._bus.core, self.name, items, event_id))
+
+    def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
+        """Return an observation, or None when it is not on the page."""
+        return self._bus.run(operations.get_one(self._bus.core, self.name, id, stale_ok))
+
+    def list(
+        self,
+        *,
+        type: str | None = None,
+        status: str | Collection[str] | None = None,
+        owner: str | None = None,
+        source: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        text: str | None = None,
+        context: Mapping[str, Any] | None = None,
+        since: datetime | None = None,
+        limit: int | None = 100,
+        after: Observation | Position | str | None = None,
+        stale_ok: bool = False,
+    ) -> Observations:
+        """Return the observations that match everything given, newest first; `after` is the last item seen before.
+
+        `text` (in the content, any case) and `context` look at each observation; the rest is indexed.
+        """
+        wanted = operations.filter_of(type, status, owner, source, tags, text, context, since)
+        return self._bus.run(operations.list_all(self._bus.core, self.name, wanted, limit, after, stale_ok))
+
+    def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
+        """Return the active observations by priority, then newest first."""
+        return self._bus.run(operations.list_active(self._bus.core, self.name, limit, stale_ok))
+
+    def update(
+        self,
+        id: str,
+        *,
+        expected_version: int | None = None,
+        event_id: str | None = None,
+        fence: int | None = None,
+        **changes: Any,
+    ) -> Observation:
+        """Replace content, status, owner, confidence, context, tags, metadata or expires_at."""
+        return self._bus.run(
+            operations.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence)
+        )
+
+    def review(
+        self,
+        id: str,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        event_id: str | None = None,
+        fence: int | None = None,
+    ) -> Observation:
+        """Send it back for review: it stays open, but is not active."""
+        return self._bus.run(
+            operations.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
+        )
+
+    def resolve(
+        self,
+        id: str,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        event_id: str | None = None,
+        fence: int | None = None,
+    ) -> Observation:
+        """Close it: what it said has been dealt with."""
+        return self._bus.run(
+            operations.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
+        )
+
+    def archive(
+        self,
+        id: str,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        event_id: str | None = None,
+        fence: int | None = None,
+    ) -> Observation:
+        """Put it away for good."""
+        return self._bus.run(
+            operations.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
+        )
+
+    def reopen(
+        self,
+        id: str,
+        *,
+        reason: str | None = None,
+        expected_version: int | None = None,
+        event_id: str | None = None,
+        fence: int | None = None,
+    ) -> Observation:
+        """Make it active again."""
+        return self._bus.run(
+            operations.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
+        )
+
+    def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
+        """Take resolved observations off the page, all or none; their history stays."""
+        return self._bus.run(operations.clear_resolved(self._bus.core, self.name, ids, event_id))
+
+    def claim(
+        self,
+        id: str,
+        *,
+        by: str | None = None,
+        ttl: Duration = "30s",
+        event_id: str | None = None,
+        fence: int | None = None,
+    ) -> Claim:
+        """Take an open observation for a while; with `fence`, prolong one's own claim. Raises Claimed."""
+        return self._bus.run(operations.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
+
+    def release(
+        self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
+    ) -> Observation:
+        """Give a claimed observation back."""
+        return self._bus.run(operations.release(self._bus.core, self.name, id, by, event_id, fence))
+
+    def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
+        """Record that this action was taken because of it."""
+        return self._bus.run(operations.link(self._bus.core, self.name, id, action, event_id, fence))
+
+    def history(self, id: str) -> Events:
+        """Return the events about it, oldest first; also when it has left the page."""
+        return self._bus.run(operations.list_history(self._bus.core, self.name, id))
+
+
+class Bus:
+    """An open bus. Safe to share between threads; usable as a context manager."""
+
+    def __init__(self, opened: opening.Opened) -> None:
+        self._opened = opened
+        self._engine = opened.target.engine()
+        self._waiter = opened.target.reader()
+        self.core = opened.core
+        self.run(opening.greet(opened))
+
+    @classmethod
+    def connect(
+        cls, url: str | None = None, *, source: str | None = None, config: str | Path | None = None, **settings: Any
+    ) -> Bus:
+        """Open a bus: at `url`, else $SCRATCHBUS_URL, else on the embedded engine.
+
+        `source` is who speaks: the default source of what is added, and the `by` of everything done. Other settings
+        are those of `config/scratchbus.yaml`. Raises an EngineError when the engine cannot be used.
+        """
+        return cls(opening.prepare(url, source, config, settings))
+
+    def run(self, conversation: Step[T]) -> T:
+        """Run a conversation with the engine."""
+        return self._engine.run(conversation)
+
+    def page(self, name: str = "main") -> Page:
+        """Return a page. Raises InvalidName."""
+        return Page(self, name)
+
+    def events(
+        self,
+        after: BusPosition | Position | str | None = None,
+        *,
+        follow: bool = False,
+        pages: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+        stop: reading.Stop | None = None,
+    ) -> Iterator[Event]:
+        """Yield the events behind a position, oldest first; with `follow`, go on as they happen until `stop` is set.
+
+        Raises PositionLost, LogRewound or LogGap rather than leave out an event.
+        """
+        narrow = reading.Narrow.of(pages, types, kinds)
+        reader = self._opened.target.reader()
+        try:
+            places = reader.run(reading.cursors(self.core.log, after))
+            while stop is None or not stop.is_set():
+                chunks = reader.run(reading.read(self.core.log, places, reading.block_ms(follow, stop)))
+                yield from reading.decode_wanted(chunks, narrow)
+                if not chunks and not follow:
+                    return
+        finally:
+            reader.close()
+
+    def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
+        """Wait until there is an event behind one of these positions, by shard; say whether there is."""
+        return self._waiter.run(reading.wait(self.core.log, behind, seconds))
+
+    def position(self) -> BusPosition:
+        """Return where the logs of the bus end, as an opaque token for `events(after=…)`."""
+        return self.run(reading.bus_position(self.core.log))
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._opened.settings
+
+    def status(self) -> Status:
+        """Return how the engine, the logs, the projections and the pages are."""
+        return self.run(opening.status_of(self._opened))
+
+    @property
+    def types(self) -> Registry:
+        """The registry of observation types in use."""
+        return self.core.registry
+
+    def refresh_types(self) -> bool:
+        """Take a newer published registry, if there is one; say whether there was."""
+        return self.run(operations.refresh_registry(self.core))
+
+    def push_types(self, registry: Registry | Path | str) -> bool:
+        """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything."""
+        return self.run(operations.push_registry(self.core, opening.as_registry(registry)))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.close()
+        self._waiter.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,135 @@
+"""What every operation of one open bus shares: its log, its registry, its limits, and who speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from scratchbus.domain.events import TypesChanged
+from scratchbus.domain.position import Position
+from scratchbus.domain.registry import ObservationType, Registry
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.domain.values import MAX_BYTES, check_source
+from scratchbus.errors import TypeInUse, UnknownType
+from scratchbus.ids import new_event_id
+from scratchbus.log.append import Log, Write, append
+from scratchbus.log.codec import Head
+from scratchbus.log.keys import SYSTEM_PAGE
+from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.queries import Freshness, read_events, read_head
+from scratchbus.settings import Settings
+
+T = TypeVar("T")
+
+TYPES = "types"
+"""The subject, on the system page, whose last event is the registry in force."""
+
+
+@dataclass(slots=True)
+class Core:
+    """An open bus, without its connections."""
+
+    log: Log
+    registry: Registry
+    by: str = "anonymous"
+    source: str | None = None
+    max_observations: int = 100
+    on_full: str = "displace"
+    default_ttl_ms: int | None = None
+    archive_after_ms: int | None = None
+    max_content: int = MAX_BYTES
+    fresh: Freshness = field(default_factory=Freshness)
+    registry_version: int = 0
+
+    def speaker(self, source: str | None) -> str:
+        """Return who an observation is from: the caller's word, else the bus's. Raises InvalidSource for neither."""
+        return check_source(self.source if source is None else source)
+
+    def acting(self, by: str | None = None) -> str:
+        """Return who does something."""
+        return self.by if by is None else check_source(by, "by")
+
+
+class Host(Protocol):
+    """What a long-running loop needs of an open bus."""
+
+    @property
+    def core(self) -> Core:
+        """What every operation of the bus shares."""
+        ...
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        ...
+
+    def run(self, conversation: Step[T]) -> T:
+        """Run a conversation with the engine."""
+        ...
+
+    def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
+        """Wait until there is an event behind one of these positions; say whether there is."""
+        ...
+
+
+def type_of(core: Core, name: str) -> Step[ObservationType]:
+    """Return a type of the registry; an unknown one makes the bus look once for a newer registry."""
+    try:
+        return core.registry.get(name)
+    except UnknownType:
+        if not (yield from refresh_registry(core)):
+            raise
+        return core.registry.get(name)
+
+
+def refresh_registry(core: Core) -> Step[bool]:
+    """Take the published registry if it is newer than the one in use; say whether it was."""
+    head, registry = yield from _read_registry(core.log)
+    if registry is None or head is None or head.version <= core.registry_version:
+        return False
+    core.registry, core.registry_version = registry, head.version
+    return True
+
+
+def _read_registry(log: Log) -> Step[tuple[Head | None, Registry | None]]:
+    head = yield from read_head(log, SYSTEM_PAGE, TYPES)
+    if head is None:
+        return None, None
+    (event,) = yield from read_events(log, [head.event_position(0)])
+    assert isinstance(event, TypesChanged)
+    return head, parse_registry(event.text, f"types (version {head.version})")
+
+
+def push_registry(core: Core, registry: Registry) -> Step[bool]:
+    """Publish a registry to the bus; say whether it changed anything.
+
+    Raises TypeInUse when a type goes, or gets another lifecycle, while an observation of it is open, and
+    VersionConflict when someone else published meanwhile.
+    """
+    head, current = yield from _read_registry(core.log)
+    old = current or core.registry
+    if current is not None and current.text == registry.text:
+        return False
+    for name in registry.changes_from(old).needs_none_open:
+        count = yield from count_open(core.log, name)
+        if count:
+            raise TypeInUse(name, count)
+    event = TypesChanged(id=new_event_id(), page=SYSTEM_PAGE, subject=TYPES, by=core.by, text=registry.text)
+    done = yield from append(core.log, SYSTEM_PAGE, [Write(event, "g", version=head.version if head else 0)])
+    core.registry, core.registry_version = registry, done.written[0].version
+    return True
+
+
+def count_open(log: Log, type_name: str) -> Step[int]:
+    """Count the open observations of a type on all pages."""
+    count = 0
+    for shard in range(log.shards):
+        keys = log.keys(shard)
+        pages = yield from ask(shard, "HKEYS", keys.pages)
+        for page in (row.decode() for row in pages):
+            ids = yield from ask(shard, "ZRANGE", keys.open(page), 0, -1)
+            for at in range(0, len(ids), 1000):
+                (rows,) = yield from ask_all(shard, [("HMGET", keys.heads(page), *ids[at : at + 1000])])
+                count += sum(row is not None and Head.parse(row).type == type_name for row in rows)
+    return count

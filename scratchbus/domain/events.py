@@ -1,0 +1,194 @@
+"""The events: facts that happened to a subject, immutable, in one closed list of kinds.
+
+An event is stored as a JSON *body* beside a few plain fields that readers filter on (the *envelope*: id, page,
+subject, kind, type, batch). The body carries the schema version and whatever was decided when the event was made:
+priority, status class, durations. Folding therefore needs no registry and no clock. An event's time `at` is that of
+its position, the engine's own.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+from scratchbus.domain.position import Position, moment
+
+SCHEMA = 1
+"""The newest schema version that this code writes and understands."""
+
+ENVELOPE = frozenset({"id", "page", "subject", "kind", "type", "batch", "ms", "seq", "shard", "prev"})
+"""The fields that are stored beside the body, not in it."""
+
+
+class Event(BaseModel):
+    """What all events have: what they are about, who says so, when, and where known why.
+
+    `by` is who caused it, `cause` the text of the position it reacts to, `traceparent` a W3C trace context. `batch`
+    is ``i/n`` within an atomic batch. `prev` is the stream id of the subject's event before this one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    schema_version: ClassVar[int] = SCHEMA
+
+    id: str = ""
+    page: str = ""
+    subject: str = ""
+    kind: str = ""
+    type: str = ""
+    batch: str = "1/1"
+    prev: str = ""
+    ms: int = Field(default=0, repr=False)
+    seq: int = Field(default=0, repr=False)
+    shard: int = Field(default=0, repr=False)
+    by: str
+    cause: str | None = None
+    traceparent: str | None = None
+
+    @property
+    def position(self) -> Position:
+        """Its place in the log."""
+        return Position(self.ms, self.seq, self.shard)
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
+    @property
+    def at(self) -> datetime:
+        """When the engine appended it (UTC)."""
+        return moment(self.ms)
+
+    def placed(self, **envelope: Any) -> Self:
+        """Return the same event with these envelope fields, unchecked: they come from the log itself."""
+        placed = self.model_copy()
+        placed.__dict__.update(envelope)
+        return placed
+
+
+class Added(Event):
+    """An observation came onto the page. `ttl` is in milliseconds; `source` is left out when it is `by`."""
+
+    kind: Literal["added"] = "added"
+    content: str
+    source: str | None = None
+    owner: str | None = None
+    status: str = "active"
+    status_class: str = "open"
+    confidence: float = 1.0
+    context: dict[str, Any] = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    priority: int = 50
+    ttl: int | None = None
+    expires_at: datetime | None = None
+    dedupe_key: str | None = None
+    times: int = 1
+    evidence: list[str] = Field(default_factory=list)
+    remind_at: datetime | None = None
+    remind_on: dict[str, Any] | None = None
+
+
+class Updated(Event):
+    """Some fields were replaced: `changes` maps a field to its new value; `expires_at` is ISO 8601 or null."""
+
+    kind: Literal["updated"] = "updated"
+    changes: dict[str, Any]
+
+
+class Repeated(Event):
+    """The same thing was seen again, `times` times; its life starts anew with `ttl` or `expires_at`."""
+
+    kind: Literal["repeated"] = "repeated"
+    times: int = 1
+    ttl: int | None = None
+    expires_at: datetime | None = None
+    evidence: list[str] = Field(default_factory=list)
+
+
+ReasonCode = Literal[
+    "reviewed", "resolved", "archived", "reopened", "changed", "expired", "auto_archived", "displaced", "refuted"
+]
+
+
+class StatusChanged(Event):
+    """The status changed, for the reason named by `reason_code`.
+
+    `archive_after` (milliseconds) says when a closed observation is archived by itself; `ttl` starts the life of a
+    reopened one anew.
+    """
+
+    kind: Literal["status_changed"] = "status_changed"
+    status: str
+    status_class: str
+    reason_code: ReasonCode
+    reason: str | None = None
+    archive_after: int | None = None
+    ttl: int | None = None
+
+
+class Claimed(Event):
+    """`holder` took the observation for `ttl` milliseconds; with `fence`, an existing claim was prolonged."""
+
+    kind: Literal["claimed"] = "claimed"
+    holder: str
+    ttl: int
+    fence: int | None = None
+
+
+class Released(Event):
+    """The holder gave the observation back."""
+
+    kind: Literal["released"] = "released"
+
+
+class Lapsed(Event):
+    """A claim ran out."""
+
+    kind: Literal["lapsed"] = "lapsed"
+
+
+class Linked(Event):
+    """An action was taken because of it."""
+
+    kind: Literal["linked"] = "linked"
+    action: str
+
+
+class Due(Event):
+    """A reminder fell due, by its moment or by the event whose position is `trigger`."""
+
+    kind: Literal["due"] = "due"
+    trigger: str | None = None
+
+
+class Cleared(Event):
+    """It was taken off the page; its history stays."""
+
+    kind: Literal["cleared"] = "cleared"
+
+
+class TypesChanged(Event):
+    """The registry of observation types was replaced by this text (YAML)."""
+
+    kind: Literal["types_changed"] = "types_changed"
+    text: str
+
+
+AnyEvent = Annotated[
+    Added | Updated | Repeated | StatusChanged | Claimed | Released | Lapsed | Linked | Due | Cleared | TypesChanged,
+    Field(discriminator="kind"),
+]
+
+EVENTS: dict[str, type[Event]] = {
+    "added": Added,
+    "updated": Updated,
+    "repeated": Repeated,
+    "status_changed": StatusChanged,
+    "claimed": Claimed,
+    "released": Released,
+    "lapsed": Lapsed,
+    "linked": Linked,
+    "due": Due,
+    "cleared": Cleared,
+    "types_changed": TypesChanged,
+}
+"""Every kind of event and its class."""

@@ -1,0 +1,143 @@
+"""The item of a Scratch Page."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+
+from scratchbus.domain.position import Position, moment
+from scratchbus.domain.values import Duration
+from scratchbus.errors import InvalidField, UnknownField
+
+UPDATABLE = ("content", "status", "owner", "confidence", "context", "tags", "metadata", "expires_at")
+"""What `update` may change; id, created_at, source and the rest are set once."""
+
+
+class Claim(BaseModel):
+    """Who holds an observation, until when, and the fence that proves it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    by: str
+    fence: int
+    until: datetime
+
+
+class Observation(BaseModel):
+    """What someone saw: low commitment, typed, with a lifecycle. Immutable; every change gives a new one.
+
+    The times are UTC and the engine's. `created_at` is the time of the event that added it, `updated_at` that of
+    the last event about it. `position` is the place of that last event, `added` that of the first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str
+    page: str
+    type: str
+    content: str
+    source: str
+    owner: str | None = None
+    status: str = "active"
+    status_class: str = "open"
+    confidence: float = 1.0
+    context: dict[str, Any] = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+    expires_at: datetime | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    version: int = 1
+    priority: int = 50
+    occurrences: int = 1
+    evidence: list[str] = Field(default_factory=list)
+    links: list[str] = Field(default_factory=list)
+    claim: Claim | None = None
+    dedupe_key: str | None = None
+    reason: str | None = None
+    reason_code: str | None = None
+    archive_at: datetime | None = None
+    remind_at: datetime | None = None
+    remind_on: dict[str, Any] | None = None
+    due_at: datetime | None = None
+    fence: int = 0
+    damaged: bool = False
+    shard: int = 0
+    added_ms: int = Field(repr=False)
+    added_seq: int = Field(repr=False)
+    ms: int = Field(repr=False)
+    seq: int = Field(repr=False)
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
+    @property
+    def created_at(self) -> datetime:
+        """When it was added."""
+        return moment(self.added_ms)
+
+    @computed_field  # type: ignore[prop-decorator]  # see above
+    @property
+    def updated_at(self) -> datetime:
+        """When the last event about it was appended."""
+        return moment(self.ms)
+
+    @property
+    def position(self) -> Position:
+        """The place of the last event folded into it."""
+        return Position(self.ms, self.seq, self.shard)
+
+    @property
+    def added(self) -> Position:
+        """The place of the event that added it; lists are ordered by this."""
+        return Position(self.added_ms, self.added_seq, self.shard)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it counts among the page's open observations."""
+        return self.status_class == "open"
+
+
+class NewObservation(BaseModel):
+    """What a caller gives to add an observation; what is left out comes from its type and the settings.
+
+    `ttl` and `expires_at` exclude each other. `times` is how many sightings this one stands for. `event_id` makes a
+    retry safe. `remind_at` is a moment, `remind_on` a mapping of `type`, `status` and `tags` that a later event has
+    to match.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: str
+    content: str
+    source: str | None = None
+    owner: str | None = None
+    status: str | None = None
+    confidence: float | None = None
+    context: dict[str, Any] | None = None
+    tags: list[str] | None = None
+    ttl: Duration | None = None
+    expires_at: datetime | None = None
+    metadata: dict[str, Any] | None = None
+    dedupe_key: str | None = None
+    times: int = 1
+    evidence: list[str] | None = None
+    remind_at: datetime | None = None
+    remind_on: dict[str, Any] | None = None
+    event_id: str | None = None
+
+    def __init__(self, **given: Any) -> None:
+        """Take the fields by name. Raises UnknownField or InvalidField."""
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise invalid(error, list(type(self).model_fields)) from None
+
+
+def invalid(error: ValidationError, known: list[str]) -> InvalidField:
+    """Return our error for the first problem that pydantic found."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "observation"
+    if first["type"] == "extra_forbidden":
+        return UnknownField(field, known)
+    if first["type"] == "missing":
+        return InvalidField(field, "is missing")
+    return InvalidField(field, f"{repr(first.get('input'))[:80]}: {first['msg'].lower()}")

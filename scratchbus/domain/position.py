@@ -1,0 +1,76 @@
+"""Where an event stands in its log."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from scratchbus.errors import InvalidPosition
+
+_TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(ms: int) -> datetime:
+    """Return the UTC time of a millisecond count since the epoch, exactly."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def millis(at: datetime) -> int:
+    """Return the milliseconds since the epoch of a time; a naive time counts as UTC."""
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+class Position(NamedTuple):
+    """An event's place in its log: the stream id ``<ms>-<seq>``, and the shard whose log it is.
+
+    ``seq`` counts 1, 2, 3 … over the whole log; ``ms`` is the engine's time in milliseconds and never goes
+    back. Positions of one shard compare as integers. The text form is ``<ms>-<seq>`` on shard 0 and
+    ``<shard>/<ms>-<seq>`` elsewhere.
+    """
+
+    ms: int
+    seq: int
+    shard: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Read the text form. Raises InvalidPosition."""
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise InvalidPosition(f"{text!r} is not a position; write it as <ms>-<seq> or <shard>/<ms>-<seq>")
+        shard, ms, seq = match.groups()
+        return cls(int(ms), int(seq), int(shard or 0))
+
+    @property
+    def at(self) -> datetime:
+        """The engine's time when the event was appended (UTC)."""
+        return moment(self.ms)
+
+    @property
+    def stream_id(self) -> str:
+        """The id of the entry in its Redis Stream."""
+        return f"{self.ms}-{self.seq}"
+
+    def __str__(self) -> str:
+        return f"{self.shard}/{self.ms}-{self.seq}" if self.shard else f"{self.ms}-{self.seq}"
+
+
+START = Position(0, 0)
+
+
+class BusPosition(NamedTuple):
+    """A position in every shard of a bus. Opaque to users: keep its text, hand it back as ``after=``."""
+
+    shards: tuple[Position, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> BusPosition:
+        """Read the text form, one position a shard, joined by commas. Raises InvalidPosition."""
+        return cls(tuple(Position.parse(part)._replace(shard=shard) for shard, part in enumerate(text.split(","))))
+
+    def __str__(self) -> str:
+        return ",".join(position.stream_id for position in self.shards)

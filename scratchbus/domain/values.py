@@ -1,0 +1,122 @@
+"""The small values of the domain: names, sources, durations, ids."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from ulid import ULID
+
+from scratchbus.errors import InvalidField, InvalidId, InvalidName, InvalidSource, InvalidTTL
+
+MAX_BYTES: Final = 64 * 1024
+"""The most bytes of UTF-8 that content, and context or metadata as JSON, may have."""
+
+NEVER: Final = "never"
+"""The duration that has no end."""
+
+_SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,127}")
+_BUS = re.compile(r"[A-Za-z0-9_.@/-]{1,128}")
+_PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,128}")
+_TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_EVENT_ID = re.compile(r"[\x21-\x7e]{1,200}")
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d|w))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_LONGEST_MS: Final = 100 * 365 * 86_400_000
+
+Duration = str | int | float | timedelta
+"""A length of time: ``"2h"``, ``"1h30m"``, ``"never"``, a number of seconds, or a timedelta."""
+
+
+def check_source(source: object, field: str = "source") -> str:
+    """Return the source if it is one. Raises InvalidSource."""
+    if not isinstance(source, str) or not _SOURCE.fullmatch(source):
+        raise InvalidSource(
+            f"{field}: {source!r} is not a valid {field}; use 1–128 of letters, digits and _.:@/- and begin with a"
+            " letter or digit (pass source=, or Bus.connect(source=…))"
+        )
+    return source
+
+
+def check_page(name: object) -> str:
+    """Return the page name if it is one. Raises InvalidName."""
+    if not isinstance(name, str) or not _PAGE.fullmatch(name):
+        raise InvalidName(f"page: {name!r} is not a page name; use 1–128 of letters, digits and _.@/:-")
+    return name
+
+
+def check_bus(name: object) -> str:
+    """Return the bus name if it is one. Raises InvalidName."""
+    if not isinstance(name, str) or not _BUS.fullmatch(name):
+        raise InvalidName(f"bus: {name!r} is not a bus name; use 1–128 of letters, digits and _.@/-")
+    return name
+
+
+def check_event_id(event_id: object) -> str:
+    """Return the caller's event id if it is one. Raises InvalidId."""
+    if not isinstance(event_id, str) or not _EVENT_ID.fullmatch(event_id):
+        raise InvalidId(f"event_id: {event_id!r} is not an event id; use 1–200 printable ASCII characters, no space")
+    return event_id
+
+
+def is_type_name(name: object) -> bool:
+    """Say whether this can be the name of a type, status or lifecycle."""
+    return isinstance(name, str) and _TYPE.fullmatch(name) is not None
+
+
+def check_id(id: object) -> str:
+    """Return the observation id if it is a ULID. Raises InvalidId."""
+    if isinstance(id, str):
+        try:
+            return str(ULID.from_str(id.upper()))
+        except ValueError:
+            pass
+    raise InvalidId(f"id: {id!r} is not an observation id; ids are ULIDs of 26 characters, as `list` shows them")
+
+
+def duration_ms(value: Duration, field: str = "ttl") -> int | None:
+    """Return a duration in milliseconds, or None for ``"never"``. Raises InvalidTTL unless it is above zero."""
+    problem = InvalidTTL(
+        f'{field}: {value!r} is not a duration; write a number of seconds above 0, "90s", "2h", "1h30m", "7d", or'
+        ' "never"'
+    )
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text == NEVER:
+            return None
+        if text.replace(".", "", 1).isdecimal():
+            ms = float(text) * 1000
+        elif _DURATION.fullmatch(text):
+            ms = sum(float(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text))
+        else:
+            raise problem
+    elif isinstance(value, timedelta):
+        ms = value / timedelta(milliseconds=1)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        ms = value * 1000
+    else:
+        raise problem
+    if not 1 <= ms <= _LONGEST_MS:
+        raise problem
+    return round(ms)
+
+
+def duration_text(ms: int | None) -> str:
+    """Return a duration as people write it: ``1h30m``, ``250ms``, ``never``."""
+    if ms is None:
+        return NEVER
+    parts = []
+    for unit in ("w", "d", "h", "m", "s", "ms"):
+        count, ms = divmod(ms, _UNIT_MS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+def check_confidence(value: object) -> float:
+    """Return the confidence as a float from 0 to 1. Raises InvalidField, for NaN too."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    raise InvalidField("confidence", f"{value!r} is not a number from 0 to 1")

@@ -1,0 +1,92 @@
+"""The command line that all daemons share."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import structlog
+
+from scratchbus import Bus
+from scratchbus.domain.values import check_page, check_source, duration_ms, duration_text
+from scratchbus.edges.exit_codes import exit_code
+from scratchbus.errors import InvalidTTL, ScratchbusError
+from scratchbus.runtime import Run, configure_logging, serve
+from scratchbus.settings import Settings, load_settings
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """Where a daemon works, and who it is there."""
+
+    settings: Settings
+    page: str
+    source: str
+
+    @property
+    def target(self) -> str:
+        """What tells the bus and page it works on from others, for files that go with them."""
+        return f"{self.settings.url or self.settings.home or ''} {self.settings.bus} {self.page}"
+
+    def serve(self, run: Run, *, patient: bool = True) -> None:
+        """Do the work on a connection to the bus; see `scratchbus.runtime.serve`."""
+        serve(lambda: Bus.connect(self.settings.url, source=self.source), run, patient=patient)
+
+
+def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function the command of a daemon: it is called with a `Daemon` and its own options.
+
+    An error becomes one line on stderr and the exit code of its class.
+    """
+    page_option = click.option("--page", default="main", help="The page it works on.")
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        @functools.wraps(function)
+        def command(url: str | None, name: str, log_level: str | None, page: str = "main", **options: object) -> None:
+            try:
+                settings = load_settings(url=url, log_level=log_level)
+                configure_logging(settings.log_level)
+                structlog.contextvars.bind_contextvars(daemon=name)
+                function(Daemon(settings, check_page(page), check_source(name, "name")), **options)
+            except ScratchbusError as error:
+                click.echo(f"{name}: {error}", err=True)
+                sys.exit(exit_code(error))
+
+        levels = click.Choice(["debug", "info", "warning", "error"], case_sensitive=False)
+        for option in (
+            click.option("--log-level", type=levels, help="How much to log; $SCRATCHBUS_LOG_LEVEL, else info."),
+            click.option("--name", default=source, help="Who it is: the `by` of all it does."),
+            *([page_option] if on_one_page else []),
+            click.option("--url", help="The engine; $SCRATCHBUS_URL, else the embedded one."),
+        ):
+            command = option(command)
+        return click.command(context_settings={"show_default": True})(command)
+
+    return decorate
+
+
+def file_option(*names: str, **attributes: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option that is the path of a file."""
+    return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", **attributes)
+
+
+def duration_option(*names: str, default: timedelta, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option that is a length of time which ends."""
+    shown = duration_text(duration_ms(default))
+    return click.option(*names, default=shown, callback=_as_timedelta, metavar="DURATION", help=help)
+
+
+def _as_timedelta(context: click.Context, parameter: click.Parameter, value: str) -> timedelta:
+    try:
+        ms = duration_ms(value, str(parameter.opts[0]))
+    except InvalidTTL as problem:
+        raise click.BadParameter(str(problem)) from None
+    if ms is None:
+        raise click.BadParameter("has to end; write 90s, 10m, 2h …")
+    return timedelta(milliseconds=ms)

@@ -1,0 +1,25 @@
+"""The exit code of each error."""
+
+from __future__ import annotations
+
+from scratchbus.errors import Conflict, EngineError, InvalidInput, NotFound
+
+OK = 0
+INTERNAL = 1
+USAGE = 2
+NOT_FOUND = 3
+CONFLICT = 4
+INVALID_INPUT = 5
+ENGINE = 6
+
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (NotFound, NOT_FOUND),
+    (Conflict, CONFLICT),
+    (InvalidInput, INVALID_INPUT),
+    (EngineError, ENGINE),
+)
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code for an error; what is not in the table is internal."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)

@@ -1,0 +1,186 @@
+"""Time as events: expiry, auto-archive, lapsed claims, reminders. Any number of expirers may run; each fires once."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from datetime import UTC, datetime
+
+import structlog
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from scratchbus.core import Core, Host
+from scratchbus.domain.events import Due, Event, Lapsed, StatusChanged
+from scratchbus.domain.lifecycle import ARCHIVED
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.errors import EngineError, VersionConflict
+from scratchbus.ids import new_event_id
+from scratchbus.log.append import Write, append
+from scratchbus.log.codec import Head
+from scratchbus.log.reading import Narrow, cursors, decode_wanted, read
+from scratchbus.log.steps import Call, Script, Step, ask
+from scratchbus.queries import Filter, get, search
+
+_DUE = Script("due")
+AT_ONCE = 500
+"""How many due observations one look takes."""
+
+_TRIGGERING = Narrow.of(None, None, ("added", "updated", "status_changed"))
+
+logger = structlog.get_logger(__name__)
+
+
+def sweep(core: Core) -> Step[int]:
+    """Append what time has brought, on all shards; return how many events that were."""
+    count = 0
+    for shard in range(core.log.shards):
+        while True:
+            looked, done = yield from _sweep_some(core, shard)
+            count += done
+            if looked < AT_ONCE:
+                break
+    return count
+
+
+def _sweep_some(core: Core, shard: int) -> Step[tuple[int, int]]:
+    keys = core.log.keys(shard)
+    (reply,) = yield Call(shard, (_DUE.command((keys.due,), (keys.heads(""), AT_ONCE)),))
+    now, rows = reply[0], reply[1:]
+    by_page: dict[str, list[Write]] = defaultdict(list)
+    for member, row in zip(rows[::2], rows[1::2], strict=True):
+        subject, _, page = member.decode().partition("@")
+        write = _due_write(core, page, subject, Head.parse(row), now) if row else None
+        if write is None:  # nothing is due after all: nothing that this code writes leaves such a row
+            yield Call(shard, (("ZREM", keys.due, member),), is_write=True)
+        else:
+            by_page[page].append(write)
+    done = 0
+    for page, writes in by_page.items():
+        appended = yield from append(core.log, page, writes, mode="each")
+        recalled = len(appended.recalled or ())
+        done += recalled + sum(row.position is not None for row in appended.written)
+    return len(rows) // 2, done
+
+
+def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Write | None:
+    """Return the event for the moment that has come, guarded on the head as it was read."""
+    common = {"id": new_event_id(), "page": page, "subject": subject, "type": head.type, "by": core.by}
+    archived = {"status": ARCHIVED, "status_class": "final"}
+    if head.status_class == "o" and 0 < head.expires <= now:
+        event: Event = StatusChanged(reason_code="expired", **archived, **common)
+        return Write(event, "x", version=head.version, **archived)
+    if head.holder and head.until <= now:
+        return Write(Lapsed(**common), "l", fence=head.fence)
+    if 0 < head.wake <= now:
+        if head.status_class == "o":
+            return Write(Due(**common), "n", version=head.version, wake="0")
+        event = StatusChanged(reason_code="auto_archived", **archived, **common)
+        return Write(event, "x", version=head.version, **archived)
+    return None
+
+
+# -- reminders that wait for an event -----------------------------------------------------------------------------
+
+
+def remind(core: Core, events: list[Event]) -> Step[int]:
+    """Append `due` for the open reminders that wait for one of these events; return how many that were."""
+    count = 0
+    by_page: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_page[event.page].append(event)
+    for page, some in by_page.items():
+        waiting = yield from search(core.log, page, core.fresh, Filter(waiting=True), None, None)
+        if not waiting:
+            continue
+        subjects = yield from get(core.log, page, list({event.subject for event in some}), core.fresh)
+        for event in some:
+            subject = subjects.get(event.subject)
+            for reminder in waiting:
+                if subject is not None and _is_trigger(reminder, event, subject):
+                    count += yield from _fall_due(core, reminder, event)
+    return count
+
+
+def _is_trigger(reminder: Observation, event: Event, subject: Observation) -> bool:
+    wanted = reminder.remind_on or {}
+    status = getattr(event, "status", subject.status)
+    return (
+        reminder.id != subject.id
+        and reminder.added < event.position
+        and wanted.get("type", subject.type) == subject.type
+        and wanted.get("status", status) == status
+        and set(wanted.get("tags", ())) <= set(subject.tags)
+    )
+
+
+def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
+    """Append `due` unless the reminder has fallen due, or closed, meanwhile."""
+    now: Observation | None = reminder
+    while now is not None and now.is_open and now.remind_on is not None:
+        due = Due(
+            id=new_event_id(),
+            page=now.page,
+            subject=now.id,
+            type=now.type,
+            by=core.by,
+            cause=str(event.position),
+            trigger=str(event.position),
+        )
+        try:
+            yield from append(core.log, now.page, [Write(due, "n", version=now.version, wake="0")])
+            return True
+        except VersionConflict:
+            now = (yield from get(core.log, now.page, [now.id], core.fresh)).get(now.id)
+    return False
+
+
+# -- the daemon ---------------------------------------------------------------------------------------------------
+
+
+def run_expirer(bus: Host, stop: threading.Event) -> None:
+    """Sweep on a schedule and follow the log for reminders, until `stop` is set.
+
+    Raises EngineError when the engine goes away while following.
+    """
+    interval = bus.settings.seconds("sweep_interval")
+    scheduler = BackgroundScheduler(
+        executors={"default": ThreadPoolExecutor(1)}, job_defaults={"coalesce": True, "max_instances": 1}, timezone=UTC
+    )
+    scheduler.add_job(_sweep_job, "interval", args=(bus,), seconds=interval, next_run_time=datetime.now(UTC))
+    scheduler.start()
+    try:
+        _follow_reminders(bus, stop)
+    finally:
+        scheduler.shutdown(wait=False)
+
+
+def _sweep_job(bus: Host) -> None:
+    try:
+        count = bus.run(sweep(bus.core))
+    except EngineError as error:
+        logger.warning("sweep failed; the next one follows", error=str(error))
+        return
+    if count:
+        logger.info("time has come", events=count)
+
+
+def _follow_reminders(bus: Host, stop: threading.Event) -> None:
+    """Remember in the engine how far reminders were looked for, so that none is missed while no expirer runs."""
+    while not stop.is_set():
+        places, moved = bus.run(_next_reminders(bus.core))
+        if not moved:
+            bus.wait_for_events(places)
+
+
+def _next_reminders(core: Core) -> Step[tuple[dict[int, Position], bool]]:
+    key = core.log.keys(0).cursor("reminders")
+    row = yield from ask(0, "GET", key)
+    places = yield from cursors(core.log, row.decode() if row else None)
+    chunks = yield from read(core.log, places)
+    if chunks:
+        yield from remind(core, decode_wanted(chunks, _TRIGGERING))
+        reached = BusPosition(tuple(place.position for place in places))
+        yield Call(0, (("SET", key, str(reached)),), is_write=True)
+    return {place.position.shard: place.position for place in places}, bool(chunks)

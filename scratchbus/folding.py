@@ -1,0 +1,248 @@
+"""Folding a stretch of the log: documents, indexes and checkpoint are committed together, or not at all.
+
+Any number of processes may do it: one commit wins, the others step back. The projector does nothing else; readers do
+it when they find the projection behind.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import structlog
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.errors import LogRewound, PositionLost
+from scratchbus.log.append import Log
+from scratchbus.log.codec import (
+    Poison,
+    RawEntry,
+    decode_document,
+    decode_entry,
+    encode_document,
+    entry_fields,
+    entry_position,
+    is_batch_end,
+)
+from scratchbus.log.commit import Checkpoint, Command, Outcome, commit
+from scratchbus.log.keys import PageKeys, ShardKeys
+from scratchbus.log.steps import Step, ask_all
+from scratchbus.projections import scratch_page
+
+CHUNK = 1_000
+"""How many events a projector folds at once; longer when a batch is longer."""
+
+_LONGEST_BATCH = 4_096
+_WIDEST = 2_000  # arguments of one command; Lua's unpack fails near 8,000
+
+Documents = dict[tuple[str, str], Observation | None]
+"""Observations by page and id; None for one that is not on the page."""
+
+logger = structlog.get_logger(__name__)
+
+
+class Folded(NamedTuple):
+    """The outcome of one step: how many events were folded, whether that was all, and whether it was committed."""
+
+    events: int
+    is_all: bool
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class Fold:
+    """The fold of a stretch of one shard's log over the documents it touches."""
+
+    shard: int
+    documents: Documents = field(default_factory=dict)
+    before: Documents = field(default_factory=dict)
+    folded: list[Event | Poison] = field(default_factory=list)
+    rejected: list[tuple[RawEntry, str]] = field(default_factory=list)
+
+    def load(self, key: tuple[str, str], row: bytes | None) -> None:
+        """Take a document as it was before the stretch."""
+        self.documents[key] = self.before[key] = decode_document(row) if row else None
+
+    def apply(self, entry: RawEntry, item: Event | Poison) -> None:
+        """Fold one entry. What cannot be folded is set aside and marks its document as damaged."""
+        self.folded.append(item)
+        if isinstance(item, Poison):
+            page, subject = item.envelope["page"], item.envelope["subject"]
+            reason = item.reason
+        else:
+            page, subject = item.page, item.subject
+            document = self.documents.get((page, subject))
+            if document is not None and document.seq >= item.seq:
+                return  # the document was committed beyond this event while we were reading
+            try:
+                self.documents[page, subject] = scratch_page.evolve(document, item)
+                return
+            except (ValueError, TypeError) as error:
+                reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        self.rejected.append((entry, reason))
+        position = entry_position(entry, self.shard)
+        document = self.documents.get((page, subject))
+        if document is not None and document.seq < position.seq:
+            self.documents[page, subject] = scratch_page.damage(document, position.ms, position.seq)
+
+
+def decode_all(entries: Iterable[RawEntry], shard: int) -> Iterator[tuple[RawEntry, Event | Poison]]:
+    """Decode raw entries; what is no event comes as Poison. Raises CodeTooOld."""
+    for entry in entries:
+        try:
+            yield entry, decode_entry(entry, shard)
+        except Poison as poison:
+            yield entry, poison
+
+
+def needed(items: Iterable[Event | Poison]) -> dict[str, list[str]]:
+    """Return, by page, the subjects whose documents must be loaded before these are folded."""
+    seen: set[tuple[str, str]] = set()
+    pages: dict[str, list[str]] = defaultdict(list)
+    for item in items:
+        kind, page, subject = (
+            ("poison", item.envelope["page"], item.envelope["subject"])
+            if isinstance(item, Poison)
+            else (item.kind, item.page, item.subject)
+        )
+        if (page, subject) in seen:
+            continue
+        seen.add((page, subject))
+        if kind != "added":
+            pages[page].append(subject)
+    return pages
+
+
+def fold_once(
+    log: Log, shard: int, known: Checkpoint | None = None, chunk: int = CHUNK
+) -> Step[tuple[Folded, Checkpoint]]:
+    """Fold the next stretch of a shard's log and commit it.
+
+    `known` is the checkpoint as this projector last saw it; it is read anew all the same. Raises PositionLost when
+    the log was trimmed past the checkpoint, LogRewound when it is another log, CodeTooOld.
+    """
+    keys = log.keys(shard)
+    checkpoint, entries, is_all = yield from _read_stretch(keys, known, chunk)
+    if not entries:
+        return Folded(0, True, Outcome.DONE), checkpoint
+    items = list(decode_all(entries, shard))
+    fold = Fold(shard)
+    yield from load_documents(keys, fold, needed(item for _, item in items), checkpoint.build)
+    for entry, item in items:
+        fold.apply(entry, item)
+    commands = list(_commands(keys, fold, checkpoint))
+    last = fold.folded[-1]
+    event_id = last.envelope["id"] if isinstance(last, Poison) else last.id
+    outcome, now = yield from commit(
+        keys, scratch_page.NAME, checkpoint, entry_position(entries[-1], shard), event_id, commands
+    )
+    return Folded(len(entries) if outcome is Outcome.DONE else 0, is_all, outcome), now
+
+
+def _read_stretch(
+    keys: ShardKeys, known: Checkpoint | None, chunk: int
+) -> Step[tuple[Checkpoint, list[RawEntry], bool]]:
+    """Read the checkpoint first, then whole batches after it."""
+    shard = keys.shard
+    guess = known or Checkpoint.parse(None, shard)
+    count = chunk
+    while True:
+        row, origin, entries = yield from ask_all(
+            shard,
+            [
+                ("GET", keys.checkpoint(scratch_page.NAME)),
+                ("GET", keys.origin),
+                ("XRANGE", keys.log, f"({guess.position.stream_id}", "+", "COUNT", count),
+            ],
+        )
+        checkpoint = Checkpoint.parse(row, shard)
+        if checkpoint != guess and checkpoint.position != guess.position:
+            guess = checkpoint
+            continue
+        word = origin.decode() if origin else ""
+        if checkpoint.origin and checkpoint.origin != word:
+            raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
+        if entries and entry_position(entries[0], shard).seq != checkpoint.position.seq + 1:
+            yield from _explain_gap(keys, checkpoint.position, entries[0])
+        checkpoint = checkpoint._replace(origin=word)
+        whole = list(entries)
+        while whole and not is_batch_end(whole[-1]):
+            whole.pop()
+        if whole or not entries:
+            return checkpoint, whole, len(entries) < count
+        if count >= _LONGEST_BATCH:
+            return checkpoint, list(entries), False  # no such batch is ever written; do not stand still
+        count = _LONGEST_BATCH
+
+
+def _explain_gap(keys: ShardKeys, after: Position, entry: RawEntry) -> Step[None]:
+    """Raise PositionLost if the log begins only after what is missing; a hole in its middle is for `verify`."""
+    (first,) = yield from ask_all(keys.shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)])
+    if first and first[0][0] == entry[0]:
+        raise PositionLost(
+            f"shard {keys.shard}: the log was trimmed to {entry[0].decode()}, after the checkpoint {after};"
+            " run `scratchbus rebuild`"
+        )
+    logger.warning("gap in the log", shard=keys.shard, after=str(after), next=entry[0].decode())
+
+
+def load_documents(keys: ShardKeys, fold: Fold, wanted: dict[str, list[str]], build: int) -> Step[None]:
+    """Load into the fold the documents of these subjects, by page."""
+    if not wanted:
+        return
+    rows = yield from ask_all(
+        keys.shard, [("HMGET", PageKeys(keys, page, build).docs, *subjects) for page, subjects in wanted.items()]
+    )
+    for (page, subjects), found in zip(wanted.items(), rows, strict=True):
+        for subject, row in zip(subjects, found, strict=True):
+            fold.load((page, subject), row)
+
+
+def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[Command]:
+    """Yield the writes that bring the state from before the fold to after it."""
+    writes: dict[Command, list[object]] = defaultdict(list)
+    names: dict[str, PageKeys] = {}
+    for (page, subject), after in fold.documents.items():
+        before = fold.before.get((page, subject))
+        if after is before:
+            continue
+        name = names.get(page) or names.setdefault(page, PageKeys(keys, page, checkpoint.build))
+        if after is None:
+            assert before is not None
+            writes["HDEL", name.docs].append(subject)
+            writes["ZREM", name.all].append(subject)
+            for index in scratch_page.index_entries(before):
+                writes["ZREM", name.index(*index)].append(subject)
+            continue
+        writes["HSET", name.docs] += (subject, encode_document(after))
+        if before is None:
+            writes["ZADD", name.all] += (after.added_seq, subject)
+            for index in scratch_page.index_entries(after):
+                writes["ZADD", name.index(*index)] += (after.added_seq, subject)
+        elif any(getattr(before, name) != getattr(after, name) for name in scratch_page.INDEXED):
+            was, now = set(scratch_page.index_entries(before)), set(scratch_page.index_entries(after))
+            for index in was - now:
+                writes["ZREM", name.index(*index)].append(subject)
+            for index in now - was:
+                writes["ZADD", name.index(*index)] += (after.added_seq, subject)
+    for command, arguments in writes.items():
+        for at in range(0, len(arguments), _WIDEST):
+            yield (*command, *arguments[at : at + _WIDEST])
+    for item in fold.folded:
+        page, ms, seq = (
+            (item.envelope["page"], item.envelope["ms"], item.envelope["seq"])
+            if isinstance(item, Poison)
+            else (item.page, item.ms, item.seq)
+        )
+        name = names.get(page) or names.setdefault(page, PageKeys(keys, page, checkpoint.build))
+        yield ("XADD", name.positions, f"{ms}-{seq}", "", "")
+    for entry, reason in fold.rejected:
+        fields = entry_fields(entry)
+        yield (
+            "XADD", keys.rejected(scratch_page.NAME), entry[0], "reason", reason,
+            "page", fields.get(b"page", b""), "subject", fields.get(b"subject", b""), "event", fields.get(b"event", b""),
+        )  # fmt: skip

@@ -1,0 +1,252 @@
+"""What callers give: checked, completed from type and settings, and turned into events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Any
+
+from scratchbus.core import Core
+from scratchbus.domain.events import Added, Repeated
+from scratchbus.domain.observation import UPDATABLE, NewObservation, Observation
+from scratchbus.domain.position import millis
+from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.values import MAX_BYTES, check_confidence, check_event_id, check_id, duration_ms
+from scratchbus.errors import InvalidField, InvalidTTL, ReadOnlyField, TooLarge, UnknownField
+from scratchbus.ids import new_event_id, new_id
+from scratchbus.log.append import Write
+from scratchbus.log.codec import encode_body
+
+MAX_LABEL = 256
+"""The most characters of a tag, an owner, an action."""
+
+MAX_KEY = 512
+"""The most bytes of a dedupe key."""
+
+MAX_EVIDENCE = 1_000
+"""The most ids that an observation may rest on."""
+
+_TRIGGERS = ("type", "status", "tags")
+
+
+def plan_added(
+    core: Core, page: str, kind: ObservationType, new: NewObservation, event_id: str | None, fence: int | None
+) -> Write:
+    """Return the write that adds an observation. Raises InvalidInput."""
+    source = core.speaker(new.source)
+    life = kind.lifecycle
+    status = new.status or kind.initial_status
+    if status not in life.initial:
+        raise InvalidField("status", f"{status!r} cannot be the first; begin with: {', '.join(life.initial)}")
+    ttl, expires_at = _life_span(core, kind, new)
+    context, metadata = check_object("context", new.context), check_object("metadata", new.metadata)
+    kind.check_context(context)
+    kind.check_metadata(metadata)
+    evidence = check_evidence(new.evidence)
+    owner = kind.default_owner if new.owner is None else check_label("owner", new.owner)
+    key = new.dedupe_key
+    if key is None and kind.dedupe:
+        key = kind.dedupe_key_of(
+            {"content": new.content, "source": source, "owner": owner, "context": context, "metadata": metadata}
+        )
+    if key is not None and not 0 < len(key.encode()) <= MAX_KEY:
+        raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
+    if new.times < 1:
+        raise InvalidField("times", f"{new.times} is not a number above 0")
+    by = core.source or source
+    id = event_id and check_event_id(event_id)
+    event = Added(
+        id=id or new_event_id(),
+        page=page,
+        subject=new_id(),
+        type=kind.name,
+        by=by,
+        content=check_content(new.content, min(kind.max_content, core.max_content)),
+        source=None if source == by else source,
+        owner=owner,
+        status=status,
+        status_class=life.class_of(status),
+        confidence=1.0 if new.confidence is None else check_confidence(new.confidence),
+        context=context,
+        tags=check_tags(new.tags, kind.max_tags),
+        metadata=metadata,
+        priority=kind.priority,
+        ttl=ttl,
+        expires_at=expires_at,
+        dedupe_key=key,
+        times=new.times,
+        evidence=evidence,
+        remind_at=new.remind_at and as_time("remind_at", new.remind_at),
+        remind_on=check_trigger(new.remind_on),
+    )
+    argument = ""
+    if key is not None:
+        again = encode_body(Repeated(by=by, times=new.times, ttl=ttl, expires_at=expires_at, evidence=evidence))
+        argument = f"{len(again)}:{again.decode()}{key}"
+    return Write(
+        event,
+        "a",
+        digest_of("add", new.model_dump(exclude={"event_id"}), core.source) if id else "",
+        status=status,
+        status_class=event.status_class,
+        priority=kind.priority,
+        expires=f"+{ttl}" if ttl is not None else str(millis(expires_at)) if expires_at is not None else "",
+        wake=str(millis(event.remind_at)) if event.remind_at is not None else "",
+        argument=argument,
+        fence=fence,
+        lifecycle=life,
+    )
+
+
+def _life_span(core: Core, kind: ObservationType, new: NewObservation) -> tuple[int | None, datetime | None]:
+    """Return how long it lives (ms), or when it ends."""
+    if new.expires_at is not None:
+        if new.ttl is not None:
+            raise InvalidTTL("ttl: give ttl or expires_at, not both")
+        expires_at = as_time("expires_at", new.expires_at)
+        if expires_at <= datetime.now(UTC) - timedelta(seconds=1):
+            raise InvalidTTL(f"expires_at: {expires_at.isoformat()} is in the past")
+        return None, expires_at
+    if new.ttl is not None:
+        return duration_ms(new.ttl), None
+    return kind.ttl_ms(core.default_ttl_ms), None
+
+
+def check_content(content: object, limit: int) -> str:
+    """Return content that is not empty and within the limit (bytes of UTF-8)."""
+    if not isinstance(content, str) or not content.strip():
+        raise InvalidField("content", "is empty; say what was observed")
+    if len(content) * 4 > limit:
+        try:
+            size = len(content.encode())
+        except UnicodeEncodeError:
+            raise InvalidField("content", "is not valid Unicode text") from None
+        if size > limit:
+            raise TooLarge("content", size, limit)
+    return content
+
+
+def check_object(field: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a JSON object of at most 64 KiB, as JSON reads it back."""
+    if not value:
+        if value is None or isinstance(value, dict):
+            return {}
+        raise InvalidField(field, f"{value!r} is not a JSON object")
+    try:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise TypeError("keys have to be strings")
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        size = len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidField(field, f"is not a JSON object: {error}") from None
+    if size > MAX_BYTES:
+        raise TooLarge(field, size, MAX_BYTES)
+    read: dict[str, Any] = json.loads(text)
+    return read
+
+
+def check_label(field: str, value: object) -> str:
+    """Return a short text without control characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_LABEL or not value.isprintable() or value.isspace():
+        raise InvalidField(field, f"{value!r} has to be 1 to {MAX_LABEL} printable characters")
+    return value
+
+
+def check_tags(tags: object, most: int) -> list[str]:
+    """Return the tags, each once, in the order given."""
+    if tags is None:
+        return []
+    if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
+        raise InvalidField("tags", f"{tags!r} is not a list of texts")
+    unique = list(dict.fromkeys(check_label("tags", tag) for tag in tags))
+    if len(unique) > most:
+        raise TooLarge("tags", len(unique), most, "tags")
+    return unique
+
+
+def check_evidence(ids: list[str] | None) -> list[str]:
+    """Return the ids of observations, each once."""
+    if not ids:
+        return []
+    if len(ids) > MAX_EVIDENCE:
+        raise TooLarge("evidence", len(ids), MAX_EVIDENCE, "ids")
+    return list(dict.fromkeys(check_id(id) for id in ids))
+
+
+def check_trigger(trigger: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return what an event must match to make a reminder due."""
+    if trigger is None:
+        return None
+    unknown = [key for key in trigger if key not in _TRIGGERS]
+    if unknown:
+        raise UnknownField(f"remind_on.{unknown[0]}", _TRIGGERS)
+    if not trigger:
+        raise InvalidField("remind_on", f"is empty; give at least one of: {', '.join(_TRIGGERS)}")
+    checked: dict[str, Any] = {key: check_label(f"remind_on.{key}", trigger[key]) for key in trigger if key != "tags"}
+    if "tags" in trigger:
+        checked["tags"] = check_tags(trigger["tags"], MAX_LABEL)
+    return checked
+
+
+def check_action(action: object) -> str:
+    """Return the name of an action."""
+    return check_label("action", action)
+
+
+def check_reason(reason: str | None) -> str | None:
+    """Return a reason of at most 4 KiB, or None."""
+    if reason is None:
+        return None
+    return check_content(reason, 4096)
+
+
+def as_time(field: str, value: object) -> datetime:
+    """Return a moment in UTC, to the millisecond; text is read as ISO 8601, and a naive time counts as UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InvalidField(field, f"{value!r} is not a time; write ISO 8601, as 2026-01-31T12:00:00Z") from None
+    if not isinstance(value, datetime):
+        raise InvalidField(field, f"{value!r} is not a time")
+    value = (value.replace(tzinfo=UTC) if value.tzinfo is None else value).astimezone(UTC)
+    return value.replace(microsecond=value.microsecond // 1000 * 1000)
+
+
+def check_changes(changes: Mapping[str, Any], kind: ObservationType | None) -> dict[str, Any]:
+    """Return the fields to replace, checked. Raises ReadOnlyField, UnknownField, InvalidField, TooLarge."""
+    known = {*Observation.model_fields, "created_at", "updated_at", "position"}
+    for name in changes:
+        if name not in UPDATABLE:
+            raise (ReadOnlyField if name in known else UnknownField)(name, UPDATABLE)
+    checked: dict[str, Any] = {}
+    for name, value in changes.items():
+        match name:
+            case "content":
+                checked[name] = check_content(value, kind.max_content if kind else MAX_BYTES)
+            case "owner":
+                checked[name] = None if value is None else check_label("owner", value)
+            case "confidence":
+                checked[name] = check_confidence(value)
+            case "tags":
+                checked[name] = check_tags(value, kind.max_tags if kind else MAX_LABEL)
+            case "expires_at":
+                checked[name] = None if value is None else as_time(name, value)
+            case "status":
+                checked[name] = check_label(name, value)
+            case _:
+                checked[name] = check_object(name, value)
+    if kind is not None:
+        if "context" in checked:
+            kind.check_context(checked["context"])
+        if "metadata" in checked:
+            kind.check_metadata(checked["metadata"])
+    return checked
+
+
+def digest_of(operation: str, *given: Any) -> str:
+    """Return a digest of what a caller gave, by which a retry is told from another call with the same event id."""
+    text = json.dumps([operation, *given], sort_keys=True, default=str, ensure_ascii=True)
+    return blake2b(text.encode(), digest_size=10).hexdigest()

@@ -1,0 +1,1 @@
+"""The Redis rim: keys, codec, scripts, connections, reading."""

@@ -1,0 +1,280 @@
+"""Appending to the log: the guarded append, its refusals, and its retry after a lost reply."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import Literal, NamedTuple, NoReturn
+
+from scratchbus.domain.events import Event, Lapsed, StatusChanged
+from scratchbus.domain.lifecycle import Lifecycle
+from scratchbus.domain.position import Position, moment
+from scratchbus.errors import (
+    Claimed,
+    EngineUnreachable,
+    EventIdReused,
+    InvalidTransition,
+    KeyHeld,
+    NotChangeable,
+    NotFound,
+    NotReplicated,
+    PageFull,
+    ScratchbusError,
+    StaleFence,
+    TooLarge,
+    VersionConflict,
+)
+from scratchbus.log.codec import encode_body, entry_fields
+from scratchbus.log.engine import backoff
+from scratchbus.log.keys import ShardKeys, shard_of
+from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
+
+MAX_BATCH = 1_000
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+_REPLICA_PATIENCE_MS = 2_000
+_SCRIPT = Script("append")
+_CLASS = {"open": "o", "closed": "c", "final": "f"}
+
+Op = Literal["a", "u", "s", "x", "n", "d", "c", "e", "l", "g"]
+"""How an event is guarded; see append.lua."""
+
+
+@dataclass(slots=True)
+class Write:
+    """One event to append, what has to hold for it, and what it does to its head.
+
+    `version` is 0 for a subject that must be new and None for any. `allowed` are the statuses it may follow, None for
+    any. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `verb` and `lifecycle` explain a refusal.
+    """
+
+    event: Event
+    op: Op
+    digest: str = ""
+    version: int | None = None
+    allowed: frozenset[str] | None = None
+    status: str = ""
+    status_class: str = ""
+    priority: int | None = None
+    expires: str = ""
+    wake: str = ""
+    argument: str = ""
+    fence: int | None = None
+    verb: str = "changed"
+    lifecycle: Lifecycle | None = None
+
+    def arguments(self) -> tuple[object, ...]:
+        """Return the 15 fields that the script takes."""
+        event = self.event
+        version = "" if self.version is None else "new" if self.version == 0 else self.version
+        return (
+            event.id,
+            self.digest,
+            event.subject,
+            event.kind,
+            event.type,
+            encode_body(event),
+            self.op,
+            version,
+            f",{','.join(self.allowed)}," if self.allowed is not None else "",
+            f"{self.status}={_CLASS[self.status_class]}" if self.status else "",
+            "" if self.priority is None else self.priority,
+            self.expires,
+            self.wake,
+            self.argument,
+            "" if self.fence is None else self.fence,
+        )
+
+
+class Written(NamedTuple):
+    """What became of one write. A skipped one (mode "each") has no position; `kind` is then the reason."""
+
+    position: Position | None
+    version: int
+    kind: str
+    subject: str
+    fence: int
+
+
+class Appended(NamedTuple):
+    """The outcome of an append. `recalled`: the events were in the log before, and only their positions are known."""
+
+    written: list[Written]
+    recalled: list[Position] | None = None
+
+
+@dataclass(slots=True)
+class Log:
+    """A bus's log as one process knows it: its name, its shards, and how far each was seen to reach."""
+
+    bus: str
+    shards: int
+    by: str = "system"
+    id_days: int = 7
+    replicas: int = 0
+    patience: float = 10.0
+    seen: dict[int, str] = field(default_factory=dict)
+    _keys: dict[int, ShardKeys] = field(default_factory=dict)
+
+    def keys(self, shard: int) -> ShardKeys:
+        """Return the keys of a shard."""
+        found = self._keys.get(shard)
+        if found is None:
+            found = self._keys[shard] = ShardKeys(self.bus, shard)
+        return found
+
+    def shard(self, page: str) -> int:
+        """Return the shard of a page."""
+        return shard_of(page, self.shards)
+
+
+def append(
+    log: Log,
+    page: str,
+    writes: list[Write],
+    *,
+    room: int = 0,
+    on_full: str = "displace",
+    mode: Literal["all", "each"] = "all",
+) -> Step[Appended]:
+    """Append events of one page: all or, when one is refused, none; mode "each" skips what is refused.
+
+    `room` is how many open observations the page may have, 0 for no limit. Raises what the first refused event was
+    refused for. A write whose reply is lost is looked for in the log before it is sent again, so it is never
+    appended twice.
+    """
+    shard = log.shard(page)
+    keys = log.keys(shard)
+    before = log.seen.get(shard)
+    if before is None:
+        before = log.seen[shard] = yield from _read_tail(keys)
+    arguments: list[object] = []
+    for write in writes:
+        arguments += write.arguments()
+    _check_size(arguments, len(writes))
+    names = (
+        keys.log, keys.tail, keys.origin, keys.pages, keys.due, keys.heads(page), keys.open(page), keys.dedupe(page),
+        keys.ids,
+    )  # fmt: skip
+    templates = _templates(log.by)
+    wait = (("WAIT", log.replicas, _REPLICA_PATIENCE_MS),) if log.replicas else ()
+    scan, deadline, attempt = "", time.monotonic() + log.patience, 0
+    while True:
+        options = (mode, page, room, on_full, log.id_days, scan, token_hex(8), *templates)
+        try:
+            reply, *copies = yield Call(shard, (_SCRIPT.command(names, (*options, *arguments)), *wait), is_write=True)
+            break
+        except Interrupted as lost:
+            if time.monotonic() > deadline:
+                raise EngineUnreachable(
+                    f"{lost}; whether the last write happened is not known: retry it with the same event_id"
+                ) from None
+            yield Pause(backoff(attempt))
+            attempt += 1
+            scan = yield from _look_for(keys, before, {write.event.id.encode() for write in writes})
+    outcome = _read_reply(log, shard, page, room, writes, reply)
+    if copies and copies[0] < log.replicas:
+        raise NotReplicated(copies[0], log.replicas)
+    return outcome
+
+
+def _read_tail(keys: ShardKeys) -> Step[str]:
+    tail = yield from ask(keys.shard, "GET", keys.tail)
+    return tail.partition(b"|")[0].decode() if tail else "0-0"
+
+
+def _look_for(keys: ShardKeys, after: str, ids: set[bytes]) -> Step[str]:
+    """Read the log after an id until it ends or has one of these events; return where the script should look on."""
+    while True:
+        try:
+            entries = yield from ask(keys.shard, "XRANGE", keys.log, f"({after}", "+", "COUNT", 1000)
+        except EngineUnreachable:
+            return after
+        for entry in entries:
+            if entry_fields(entry).get(b"id") in ids:
+                return after
+            after = entry[0].decode()
+        if len(entries) < 1000:
+            return after
+
+
+def _templates(by: str) -> tuple[bytes, bytes, bytes]:
+    """Return the bodies of what the script may have to add: displaced, expired, lapsed."""
+    found = _TEMPLATES.get(by)
+    if found is None:
+        archived = {"by": by, "status": "archived", "status_class": "final"}
+        found = _TEMPLATES[by] = (
+            encode_body(StatusChanged(reason_code="displaced", reason="made room for #", **archived)),
+            encode_body(StatusChanged(reason_code="expired", **archived)),
+            encode_body(Lapsed(by=by)),
+        )
+    return found
+
+
+_TEMPLATES: dict[str, tuple[bytes, bytes, bytes]] = {}
+
+
+def _check_size(arguments: list[object], count: int) -> None:
+    if count > MAX_BATCH:
+        raise TooLarge("batch", count, MAX_BATCH, "events")
+    if count > 1:
+        size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
+        if size > MAX_BATCH_BYTES:
+            raise TooLarge("batch", size, MAX_BATCH_BYTES)
+
+
+def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[object]) -> Appended:
+    if reply[0] == 1:
+        ms, rows = reply[1], reply[4:]
+        written = []
+        for at in range(0, len(rows), 5):
+            seq, version, kind, subject, fence = rows[at : at + 5]
+            position = Position(ms, seq, shard) if seq else None  # type: ignore[arg-type]
+            written.append(Written(position, version, kind.decode(), subject.decode(), fence))  # type: ignore
+        last = max((row.position for row in written if row.position), default=None)
+        if last is not None:
+            log.seen[shard] = last.stream_id
+        return Appended(written)
+    if reply[0] == 2:
+        return Appended([], [_position(row, shard) for row in reply[1:] if row])  # type: ignore[arg-type]
+    index = int(reply[1]) - 1  # type: ignore[call-overload]
+    _refuse(page, room, writes[index], index, len(writes), reply[2:])
+
+
+def _position(row: bytes, shard: int) -> Position:
+    return Position.parse(row.decode())._replace(shard=shard)
+
+
+def _refuse(page: str, room: int, write: Write, index: int, total: int, why: list[object]) -> NoReturn:
+    reason, *details = [part.decode() if isinstance(part, bytes) else part for part in why]
+    error = _refusal(page, room, write, str(reason), details)
+    error.index = index  # type: ignore[attr-defined]  # which item of a batch
+    if total > 1:
+        error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
+    raise error
+
+
+def _refusal(page: str, room: int, write: Write, reason: str, details: list[object]) -> ScratchbusError:
+    subject = write.event.subject
+    match reason, details:
+        case "id", [event_id]:
+            return EventIdReused(str(event_id))
+        case "version", [int(expected), int(actual)]:
+            return VersionConflict(subject, expected, actual)
+        case "missing", _:
+            return NotFound(f"there is no {subject} on page {page!r}; see `scratchbus list`")
+        case "fence", [int(actual), str(holder)]:
+            return StaleFence(holder, write.fence or 0, actual)
+        case "claimed", [str(by), int(until)]:
+            return Claimed(subject, by, moment(until))
+        case "full", _:
+            return PageFull(page, room)
+        case "key", [str(key), str(holder)]:
+            return KeyHeld(subject, key, holder)
+        case "status", [str(status), _]:
+            life = write.lifecycle
+            allowed = life.allowed_from(status) if life and status in life.statuses else frozenset[str]()
+            if write.op == "s":
+                return InvalidTransition(subject, status, write.status, allowed)
+            return NotChangeable(subject, status, write.verb, allowed)
+    raise AssertionError(f"the append script answered {reason!r} {details!r}")

@@ -1,0 +1,158 @@
+"""Bytes to objects and back: entries of the log, heads, documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.errors import CodeTooOld
+
+_PREFIX = b'{"v":%d,' % SCHEMA
+_BODY_SERIALIZERS = {kind: cls.__pydantic_serializer__ for kind, cls in EVENTS.items()}
+_BODY_VALIDATORS = {kind.encode(): cls.__pydantic_validator__ for kind, cls in EVENTS.items()}
+_DOCUMENT = Observation.__pydantic_serializer__
+_DOCUMENTS = TypeAdapter(list[Observation])
+_read_document = Observation.__pydantic_validator__.validate_json
+
+RawEntry = Sequence[Any]
+"""A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
+
+
+class Poison(ValueError):
+    """An entry of the log that is no event. Its place and subject are known, its content is not."""
+
+    def __init__(self, envelope: Mapping[str, Any], reason: str) -> None:
+        super().__init__(reason)
+        self.envelope = dict(envelope)
+        self.reason = reason
+
+    @property
+    def position(self) -> Position:
+        """Its place in the log."""
+        return Position(self.envelope["ms"], self.envelope["seq"], self.envelope["shard"])
+
+
+def encode_body(event: Event) -> bytes:
+    """Return the body of an event: JSON with the schema version first, without what is default."""
+    body = _BODY_SERIALIZERS[event.kind].to_json(
+        event, exclude=ENVELOPE, exclude_defaults=True, exclude_computed_fields=True
+    )
+    return _PREFIX + body[1:]
+
+
+def entry_position(entry: RawEntry, shard: int) -> Position:
+    """Return the position of a raw entry."""
+    ms, _, seq = entry[0].partition(b"-")
+    return Position(int(ms), int(seq), shard)
+
+
+def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
+    """Return the fields of a raw entry."""
+    flat = entry[1]
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def decode_entry(entry: RawEntry, shard: int) -> Event:
+    """Return the event of a raw entry. Raises Poison, or CodeTooOld for a newer schema."""
+    ms, _, seq = entry[0].partition(b"-")
+    fields = entry_fields(entry)
+    get = fields.get
+    envelope = {
+        "id": get(b"id", b"").decode(errors="replace"),
+        "page": get(b"page", b"").decode(errors="replace"),
+        "subject": get(b"subject", b"").decode(errors="replace"),
+        "kind": get(b"kind", b"").decode(errors="replace"),
+        "type": get(b"type", b"").decode(errors="replace"),
+        "batch": get(b"batch", b"").decode(errors="replace"),
+        "prev": get(b"prev", b"").decode(errors="replace"),
+        "ms": int(ms),
+        "seq": int(seq),
+        "shard": shard,
+    }
+    body = get(b"event", b"")
+    if not body.startswith(_PREFIX):
+        _check_schema(body, envelope)
+    validator = _BODY_VALIDATORS.get(get(b"kind", b""))
+    if validator is None:
+        raise Poison(envelope, f"unknown kind {envelope['kind']!r}")
+    try:
+        event: Event = validator.validate_json(b"{" + body[len(_PREFIX) :])
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise Poison(envelope, f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
+    event.__dict__.update(envelope)  # frozen for users; here it is still being made
+    return event
+
+
+def _check_schema(body: bytes, envelope: Mapping[str, Any]) -> None:
+    try:
+        parsed = from_json(body)
+    except ValueError as error:
+        raise Poison(envelope, f"body is not JSON: {error}") from None
+    version = parsed.get("v") if isinstance(parsed, dict) else None
+    if isinstance(version, int) and version > SCHEMA:
+        raise CodeTooOld(
+            f"event {envelope['ms']}-{envelope['seq']} has schema version {version}, this code knows {SCHEMA};"
+            " upgrade scratchbus"
+        )
+    raise Poison(envelope, "body has no schema version at its beginning")
+
+
+def is_batch_end(entry: RawEntry) -> bool:
+    """Say whether a raw entry is the last of its atomic batch."""
+    index, _, total = entry_fields(entry).get(b"batch", b"1/1").partition(b"/")
+    return index == total
+
+
+class Head(NamedTuple):
+    """What the append script knows of a subject. Times are milliseconds, 0 for none; class is o, c or f."""
+
+    version: int
+    status: str
+    status_class: str
+    type: str
+    priority: int
+    added: int
+    expires: int
+    wake: int
+    fence: int
+    holder: str
+    until: int
+    position: str
+    dedupe_key: str
+
+    def event_position(self, shard: int) -> Position:
+        """Return the position of the subject's last event."""
+        return Position.parse(self.position)._replace(shard=shard)
+
+    @classmethod
+    def parse(cls, row: bytes) -> Head:
+        """Read the stored form."""
+        v, status, klass, type_, priority, added, expires, wake, fence, holder, until, position, key = (
+            row.decode().split("|", 12)
+        )
+        return cls(
+            int(v), status, klass, type_, int(priority), int(added), int(expires), int(wake), int(fence), holder,
+            int(until), position, key,
+        )  # fmt: skip
+
+
+def encode_document(observation: Observation) -> bytes:
+    """Return the stored form of an observation: JSON without what is default or follows from its positions."""
+    return _DOCUMENT.to_json(observation, exclude_defaults=True, exclude_computed_fields=True)
+
+
+def decode_document(row: bytes) -> Observation:
+    """Return the observation of a stored document."""
+    return _read_document(row)
+
+
+def decode_documents(rows: Sequence[bytes]) -> list[Observation]:
+    """Return the observations of many stored documents, in one go."""
+    return _DOCUMENTS.validate_json(b"[" + b",".join(rows) + b"]")

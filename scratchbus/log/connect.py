@@ -1,0 +1,173 @@
+"""From a URL to the drivers: the scheme picks the engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from redis import connection as blocking
+from redis.asyncio import connection as nonblocking
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from scratchbus.errors import EngineMisconfigured, EngineTooOld, InvalidURL
+from scratchbus.log.embedded import default_directory, ensure_running
+from scratchbus.log.engine import AsyncEngine, Engine
+from scratchbus.log.steps import Step, ask
+
+OLDEST = (7, 0)
+"""The oldest Redis that will do; every Valkey from 8 on is newer."""
+
+SCHEMES = "redis://, rediss://, unix://, embedded:[directory], memory://name"
+
+
+@dataclass(frozen=True)
+class Target:
+    """An engine that a URL names: how to make connections to it, and how to call it in messages."""
+
+    url: str
+    where: str
+    kind: str
+    make: Callable[[float | None], blocking.AbstractConnection]
+    amake: Callable[[float | None], nonblocking.AbstractConnection]
+    timeout: float = 5.0
+    directory: Path | None = None
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        return _without_password(self.url)
+
+    def engine(self) -> Engine:
+        """Return a blocking driver."""
+        return Engine(lambda: self.make(self.timeout), self.where)
+
+    def async_engine(self) -> AsyncEngine:
+        """Return an asyncio driver."""
+        return AsyncEngine(lambda: self.amake(self.timeout), self.where)
+
+    def reader(self) -> Engine:
+        """Return a blocking driver for calls that wait on the log."""
+        return Engine(lambda: self.make(None), self.where)
+
+    def async_reader(self) -> AsyncEngine:
+        """Return an asyncio driver for calls that wait on the log."""
+        return AsyncEngine(lambda: self.amake(None), self.where)
+
+
+def target(
+    url: str | None, *, home: Path | None, appendfsync: str, socket_timeout: float, connect_timeout: float
+) -> Target:
+    """Return the engine that a URL names; the embedded one is started if it is not running.
+
+    Raises InvalidURL, EngineMissing, ForeignData or EngineUnreachable.
+    """
+    url = url or "embedded:"
+    scheme = url.partition(":")[0].lower()
+    options = {
+        "socket_connect_timeout": connect_timeout,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "client_name": "scratchbus",
+        "driver_info": None,
+    }
+    match scheme:
+        case "embedded":
+            directory = Path(url.partition(":")[2].removeprefix("//") or home or default_directory()).expanduser()
+            running = ensure_running(directory, appendfsync=appendfsync)
+            path = str(running.socket)
+
+            def restarting(cls: type, timeout: float | None) -> Any:
+                return cls(path=path, socket_timeout=timeout, **options)
+
+            return Target(
+                f"embedded:{directory}",
+                f"the embedded engine in {directory}",
+                scheme,
+                lambda timeout: restarting(blocking.UnixDomainSocketConnection, timeout),
+                lambda timeout: restarting(nonblocking.UnixDomainSocketConnection, timeout),
+                socket_timeout,
+                directory,
+            )
+        case "memory":
+            return _memory(url)
+        case "redis" | "rediss" | "unix":
+            return _server(url, options, socket_timeout)
+    raise InvalidURL(f"{_without_password(url)!r} is not an engine URL; write one of: {SCHEMES}")
+
+
+def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
+    try:
+        parsed: dict[str, Any] = dict(blocking.parse_url(url))
+        aparsed: dict[str, Any] = dict(nonblocking.parse_url(url))
+    except (ValueError, TypeError) as error:
+        raise InvalidURL(f"{_without_password(url)!r} is not an engine URL: {error}; write one of: {SCHEMES}") from None
+    cls = parsed.pop("connection_class", blocking.Connection)
+    acls = aparsed.pop("connection_class", nonblocking.Connection)
+    own = {"protocol", "retry", "decode_responses", "socket_timeout"}
+    kept = options | {name: value for name, value in parsed.items() if name not in own}
+    akept = options | {name: value for name, value in aparsed.items() if name not in own}
+    return Target(
+        url,
+        f"the engine at {_without_password(url)}",
+        "server",
+        lambda timeout: cls(socket_timeout=timeout, **kept),
+        lambda timeout: acls(socket_timeout=timeout, **akept),
+        socket_timeout,
+    )
+
+
+def _memory(url: str) -> Target:
+    try:
+        from fakeredis import FakeRedis, FakeServer
+        from fakeredis.aioredis import FakeRedis as AsyncFakeRedis
+    except ImportError:
+        raise EngineMisconfigured("memory:// needs fakeredis: pip install 'fakeredis[lua]'") from None
+    name = url.partition(":")[2].removeprefix("//")
+    with _servers_lock:
+        server = _servers.get(name) or _servers.setdefault(name, FakeServer(version=(7,)))
+    pool = FakeRedis(server=server, protocol=2).connection_pool
+    apool = AsyncFakeRedis(server=server, protocol=2).connection_pool
+    return Target(
+        url,
+        f"the memory engine {name!r}",
+        "memory",
+        lambda _: pool.make_connection(),
+        lambda _: apool.make_connection(),
+    )
+
+
+_servers: dict[str, Any] = {}
+_servers_lock = threading.Lock()
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+def check_engine(where: str, ack: str) -> Step[dict[str, str]]:
+    """Return what the server says of itself. Raises EngineTooOld, or EngineMisconfigured for what `ack` needs."""
+    raw = yield from ask(0, "INFO", "server")
+    info = dict(line.split(":", 1) for line in raw.decode().splitlines() if ":" in line)
+    version = info.get("valkey_version") or info.get("redis_version", "0")
+    engine = "Valkey" if "valkey_version" in info else "Redis"
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < OLDEST:
+        raise EngineTooOld(f"{where} is {engine} {version}; scratchbus needs Redis 7.0 or Valkey 8 or newer")
+    if ack == "fsync":
+        row = yield from ask(0, "CONFIG", "GET", "appendfsync", "appendonly")
+        found = {row[at].decode(): row[at + 1].decode() for at in range(0, len(row), 2)}
+        if found != {"appendfsync": "always", "appendonly": "yes"}:
+            raise EngineMisconfigured(
+                f"ack=fsync: {where} has appendonly {found.get('appendonly')} and appendfsync"
+                f" {found.get('appendfsync')}; set `appendonly yes` and `appendfsync always` on the server"
+            )
+    return {"engine": engine, "version": version, **info}

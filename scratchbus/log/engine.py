@@ -1,0 +1,241 @@
+"""The two drivers of conversations, over connections to one Redis or Valkey server.
+
+They speak to redis-py's connections directly: its own retries would send a write twice without knowing whether the
+first one happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from redis import exceptions as redis_errors
+from redis.asyncio.connection import AbstractConnection as AsyncConnection
+from redis.connection import AbstractConnection as Connection
+
+from scratchbus.errors import (
+    EngineAuth,
+    EngineError,
+    EngineForbidden,
+    EngineFull,
+    EngineLoading,
+    EngineReadOnly,
+    EngineUnreachable,
+    ScratchbusError,
+)
+from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step
+
+T = TypeVar("T")
+
+READ_TRIES = 3
+"""How often a read is sent before the engine counts as unreachable."""
+
+BROKEN = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
+
+
+def translate(error: Exception, where: str) -> ScratchbusError:
+    """Return our error for one of redis-py's; `where` names the engine, without any password."""
+    text = str(error)
+    word = text.split(" ", 1)[0]
+    if isinstance(error, redis_errors.AuthenticationError) or word in ("WRONGPASS", "NOAUTH"):
+        return EngineAuth(f"{where} refuses the user name or password; check them in the URL")
+    if isinstance(error, redis_errors.BusyLoadingError) or word == "LOADING":
+        return EngineLoading(f"{where} is still loading its data; try again in a moment")
+    if isinstance(error, BROKEN):
+        return EngineUnreachable(f"{where} does not answer ({text}); start it, or check SCRATCHBUS_URL or --url")
+    if isinstance(error, redis_errors.ReadOnlyError) or word == "READONLY" or "READONLY" in text:
+        return EngineReadOnly(f"{where} is read-only (a replica?); connect to its primary")
+    if isinstance(error, redis_errors.OutOfMemoryError) or word == "OOM" or "OOM command not allowed" in text:
+        return EngineFull(f"{where} is out of memory; raise its maxmemory or archive old history")
+    if "MISCONF" in text:
+        return EngineReadOnly(f"{where} takes no writes because it cannot persist; see its log, free disk space")
+    if isinstance(error, redis_errors.NoPermissionError) or word == "NOPERM" or "NOPERM" in text:
+        return EngineForbidden(f"{where} forbids it ({text}); use a user with the right role")
+    return EngineError(f"{where}: {text}")
+
+
+def _pack(connection: Any, commands: tuple[tuple[Any, ...], ...]) -> Any:
+    if len(commands) == 1:
+        return connection.pack_command(*commands[0])
+    return connection.pack_commands(commands)
+
+
+def _whole(command: tuple[Any, ...]) -> tuple[Any, ...]:
+    return ("EVAL", Script.known[command[1]], *command[2:])
+
+
+def backoff(attempt: int) -> float:
+    """Return a jittered delay in seconds that doubles from 20 ms up to 1 s."""
+    return min(1.0, 0.02 * 2**attempt) * random.uniform(0.5, 1.0)  # jitter, no secret
+
+
+class Engine:
+    """Drives conversations over blocking connections; safe to share between threads and after a fork."""
+
+    def __init__(self, make: Callable[[], Connection], where: str) -> None:
+        self._make = make
+        self._idle: deque[Connection] = deque()
+        self._pid = os.getpid()
+        self.where = where
+
+    def run(self, conversation: Step[T]) -> T:
+        """Run a conversation to its end and return its result."""
+        send, reply = conversation.send, None
+        while True:
+            try:
+                request = send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # a Step[T] returns a T
+            send = conversation.send
+            if isinstance(request, Pause):
+                time.sleep(request.seconds)
+                reply = None
+                continue
+            try:
+                reply = self.execute(request)
+            except (Interrupted, ScratchbusError) as error:
+                send, reply = conversation.throw, error  # type: ignore[assignment]
+
+    def execute(self, call: Call) -> list[Any]:
+        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
+        for attempt in range(READ_TRIES):
+            connection = self.take()
+            try:
+                return self._exchange(connection, call.commands)
+            except BROKEN as error:
+                if isinstance(error, redis_errors.AuthenticationError | redis_errors.BusyLoadingError):
+                    raise translate(error, self.where) from None
+                if call.is_write:
+                    raise Interrupted(str(translate(error, self.where))) from None
+                if attempt == READ_TRIES - 1:
+                    raise translate(error, self.where) from None
+                time.sleep(backoff(attempt))
+            except redis_errors.RedisError as error:
+                raise translate(error, self.where) from None
+            except BaseException:
+                connection.disconnect()  # its reply may still be on the way
+                raise
+            finally:
+                self._idle.append(connection)
+        raise AssertionError("unreachable")
+
+    def _exchange(self, connection: Connection, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
+        connection.send_packed_command(_pack(connection, commands))
+        replies: list[Any] = []
+        failure: Exception | None = None
+        missing: list[int] = []
+        for index in range(len(commands)):
+            try:
+                replies.append(connection.read_response())
+            except redis_errors.NoScriptError:
+                missing.append(index)
+                replies.append(None)
+            except redis_errors.ResponseError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        for index in missing:
+            connection.send_packed_command(connection.pack_command(*_whole(commands[index])))
+            replies[index] = connection.read_response()
+        return replies
+
+    def take(self) -> Connection:
+        """Return an idle connection, or a new one."""
+        if self._pid != os.getpid():  # a forked child must not share its parent's sockets
+            self._idle, self._pid = deque(), os.getpid()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._make()
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        while self._idle:
+            self._idle.pop().disconnect()
+
+
+class AsyncEngine:
+    """Drives conversations over asyncio connections."""
+
+    def __init__(self, make: Callable[[], AsyncConnection], where: str) -> None:
+        self._make = make
+        self._idle: deque[AsyncConnection] = deque()
+        self.where = where
+
+    async def run(self, conversation: Step[T]) -> T:
+        """Run a conversation to its end and return its result."""
+        send, reply = conversation.send, None
+        while True:
+            try:
+                request = send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # a Step[T] returns a T
+            send = conversation.send
+            if isinstance(request, Pause):
+                await asyncio.sleep(request.seconds)
+                reply = None
+                continue
+            try:
+                reply = await self.execute(request)
+            except (Interrupted, ScratchbusError) as error:
+                send, reply = conversation.throw, error  # type: ignore[assignment]
+
+    async def execute(self, call: Call) -> list[Any]:
+        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
+        for attempt in range(READ_TRIES):
+            connection = self.take()
+            try:
+                return await self._exchange(connection, call.commands)
+            except BROKEN as error:
+                if isinstance(error, redis_errors.AuthenticationError | redis_errors.BusyLoadingError):
+                    raise translate(error, self.where) from None
+                if call.is_write:
+                    raise Interrupted(str(translate(error, self.where))) from None
+                if attempt == READ_TRIES - 1:
+                    raise translate(error, self.where) from None
+                await asyncio.sleep(backoff(attempt))
+            except redis_errors.RedisError as error:
+                raise translate(error, self.where) from None
+            except BaseException:
+                await connection.disconnect(nowait=True)  # its reply may still be on the way
+                raise
+            finally:
+                self._idle.append(connection)
+        raise AssertionError("unreachable")
+
+    async def _exchange(self, connection: AsyncConnection, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
+        await connection.send_packed_command(_pack(connection, commands))
+        replies: list[Any] = []
+        failure: Exception | None = None
+        missing: list[int] = []
+        for index in range(len(commands)):
+            try:
+                replies.append(await connection.read_response())
+            except redis_errors.NoScriptError:
+                missing.append(index)
+                replies.append(None)
+            except redis_errors.ResponseError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        for index in missing:
+            await connection.send_packed_command(connection.pack_command(*_whole(commands[index])))
+            replies[index] = await connection.read_response()
+        return replies
+
+    def take(self) -> AsyncConnection:
+        """Return an idle connection, or a new one."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._make()
+
+    async def close(self) -> None:
+        """Close all idle connections."""
+        while self._idle:
+            await self._idle.pop().disconnect()

@@ -1,0 +1,130 @@
+"""The names of all keys, in one place.
+
+All keys of a shard share one hash tag, so that scripts may touch them together on a cluster too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from redis.crc import key_slot
+
+SYSTEM_PAGE = "_bus"
+"""The page, on shard 0, of what concerns the whole bus."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKeys:
+    """The keys of one shard of a bus."""
+
+    bus: str
+    shard: int
+
+    @property
+    def tag(self) -> str:
+        """The common beginning of all keys of the shard, with the hash tag."""
+        return f"{{{self.bus}:{self.shard}}}:"
+
+    @property
+    def log(self) -> str:
+        """Stream: the events."""
+        return self.tag + "log"
+
+    @property
+    def tail(self) -> str:
+        """String: `<stream id>|<event id>` of the last event."""
+        return self.tag + "tail"
+
+    @property
+    def origin(self) -> str:
+        """String: a random word written with the first event; another word is another log."""
+        return self.tag + "origin"
+
+    @property
+    def floor(self) -> str:
+        """String: `<stream id>|<event id>` of the last event that was trimmed, if any was."""
+        return self.tag + "floor"
+
+    @property
+    def pages(self) -> str:
+        """Hash: page -> stream id of its last event."""
+        return self.tag + "pages"
+
+    @property
+    def due(self) -> str:
+        """Sorted set: `<id>@<page>` by the next moment (ms) at which time does something to it."""
+        return self.tag + "due"
+
+    @property
+    def ids(self) -> str:
+        """Prefix of hashes, one a day: the callers' own event ids -> `<digest>|<stream id>`."""
+        return self.tag + "ids:"
+
+    @property
+    def meta(self) -> str:
+        """Hash, on shard 0: what was fixed when the bus was created."""
+        return self.tag + "meta"
+
+    def cursor(self, name: str) -> str:
+        """String: how far this reader has handled the log, as the text of a position."""
+        return f"{self.tag}cursor:{name}"
+
+    def heads(self, page: str) -> str:
+        """Hash: subject -> its head."""
+        return f"{self.tag}heads:{page}"
+
+    def open(self, page: str) -> str:
+        """Sorted set: the open observations, by priority, then by when they were added."""
+        return f"{self.tag}open:{page}"
+
+    def dedupe(self, page: str) -> str:
+        """Hash: dedupe key -> the open observation that has it."""
+        return f"{self.tag}keys:{page}"
+
+    def checkpoint(self, projection: str) -> str:
+        """String: how far this projection is folded (see `log.checkpoint`)."""
+        return f"{self.tag}checkpoint:{projection}"
+
+    def rejected(self, projection: str) -> str:
+        """Stream: events this projection could not fold, each with its reason."""
+        return f"{self.tag}rejected:{projection}"
+
+
+@dataclass(frozen=True, slots=True)
+class PageKeys:
+    """The keys of one page in one build of the scratch page projection."""
+
+    shard: ShardKeys
+    page: str
+    build: int = 1
+
+    def _name(self, what: str) -> str:
+        return f"{self.shard.tag}p{self.build}:{what}:{self.page}"
+
+    @property
+    def docs(self) -> str:
+        """Hash: subject -> its document (JSON)."""
+        return self._name("docs")
+
+    @property
+    def all(self) -> str:
+        """Sorted set: every observation by when it was added (the `seq` of its first event)."""
+        return self._name("all")
+
+    @property
+    def positions(self) -> str:
+        """Stream: one entry per event of the page, with the same id as in the log."""
+        return self._name("positions")
+
+    def index(self, kind: str, value: str) -> str:
+        """Sorted set: the observations with this type, tag or owner, by when they were added."""
+        return f"{self._name(kind)}:{value}"
+
+
+@lru_cache(maxsize=65536)
+def shard_of(page: str, shards: int) -> int:
+    """Return the shard of a page: CRC16 of its name, as Redis Cluster does it; `_bus` is on shard 0."""
+    if shards == 1 or page == SYSTEM_PAGE:
+        return 0
+    return key_slot(page.encode()) % shards

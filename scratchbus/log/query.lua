@@ -1,0 +1,110 @@
+-- One consistent look at a page: what was asked for, and the events that are not folded into it yet.
+--
+-- KEYS  1 tail  2 checkpoint  3 log  4 docs  5 heads  6 … the sorted set to walk, then those to intersect with
+-- ARGV  1 page  2 the most events to fold in memory  3 "get", "active" or "list"
+--       get: ids …
+--       active: how many (-1: all)
+--       list: at least how many, below this seq ("" from the newest), statuses (",a,b," or ""), and a text that the
+--             document must contain ("" any). It may answer fewer, after 5,000; it says below which seq to go on
+-- Reply: {now, tail, checkpoint, entries or -1 when there are too many, touched ids, touched docs, ids, docs,
+--         1 when there are no more, and where a list goes on}
+
+local TAIL, CKPT, LOG, DOCS, HEADS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local PAGE, MOST, WHAT = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local call = redis.call
+
+local function documents(ids)
+  local out = {}
+  for from = 1, #ids, 1000 do
+    for _, row in ipairs(call('HMGET', DOCS, unpack(ids, from, math.min(from + 999, #ids)))) do out[#out + 1] = row end
+  end
+  return out
+end
+
+local time = call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local tail, checkpoint = call('GET', TAIL) or '', call('GET', CKPT) or ''
+local reached = string.match(checkpoint, '^([^|]*)')
+local entries, touched = {}, {}
+if MOST >= 0 and tail ~= '' and string.match(tail, '^([^|]*)') ~= reached then
+  local rest = call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, '+', 'COUNT', MOST + 1)
+  if #rest > MOST then return {now, tail, checkpoint, -1} end
+  local seen = {}
+  for _, entry in ipairs(rest) do
+    local page, subject
+    for f = 1, #entry[2], 2 do
+      local name = entry[2][f]
+      if name == 'page' then page = entry[2][f + 1] elseif name == 'subject' then subject = entry[2][f + 1] end
+    end
+    if page == PAGE then
+      entries[#entries + 1] = entry
+      if not seen[subject] then
+        seen[subject] = true
+        touched[#touched + 1] = subject
+      end
+    end
+  end
+end
+local touched_docs = documents(touched)
+
+if WHAT == 'get' then
+  local ids = {unpack(ARGV, 4)}
+  return {now, tail, checkpoint, entries, touched, touched_docs, ids, documents(ids), 1}
+end
+
+if WHAT == 'active' then
+  local limit = tonumber(ARGV[4])
+  local ids = call('ZREVRANGE', KEYS[6], 0, limit < 0 and -1 or limit + #touched - 1)
+  return {now, tail, checkpoint, entries, touched, touched_docs, ids, documents(ids),
+    (limit < 0 or #ids < limit + #touched) and 1 or 0}
+end
+
+local limit, below, statuses, text = tonumber(ARGV[4]) + #touched, ARGV[5], ARGV[6], ARGV[7]
+local walk, others, smallest = nil, {}, nil
+for k = 6, #KEYS do
+  local size = call('ZCARD', KEYS[k])
+  if not smallest or size < smallest then walk, smallest = KEYS[k], size end
+end
+for k = 6, #KEYS do
+  if KEYS[k] ~= walk then others[#others + 1] = KEYS[k] end
+end
+
+local ids, docs, looked, is_end = {}, {}, 0, 0
+while #ids < limit and looked < 5000 do
+  local some = call('ZREVRANGEBYSCORE', walk, below == '' and '+inf' or '(' .. below, '-inf', 'LIMIT', 0, 100)
+  if #some == 0 then
+    is_end = 1
+    break
+  end
+  looked = looked + #some
+  below = call('ZSCORE', walk, some[#some])
+  for _, other in ipairs(others) do
+    if #some == 0 then break end
+    local kept = {}
+    for i, score in ipairs(call('ZMSCORE', other, unpack(some))) do
+      if score then kept[#kept + 1] = some[i] end
+    end
+    some = kept
+  end
+  if statuses ~= '' and #some > 0 then
+    local kept = {}
+    for i, head in ipairs(call('HMGET', HEADS, unpack(some))) do
+      if head then
+        local status, class, expires = string.match(head, '^%d+|([^|]*)|(%a)|[^|]*|%d+|%d+|(%d+)')
+        if class == 'o' and expires ~= '0' and tonumber(expires) <= now then status = 'archived' end
+        if string.find(statuses, ',' .. status .. ',', 1, true) then kept[#kept + 1] = some[i] end
+      end
+    end
+    some = kept
+  end
+  if #some > 0 then
+    for i, doc in ipairs(call('HMGET', DOCS, unpack(some))) do
+      if doc and (text == '' or string.find(doc, text, 1, true)) then
+        ids[#ids + 1] = some[i]
+        docs[#docs + 1] = doc
+      end
+    end
+  end
+end
+if #ids >= limit then below, is_end = call('ZSCORE', walk, ids[#ids]), 0 end
+return {now, tail, checkpoint, entries, touched, touched_docs, ids, docs, is_end, below}

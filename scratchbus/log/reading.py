@@ -1,0 +1,198 @@
+"""Reading the log in order, from a cursor on, without ever skipping in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost
+from scratchbus.log.append import Log
+from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
+from scratchbus.log.steps import Step, ask, ask_all
+
+CHUNK = 500
+LONGEST_BLOCK_MS = 5_000
+STOPPABLE_BLOCK_MS = 500
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where a reader stands in one shard's log; the event's id and the log's origin tell whether it is still that log.
+
+    A cursor with a time but no `seq` stands before the first event of that millisecond.
+    """
+
+    position: Position
+    event_id: str = ""
+    origin: str = ""
+
+
+class Stop(Protocol):
+    """What can say that it is time to stop: a threading.Event or an asyncio.Event."""
+
+    def is_set(self) -> bool:
+        """Say whether it is time."""
+        ...
+
+
+class Narrow(NamedTuple):
+    """Which events a reader wants; None is all of them."""
+
+    pages: frozenset[bytes] | None = None
+    types: frozenset[bytes] | None = None
+    kinds: frozenset[bytes] | None = None
+
+    @classmethod
+    def of(cls, pages: Collection[str] | None, types: Collection[str] | None, kinds: Collection[str] | None) -> Narrow:
+        """Make one from what callers give: a text counts as a list of one."""
+        return cls(_names(pages), _names(types), _names(kinds))
+
+    def wants(self, fields: dict[bytes, bytes]) -> bool:
+        """Say whether an entry with these fields is wanted."""
+        return (
+            (self.pages is None or fields.get(b"page") in self.pages)
+            and (self.types is None or fields.get(b"type") in self.types)
+            and (self.kinds is None or fields.get(b"kind") in self.kinds)
+        )
+
+
+def _names(given: Collection[str] | None) -> frozenset[bytes] | None:
+    if given is None:
+        return None
+    return frozenset(name.encode() for name in ([given] if isinstance(given, str) else given))
+
+
+def bus_position(log: Log) -> Step[BusPosition]:
+    """Return where all logs of the bus end."""
+    ends = []
+    for shard in range(log.shards):
+        (tail,) = yield from ask_all(shard, [("GET", log.keys(shard).tail)])
+        ends.append(Position.parse(tail.partition(b"|")[0].decode())._replace(shard=shard) if tail else START)
+    return BusPosition(tuple(ends))
+
+
+def cursors(log: Log, after: BusPosition | Position | str | None) -> Step[list[Cursor]]:
+    """Return the cursors that stand behind a position. Raises InvalidPosition, PositionLost or LogRewound."""
+    if isinstance(after, str):
+        after = BusPosition.parse(after) if "," in after else Position.parse(after)
+    if after is None:
+        places = [START] * log.shards
+    elif isinstance(after, BusPosition):
+        if len(after.shards) != log.shards:
+            raise InvalidPosition(
+                f"{str(after)!r} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
+            )
+        places = list(after.shards)
+    elif after.shard >= log.shards:
+        raise InvalidPosition(f"{str(after)!r} is on shard {after.shard}; the bus has {log.shards}")
+    else:
+        places = [after if shard == after.shard else Position(after.ms, 0) for shard in range(log.shards)]
+    out = []
+    for shard, place in enumerate(places):
+        keys = log.keys(shard)
+        position = place._replace(shard=shard)
+        origin, at, last = yield from ask_all(
+            shard,
+            [
+                ("GET", keys.origin),
+                ("XRANGE", keys.log, position.stream_id, position.stream_id),
+                ("GET", keys.tail),
+            ],
+        )
+        end = Position.parse(last.partition(b"|")[0].decode()) if last else START
+        if position.seq and (position.ms, position.seq) > (end.ms, end.seq):
+            raise InvalidPosition(f"{position} is beyond the end of the log, {end}; it belongs to another bus or log")
+        event_id = entry_fields(at[0]).get(b"id", b"").decode() if at else ""
+        out.append(Cursor(position, event_id, origin.decode() if origin else ""))
+    return out
+
+
+def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[list[tuple[int, list[RawEntry]]]]:
+    """Return the next entries behind the cursors, by shard, and move the cursors.
+
+    With `block_ms` it waits that long for the first. Raises PositionLost when the log was trimmed past a cursor,
+    LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
+    """
+    commands: list[tuple[Any, ...]] = [
+        (
+            "XREAD", "COUNT", CHUNK, *(() if block_ms is None else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))), "STREAMS",
+            *(log.keys(shard).log for shard in range(len(places))), *(place.position.stream_id for place in places),
+        )
+    ]  # fmt: skip
+    for shard, place in enumerate(places):
+        keys, id = log.keys(shard), place.position.stream_id
+        commands += [("GET", keys.origin), ("XRANGE", keys.log, id, id)]
+    answer, *checks = yield from ask_all(0, commands)
+    by_key = {key.decode(): entries for key, entries in answer or ()}
+    out = []
+    for shard, place in enumerate(places):
+        origin, at = checks[2 * shard], checks[2 * shard + 1]
+        entries = by_key.get(log.keys(shard).log, [])
+        yield from _check(log, place, origin.decode() if origin else "", at, entries)
+        if entries:
+            place.position = entry_position(entries[-1], shard)
+            place.event_id = entry_fields(entries[-1]).get(b"id", b"").decode()
+            out.append((shard, entries))
+    return out
+
+
+def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: list[RawEntry]) -> Step[None]:
+    shard, was = place.position.shard, place.position
+    if place.origin and origin != place.origin:
+        raise LogRewound(f"shard {shard}: the log is another one than was read before; read it again from the start")
+    place.origin = origin
+    if at and place.event_id and entry_fields(at[0]).get(b"id", b"").decode() != place.event_id:
+        raise LogRewound(f"shard {shard}: {was} is another event than before; read the log again from the start")
+    if not at and was.seq:
+        keys = log.keys(shard)
+        tail, first = yield from ask_all(shard, [("GET", keys.tail), ("XRANGE", keys.log, "-", "+", "COUNT", 1)])
+        end = Position.parse(tail.partition(b"|")[0].decode()) if tail else START
+        if (end.ms, end.seq) < (was.ms, was.seq):
+            raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
+        if first and entry_position(first[0], shard).seq > was.seq + 1:
+            raise PositionLost(f"shard {shard}: the log was trimmed past {was}; it begins at {first[0][0].decode()}")
+    before = was.seq if was.seq or was.ms == 0 else None
+    for entry in entries:
+        seq = entry_position(entry, shard).seq
+        if before is not None and seq != before + 1:
+            (first,) = yield from ask_all(shard, [("XRANGE", log.keys(shard).log, "-", "+", "COUNT", 1)])
+            if first and first[0][0] == entry[0]:
+                raise PositionLost(f"shard {shard}: the log was trimmed past {was}; it begins at {entry[0].decode()}")
+            raise LogGap(f"shard {shard}: events {before + 1} to {seq - 1} are missing before {entry[0].decode()}")
+        before = seq
+
+
+def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]:
+    """Wait until there is an event behind one of these positions; say whether there is."""
+    shards = list(behind)
+    answer = yield from ask(
+        0, "XREAD", "COUNT", 1, "BLOCK", max(1, int(seconds * 1000)), "STREAMS",
+        *(log.keys(shard).log for shard in shards), *(behind[shard].stream_id for shard in shards),
+    )  # fmt: skip
+    return bool(answer)
+
+
+def block_ms(follow: bool, stop: Stop | None) -> int | None:
+    """Return how long to wait for the next events: not at all, a moment when someone may say stop, or long."""
+    return None if not follow else LONGEST_BLOCK_MS if stop is None else STOPPABLE_BLOCK_MS
+
+
+def decode_wanted(chunks: Iterable[tuple[int, list[RawEntry]]], narrow: Narrow) -> list[Event]:
+    """Decode the entries that are wanted, in time's order across shards; what is no event is logged and left out."""
+    events = []
+    for shard, entries in chunks:
+        for entry in entries:
+            if narrow.wants(entry_fields(entry)):
+                try:
+                    events.append(decode_entry(entry, shard))
+                except Poison as poison:
+                    logger.warning("not an event", position=str(poison.position), reason=poison.reason)
+    events.sort(key=lambda event: (event.ms, event.shard, event.seq))
+    return events

@@ -1,0 +1,68 @@
+"""Conversations with the engine, written once and driven sync or async.
+
+A conversation is a generator: it yields a request, is sent the reply, and returns its result. It never awaits and
+never blocks. `Engine` and `AsyncEngine` drive it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """Commands for one shard's engine, sent in one round trip; the reply is the list of their replies.
+
+    A read is sent again by the driver when the connection breaks. A write is not: the conversation is told by
+    `Interrupted`, since only it knows how to find out whether the write happened.
+    """
+
+    shard: int
+    commands: tuple[tuple[Any, ...], ...]
+    is_write: bool = False
+
+
+class Pause(NamedTuple):
+    """Wait this many seconds; the reply is None."""
+
+    seconds: float
+
+
+Request = Call | Pause
+Step = Generator[Request, Any, T]
+"""A conversation whose result is a T."""
+
+
+class Interrupted(Exception):
+    """The connection broke after a write was sent and before its reply came: it may have happened or not."""
+
+
+class Script:
+    """A Lua script; sent by its digest, and whole when the engine does not have it."""
+
+    known: dict[str, str] = {}
+
+    def __init__(self, name: str, text: str | None = None) -> None:
+        self.text = text if text is not None else files(__package__).joinpath(f"{name}.lua").read_text("utf-8")
+        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        Script.known[self.sha] = self.text
+
+    def command(self, keys: tuple[Any, ...], args: tuple[Any, ...] | list[Any]) -> tuple[Any, ...]:
+        """Return the command that runs the script."""
+        return ("EVALSHA", self.sha, len(keys), *keys, *args)
+
+
+def ask(shard: int, *command: Any) -> Step[Any]:
+    """Send one read and return its reply."""
+    replies = yield Call(shard, (command,))
+    return replies[0]
+
+
+def ask_all(shard: int, commands: list[tuple[Any, ...]]) -> Step[list[Any]]:
+    """Send several reads in one round trip and return their replies."""
+    replies = yield Call(shard, tuple(commands))
+    return list(replies)

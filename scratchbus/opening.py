@@ -1,0 +1,97 @@
+"""Opening a bus: settings, engine, shards, registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from scratchbus.core import Core, refresh_registry
+from scratchbus.domain.registry import Registry
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.errors import EngineUnreachable, RegistryError, ShardsMismatch
+from scratchbus.log.append import Log
+from scratchbus.log.connect import Target, check_engine, target
+from scratchbus.log.steps import Call, Interrupted, Step, ask
+from scratchbus.queries import Freshness
+from scratchbus.settings import Settings, load_settings, shipped
+from scratchbus.status import Status, read_status
+
+
+@dataclass(slots=True)
+class Opened:
+    """A bus with its settings and the engine it is on."""
+
+    settings: Settings
+    target: Target
+    core: Core
+    about: dict[str, str] = field(default_factory=dict)
+
+
+def prepare(url: str | None, source: str | None, config: str | Path | None, overrides: Mapping[str, Any]) -> Opened:
+    """Read settings and registry and find the engine. Raises InvalidInput or EngineError."""
+    settings = load_settings(config, url=url, source=source, **overrides)
+    core = Core(
+        log=Log(
+            settings.bus,
+            settings.shards or 1,
+            by=settings.source or "anonymous",
+            id_days=ceil(settings.seconds("idempotency_window") / 86_400),
+            replicas=settings.replicas if settings.ack == "replica" else 0,
+        ),
+        registry=as_registry(settings.observation_types or shipped("observation_types.yaml")),
+        by=settings.source or "anonymous",
+        source=settings.source,
+        max_observations=settings.max_observations,
+        on_full=settings.on_full,
+        default_ttl_ms=settings.ms("default_expiration"),
+        archive_after_ms=settings.ms("auto_archive_after") if settings.auto_archive_resolved else None,
+        max_content=settings.max_content,
+        fresh=Freshness(timeout=settings.seconds("fresh_timeout")),
+    )
+    engine = target(
+        settings.url,
+        home=settings.home,
+        appendfsync=settings.appendfsync,
+        socket_timeout=settings.seconds("socket_timeout"),
+        connect_timeout=settings.seconds("connect_timeout"),
+    )
+    return Opened(settings, engine, core)
+
+
+def as_registry(given: Registry | Path | str) -> Registry:
+    """Return a registry, or read it from a file. Raises RegistryError."""
+    if isinstance(given, Registry):
+        return given
+    try:
+        text = Path(given).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RegistryError(str(given), None, None, f"cannot be read: {error}; check the path") from None
+    return parse_registry(text, str(given))
+
+
+def greet(opened: Opened) -> Step[None]:
+    """Make sure that the engine will do, that the shards agree, and take the published registry."""
+    if opened.target.kind != "memory":
+        opened.about = yield from check_engine(opened.target.where, opened.settings.ack)
+    log = opened.core.log
+    meta = log.keys(0).meta
+    row = yield from ask(0, "HGET", meta, "shards")
+    if row is None:
+        try:
+            yield Call(0, (("HSETNX", meta, "shards", log.shards),), is_write=True)
+        except Interrupted as lost:
+            raise EngineUnreachable(str(lost)) from None
+        row = yield from ask(0, "HGET", meta, "shards")
+    if opened.settings.shards not in (None, int(row)):
+        raise ShardsMismatch(log.bus, log.shards, int(row))
+    log.shards = int(row)
+    yield from refresh_registry(opened.core)
+
+
+def status_of(opened: Opened) -> Step[Status]:
+    """Return the status of an open bus."""
+    directory = str(opened.target.directory) if opened.target.directory else None
+    return (yield from read_status(opened.core, opened.target.shown, directory, opened.about))

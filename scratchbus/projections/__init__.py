@@ -1,0 +1,1 @@
+"""The pure folds: events to documents, and the indexes over them."""

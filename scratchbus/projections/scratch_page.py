@@ -1,0 +1,191 @@
+"""The Scratch Page: what the events of a page make of its observations.
+
+`evolve` never reads a clock or the registry; whatever it needs was decided when the event was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from scratchbus.domain.events import (
+    Added,
+    Claimed,
+    Due,
+    Event,
+    Linked,
+    Repeated,
+    StatusChanged,
+    Updated,
+)
+from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.position import moment
+
+NAME = "scratch_page"
+
+WAITING = ("waiting", "event")
+"""The index of the reminders that wait for an event."""
+
+INDEXED = ("tags", "owner", "remind_on")
+"""The fields that can change and that an index follows."""
+
+
+class FoldError(ValueError):
+    """An event that is well formed but cannot follow what came before it."""
+
+
+def evolve(observation: Observation | None, event: Event) -> Observation | None:
+    """Return the observation after the event; None once it is off the page.
+
+    Events that are not about observations leave it as it is. Raises FoldError for an event about an observation
+    that was never added.
+    """
+    if event.kind == "added":
+        return _added(cast(Added, event))
+    change = _CHANGES.get(event.kind)
+    if change is None:
+        return observation
+    if observation is None:
+        raise FoldError(f"{event.kind} of an observation that is not on the page")
+    if event.kind == "cleared":
+        return None
+    changes = change(observation, event)
+    changes.update(version=observation.version + 1, ms=event.ms, seq=event.seq)
+    return observation.model_copy(update=changes)
+
+
+def damage(observation: Observation, ms: int, seq: int) -> Observation:
+    """Return the observation after an event that could not be read: only its version and position move."""
+    return observation.model_copy(update={"version": observation.version + 1, "ms": ms, "seq": seq, "damaged": True})
+
+
+def settled(observation: Observation, now_ms: int) -> Observation:
+    """Return the observation as it reads at this time: archived once it has expired, swept or not."""
+    expires_at = observation.expires_at
+    if expires_at is None or observation.status_class != "open" or expires_at > moment(now_ms):
+        claim = observation.claim
+        if claim is not None and claim.until <= moment(now_ms):
+            return observation.model_copy(update={"claim": None})
+        return observation
+    return observation.model_copy(
+        update={"status": "archived", "status_class": "final", "reason_code": "expired", "reason": None, "claim": None}
+    )
+
+
+def index_entries(observation: Observation) -> Iterator[tuple[str, str]]:
+    """Yield the (index, value) pairs under which an observation is found."""
+    yield "type", observation.type
+    for tag in set(observation.tags):
+        yield "tag", tag
+    if observation.owner is not None:
+        yield "owner", observation.owner
+    if observation.remind_on is not None:
+        yield WAITING
+
+
+def _ends(event: Any) -> datetime | None:
+    """When a life that this event begins is over."""
+    if event.ttl is not None:
+        return moment(event.ms + event.ttl)
+    return getattr(event, "expires_at", None)
+
+
+def _added(event: Added) -> Observation:
+    return Observation(
+        id=event.subject,
+        page=event.page,
+        type=event.type,
+        content=event.content,
+        source=event.source or event.by,
+        owner=event.owner,
+        status=event.status,
+        status_class=event.status_class,
+        confidence=event.confidence,
+        context=event.context,
+        tags=event.tags,
+        expires_at=_ends(event),
+        metadata=event.metadata,
+        priority=event.priority,
+        occurrences=event.times,
+        evidence=event.evidence,
+        dedupe_key=event.dedupe_key,
+        remind_at=event.remind_at,
+        remind_on=event.remind_on,
+        shard=event.shard,
+        added_ms=event.ms,
+        added_seq=event.seq,
+        ms=event.ms,
+        seq=event.seq,
+    )
+
+
+def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
+    changes = dict(event.changes)
+    expires_at = changes.get("expires_at")
+    if expires_at is not None:
+        changes["expires_at"] = datetime.fromisoformat(expires_at).astimezone(UTC)
+    return changes
+
+
+def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
+    changes: dict[str, Any] = {"occurrences": observation.occurrences + event.times}
+    if (ends := _ends(event)) is not None:
+        changes["expires_at"] = ends
+    more = [id for id in event.evidence if id not in observation.evidence]
+    if more:
+        changes["evidence"] = observation.evidence + more
+    return changes
+
+
+def _status_changed(observation: Observation, event: StatusChanged) -> dict[str, Any]:
+    changes: dict[str, Any] = {
+        "status": event.status,
+        "status_class": event.status_class,
+        "reason": event.reason,
+        "reason_code": event.reason_code,
+    }
+    if event.status_class != "open":
+        changes["claim"] = None
+    if event.status_class != "open" or observation.status_class != "open":
+        changes["remind_at"] = changes["remind_on"] = changes["archive_at"] = None
+    if event.archive_after is not None:
+        changes["archive_at"] = moment(event.ms + event.archive_after)
+    if event.ttl is not None:
+        changes["expires_at"] = moment(event.ms + event.ttl)
+    return changes
+
+
+def _claimed(observation: Observation, event: Claimed) -> dict[str, Any]:
+    fence = observation.fence + (event.fence is None)
+    return {"fence": fence, "claim": Claim(by=event.holder, fence=fence, until=moment(event.ms + event.ttl))}
+
+
+def _unclaimed(observation: Observation, event: Event) -> dict[str, Any]:
+    return {"claim": None}
+
+
+def _linked(observation: Observation, event: Linked) -> dict[str, Any]:
+    return {} if event.action in observation.links else {"links": [*observation.links, event.action]}
+
+
+def _due(observation: Observation, event: Due) -> dict[str, Any]:
+    return {"due_at": moment(event.ms), "remind_at": None, "remind_on": None}
+
+
+def _cleared(observation: Observation, event: Event) -> dict[str, Any]:
+    return {}
+
+
+_CHANGES: dict[str, Callable[[Observation, Any], dict[str, Any]]] = {
+    "updated": _updated,
+    "repeated": _repeated,
+    "status_changed": _status_changed,
+    "claimed": _claimed,
+    "released": _unclaimed,
+    "lapsed": _unclaimed,
+    "linked": _linked,
+    "due": _due,
+    "cleared": _cleared,
+}
+"""What each kind of event changes; the kinds that this projection folds, besides `added`."""

@@ -1,0 +1,255 @@
+"""Reading a page: what is folded, with what is not folded yet laid over it.
+
+A read takes the log's tail in the same round trip as what it asks for, so it sees every write acknowledged before it
+began. When few events are not folded yet, they are folded in memory; when many, the reader folds and commits as a
+projector does.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position, millis
+from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, PositionLost
+from scratchbus.folding import Fold, decode_all, fold_once
+from scratchbus.log.append import Log
+from scratchbus.log.codec import Head, Poison, decode_documents, decode_entry
+from scratchbus.log.commit import Checkpoint, Outcome
+from scratchbus.log.keys import PageKeys
+from scratchbus.log.steps import Call, Pause, Script, Step, ask
+from scratchbus.projections import scratch_page
+
+_QUERY = Script("query")
+_HISTORY = Script("history")
+
+IN_MEMORY = 200
+"""With more unfolded events than this, a reader commits what it folds."""
+
+_SCAN = 200  # documents a scan asks for at once
+_ALL = 1_000_000
+
+
+class Look(NamedTuple):
+    """One consistent look: the time of the engine, what was found, and the documents that events came for since."""
+
+    now: int
+    found: list[Observation]
+    overlay: dict[str, Observation | None]
+    is_end: bool
+    below: str
+
+
+class Freshness(NamedTuple):
+    """How fresh a read has to be; `timeout` (seconds) bounds the wait for a projection that is far behind."""
+
+    stale_ok: bool = False
+    timeout: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a list is narrowed to. All that are given must match; of `tags` every one.
+
+    `waiting` is for reminders that wait for an event.
+    """
+
+    type: str | None = None
+    status: frozenset[str] | None = None
+    owner: str | None = None
+    source: str | None = None
+    tags: tuple[str, ...] = ()
+    text: str | None = None
+    context: dict[str, Any] | None = None
+    since: datetime | None = None
+    waiting: bool = False
+
+    def matches(self, observation: Observation) -> bool:
+        """Say whether an observation is among what is asked for."""
+        return (
+            (self.type is None or observation.type == self.type)
+            and (self.status is None or observation.status in self.status)
+            and (self.owner is None or observation.owner == self.owner)
+            and (self.source is None or observation.source == self.source)
+            and all(tag in observation.tags for tag in self.tags)
+            and (self.text is None or self.text.casefold() in observation.content.casefold())
+            and (self.context is None or all(observation.context.get(k) == v for k, v in self.context.items()))
+            and (self.since is None or observation.added_ms >= millis(self.since))
+            and (not self.waiting or (observation.is_open and observation.remind_on is not None))
+        )
+
+
+def look(
+    log: Log, page: str, freshness: Freshness, keys_of: Callable[[PageKeys], Iterable[str]], *arguments: object
+) -> Step[Look]:
+    """Ask the query script once, or again after folding what is missing. Raises Behind."""
+    shard = log.shard(page)
+    keys = log.keys(shard)
+    most = -1 if freshness.stale_ok else IN_MEMORY
+    build, deadline = 1, time.monotonic() + freshness.timeout
+    while True:
+        names = PageKeys(keys, page, build)
+        command = _QUERY.command(
+            (keys.tail, keys.checkpoint(scratch_page.NAME), keys.log, names.docs, keys.heads(page), *keys_of(names)),
+            (page, most, *arguments),
+        )
+        (reply,) = yield Call(shard, (command,))
+        checkpoint = Checkpoint.parse(reply[2], shard)
+        if checkpoint.build != build:
+            build = checkpoint.build
+            continue
+        if reply[3] != -1:
+            break
+        if time.monotonic() > deadline:
+            raise Behind(
+                f"page {page!r}: the projection is still behind after {freshness.timeout:g} s; start a projector"
+                " (`scratchbus up`), or read with stale_ok=True"
+            )
+        try:
+            folded, _ = yield from fold_once(log, shard, checkpoint)
+            if folded.outcome is not Outcome.DONE:
+                yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
+        except (EngineReadOnly, EngineForbidden):
+            most = _ALL
+    now, _, _, entries, touched, rows, _, found, is_end, *below = reply
+    fold = Fold(shard)
+    for subject, row in zip(touched, rows, strict=True):
+        fold.load((page, subject.decode()), row)
+    for entry, item in decode_all(entries, shard):
+        fold.apply(entry, item)
+    overlay = {subject: document for (_, subject), document in fold.documents.items()}
+    documents = decode_documents([row for row in found if row])
+    return Look(now, documents, overlay, bool(is_end), below[0].decode() if below else "")
+
+
+def _settle(documents: Iterable[Observation], now: int) -> Iterator[Observation]:
+    for document in documents:
+        yield scratch_page.settled(document, now)
+
+
+def get(log: Log, page: str, ids: list[str], freshness: Freshness) -> Step[dict[str, Observation]]:
+    """Return the observations with these ids, by id; those that are not on the page are left out."""
+    seen = yield from look(log, page, freshness, lambda _: (), "get", *ids)
+    found = {document.id: document for document in seen.found}
+    for id in ids:
+        if id in seen.overlay:
+            late = seen.overlay[id]
+            if late is None:
+                found.pop(id, None)
+            else:
+                found[id] = late
+    return {id: scratch_page.settled(document, seen.now) for id, document in found.items()}
+
+
+def active(log: Log, page: str, freshness: Freshness, limit: int | None) -> Step[list[Observation]]:
+    """Return the open observations that are not waiting for review, by priority, then newest first."""
+    keys = log.keys(log.shard(page))
+    want = -1 if limit is None else limit
+    while True:
+        seen = yield from look(log, page, freshness, lambda _: (keys.open(page),), "active", want)
+        late = (document for document in seen.overlay.values() if document is not None)
+        first = [document for document in seen.found if document.id not in seen.overlay]
+        merged = sorted([*first, *late], key=_by_priority) if seen.overlay else first
+        out = [document for document in _settle(merged, seen.now) if _is_active(document)]
+        if seen.is_end or len(out) >= want:
+            return out if limit is None else out[:limit]
+        want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them
+
+
+def _is_active(observation: Observation) -> bool:
+    return observation.status_class == "open" and observation.status != "pending_review"
+
+
+def _by_priority(observation: Observation) -> tuple[int, int]:
+    return (-observation.priority, -observation.added_seq)
+
+
+def search(
+    log: Log, page: str, freshness: Freshness, wanted: Filter, limit: int | None, below: int | None
+) -> Step[list[Observation]]:
+    """Return the observations that match, newest first by when they were added; `below` is a seq to go on below."""
+    keys = log.keys(log.shard(page))
+    bound = "" if below is None else str(below)
+    statuses = f",{','.join(wanted.status)}," if wanted.status is not None else ""
+    source = f'"source":"{wanted.source}"' if wanted.source is not None else ""
+    is_scan = wanted.text is not None or wanted.context is not None
+    since = millis(wanted.since) if wanted.since is not None else 0
+    ceiling, out = below, list[Observation]()
+
+    def keys_of(names: PageKeys) -> list[str]:
+        chosen = [names.index("tag", tag) for tag in wanted.tags]
+        if wanted.type is not None:
+            chosen.append(names.index("type", wanted.type))
+        if wanted.owner is not None:
+            chosen.append(names.index("owner", wanted.owner))
+        if wanted.waiting:
+            chosen.append(names.index(*scratch_page.WAITING))
+        if not chosen:
+            chosen.append(names.all)
+        return chosen
+
+    while limit is None or len(out) < limit:
+        ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))
+        seen = yield from look(log, page, freshness, keys_of, "list", ask_for, bound, statuses, source)
+        floor = int(float(seen.below)) if seen.below and not seen.is_end else 0
+        late = [
+            document
+            for document in seen.overlay.values()
+            if document is not None
+            and document.added_seq >= floor
+            and (ceiling is None or document.added_seq < ceiling)
+        ]
+        first = [document for document in seen.found if document.id not in seen.overlay]
+        merged = sorted([*first, *late], key=lambda document: -document.added_seq) if late else first
+        out += [document for document in _settle(merged, seen.now) if wanted.matches(document)]
+        if seen.is_end or (merged and merged[-1].added_ms < since):
+            break
+        bound, ceiling = seen.below, floor
+    return out if limit is None else out[:limit]
+
+
+def read_head(log: Log, page: str, id: str) -> Step[Head | None]:
+    """Return what the append script knows of a subject, if it knows it."""
+    keys = log.keys(log.shard(page))
+    row = yield from ask(keys.shard, "HGET", keys.heads(page), id)
+    return Head.parse(row) if row else None
+
+
+def history(log: Log, page: str, subject: str) -> Step[list[Event]]:
+    """Return the events about a subject, oldest first; it costs what it returns.
+
+    An entry that is no event is left out. Raises PositionLost when the log was trimmed past an early one.
+    """
+    shard = log.shard(page)
+    keys = log.keys(shard)
+    events: list[Event] = []
+    at = ""
+    while True:
+        (reply,) = yield Call(shard, (_HISTORY.command((keys.log, keys.heads(page)), (subject, at, 500)),))
+        entries, rest = reply[0], reply[1].decode()
+        for entry in entries:
+            try:
+                events.append(decode_entry(entry, shard))
+            except Poison:
+                continue
+        if not rest:
+            return events[::-1]
+        if len(entries) < 500:
+            raise PositionLost(f"{subject}: its event {rest} is no longer in the log; the log was trimmed")
+        at = rest
+
+
+def read_events(log: Log, positions: Iterable[Position]) -> Step[list[Event]]:
+    """Return the events at these positions of one shard; what is not there is left out."""
+    events = []
+    for position in positions:
+        keys = log.keys(position.shard)
+        entries = yield from ask(keys.shard, "XRANGE", keys.log, position.stream_id, position.stream_id)
+        events += [decode_entry(entry, position.shard) for entry in entries]
+    return events

@@ -1,0 +1,118 @@
+"""The tools an executor has, and the table that says which one an observation calls for (`config/tools.yaml`).
+
+tools:
+  - tool: blocklist
+    type: risk_alert
+    tags: [brute-force]
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.values import is_type_name
+from scratchbus.errors import InvalidField
+from scratchbus.roles import yaml_file
+from scratchbus.roles.memory import state_directory
+
+Tool = Callable[[Observation], str]
+"""Acts on an observation and returns the name of the action. Acting twice is as acting once.
+
+Raises InvalidInput for an observation it can do nothing with, OSError for what may go better later.
+"""
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A tool, and the type and tags that an observation must have to call for it."""
+
+    tool: str
+    type: str
+    tags: frozenset[str]
+
+
+@dataclass(frozen=True)
+class ToolTable:
+    """Which tool an observation calls for: the first choice that fits."""
+
+    choices: tuple[Choice, ...]
+
+    def pick(self, observation: Observation) -> str | None:
+        """Return the name of the tool for an observation, or None when there is none for it."""
+        for choice in self.choices:
+            if choice.type == observation.type and choice.tags.issubset(observation.tags):
+                return choice.tool
+        return None
+
+
+def read_tools(path: Path, known: Collection[str]) -> ToolTable:
+    """Read a file of tools, which are among the known. Raises RulesError."""
+    return parse_tools(yaml_file.read(path), str(path), known)
+
+
+def parse_tools(text: str, file: str, known: Collection[str]) -> ToolTable:
+    """Return the table that a YAML text holds; `file` is its name in errors. Raises RulesError."""
+    root = yaml_file.keys(yaml_file.parse(text, file), required=("tools",))
+    choices = []
+    for spot in yaml_file.entries(root["tools"]):
+        found = yaml_file.keys(spot, required=("tool", "type"), optional=("tags",))
+        tool, type_name = found["tool"].text(), found["type"].text()
+        if tool not in known:
+            raise found["tool"].wrong(f"there is no tool {tool!r}", known)
+        if not is_type_name(type_name):
+            raise found["type"].wrong(f"{type_name!r} is not the name of a type; use a–z, 0–9 and _")
+        tags = [tag.text() for tag in found["tags"].elements()] if "tags" in found else []
+        choices.append(Choice(tool, type_name, frozenset(tags)))
+    return ToolTable(tuple(choices))
+
+
+def blocklist(file: Path) -> Tool:
+    """Return the tool that writes the address of an observation's context to a file, one a line, each once."""
+
+    def block(observation: Observation) -> str:
+        address = _address(observation)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a+b") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)  # until it is closed
+            opened.seek(0)
+            content = opened.read()
+            if address.encode() not in content.split():
+                torn = b"" if content.endswith(b"\n") or not content else b"\n"
+                opened.write(torn + address.encode() + b"\n")
+                opened.flush()
+                os.fsync(opened.fileno())
+        return f"blocklist:{address}"
+
+    return block
+
+
+def default_blocklist() -> Path:
+    """Return where blocked addresses are written when nobody says where."""
+    return state_directory() / "blocklist.txt"
+
+
+def notify(observation: Observation) -> str:
+    """Put the observation into this process's log as a warning, where people look."""
+    logger.warning("notice", observation=observation.id, type=observation.type, content=observation.content)
+    return f"notify:{observation.id}"
+
+
+def _address(observation: Observation) -> str:
+    given = observation.context.get("address")
+    try:
+        address = ipaddress.ip_address(given if isinstance(given, str) else "")
+    except ValueError:
+        raise InvalidField("context", f"address: {given!r} is not an IP address, so it cannot be blocked") from None
+    if address.is_loopback or address.is_unspecified:
+        raise InvalidField("context", f"address: {address} is this machine's own, so it is not blocked")
+    return str(address)

@@ -1,0 +1,151 @@
+"""What every daemon needs around its work: logging, signals, and patience with the engine."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import structlog
+
+from scratchbus.errors import (
+    Behind,
+    EngineFull,
+    EngineLoading,
+    EngineReadOnly,
+    EngineUnreachable,
+    LogRewound,
+    PageFull,
+    PositionLost,
+    ScratchbusError,
+)
+
+if TYPE_CHECKING:
+    from scratchbus import Bus
+
+PASSING: tuple[type[ScratchbusError], ...] = (
+    EngineUnreachable,
+    EngineLoading,
+    EngineReadOnly,
+    EngineFull,
+    Behind,
+    LogRewound,
+    PositionLost,
+    PageFull,
+)
+"""What may be better in a while: a daemon waits and begins anew."""
+
+GRACE = 1.5
+"""Seconds that the work has to end after a signal; what it writes is safe to cut off anywhere."""
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+_SETTLED = 10.0  # seconds of work after which the next pause is a short one again
+_NAP = 0.1  # seconds that a signal may go unnoticed
+
+Run = Callable[["Bus", threading.Event], None]
+"""The work of a daemon: it goes on until the event is set, or until it is done."""
+
+logger = structlog.get_logger(__name__)
+
+
+def configure_logging(level: str = "info") -> None:
+    """Log to stderr: for people on a terminal, as one JSON object a line elsewhere."""
+    renderer: structlog.types.Processor = structlog.processors.JSONRenderer(ensure_ascii=False)
+    if sys.stderr.isatty():
+        renderer = structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None:
+    """Connect and do the work, until SIGTERM or SIGINT or until the work is done.
+
+    When the engine goes away, wait with growing, jittered pauses until it is back, and do the work anew from a new
+    connection; with `patient` False, raise instead. Any other error ends the work and is raised here. Call this from
+    the main thread. A second signal ends the process at once.
+    """
+    stop, done = threading.Event(), threading.Event()
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            _keep_running(connect, run, stop, patient)
+        except BaseException as problem:  # raised again below, in the main thread
+            failure.append(problem)
+        finally:
+            done.set()
+
+    with _signals_set(stop):
+        context = contextvars.copy_context()  # so that what is bound to the logs is bound there too
+        threading.Thread(target=context.run, args=(work,), name="work", daemon=True).start()
+        logger.info("started")
+        while not done.wait(_NAP) and not stop.is_set():
+            pass
+        if not done.wait(GRACE):
+            logger.warning("stopped in the middle of its work")
+    if failure:
+        raise failure[0]
+    logger.info("stopped")
+
+
+def _keep_running(connect: Callable[[], Bus], run: Run, stop: threading.Event, patient: bool) -> None:
+    attempt, is_waiting = 0, False
+    while not stop.is_set():
+        begun = time.monotonic()
+        try:
+            with connect() as bus:
+                bus.position()  # a connection that answers
+                if is_waiting:
+                    logger.info("going on")
+                    is_waiting = False
+                run(bus, stop)
+                return
+        except PASSING as problem:
+            if not patient:
+                raise
+            if not is_waiting and not stop.is_set():
+                logger.warning("waiting", reason=str(problem))
+                is_waiting = True
+            attempt = 0 if time.monotonic() - begun > _SETTLED else attempt + 1
+            stop.wait(pause(attempt))
+
+
+def pause(attempt: int) -> float:
+    """Return how many seconds to wait after so many attempts that failed at once: growing, with jitter."""
+    longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempt, 16))
+    return random.uniform(longest / 2, longest)
+
+
+@contextmanager
+def _signals_set(stop: threading.Event) -> Iterator[None]:
+    """Set the event on the first SIGTERM or SIGINT; the second one does what it does by default."""
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
