@@ -148,7 +148,7 @@ def test_the_shipped_rules_pass_over_other_lines(line):
 
 def test_the_shipped_rules_count_attempts_by_address():
     (rule,) = read_rules(shipped("logwatch.yaml"))
-    attempts = Counter()
+    attempts: Counter[str] = Counter()
     for port, (address, times) in enumerate([("192.0.2.1", 1), ("192.0.2.2", 5), ("192.0.2.1", 1)]):
         failed = f"Failed password for root from {address} port {port} ssh2"
         line = failed if times == 1 else f"message repeated {times} times: [ {failed}]"

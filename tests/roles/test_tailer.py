@@ -254,9 +254,9 @@ def test_a_memory_that_cannot_be_written_is_an_error(log, tmp_path):
 def test_each_log_and_target_has_its_own_memory(log, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     paths = {
-        default_path(log, "a", "main"),
-        default_path(log, "b", "main"),
-        default_path(log.parent / "x", "a", "main"),
+        default_path(log, "a main"),
+        default_path(log, "b main"),
+        default_path(log.parent / "x", "a main"),
     }
     assert len(paths) == 3
     assert all(path.is_relative_to(tmp_path / "scratchbus" / "logwatch") for path in paths)

@@ -1,0 +1,17 @@
+"""The evaluator: resolves what was acted on, once it has been quiet for a while."""
+
+from datetime import timedelta
+
+from scratchbus.edges.daemon import Daemon, daemon, duration_option
+from scratchbus.roles.evaluator import QUIET_FOR, Evaluator
+
+
+@daemon("evaluator")
+@duration_option("--quiet-for", default=QUIET_FOR, help="How long nothing may have been heard of it.")
+def main(daemon: Daemon, quiet_for: timedelta) -> None:
+    """Resolve what was acted on, once it has been quiet for a while."""
+    daemon.serve(lambda bus, stop: Evaluator(bus, daemon.page, quiet_for).run(stop))
+
+
+if __name__ == "__main__":
+    main()
