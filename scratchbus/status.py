@@ -26,11 +26,10 @@ class ShardStatus(BaseModel):
 
 
 class PageStatus(BaseModel):
-    """One page: how many observations are open, and where its last event is."""
+    """One page, and how many observations are open on it."""
 
     page: str
     open: int
-    last: str
 
 
 class Status(BaseModel):
@@ -61,7 +60,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
                 ("GET", keys.tail),
                 ("GET", keys.checkpoint(scratch_page.NAME)),
                 ("XLEN", keys.rejected(scratch_page.NAME)),
-                ("HGETALL", keys.pages),
+                ("HKEYS", keys.pages),
             ],
         )
         end = Position.parse(tail.partition(b"|")[0].decode())._replace(shard=shard) if tail else START
@@ -73,10 +72,9 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
                 lag_seconds=(yield from _lag_seconds(core, shard, done)) if lag else 0.0, rejected=rejected,
             )
         )  # fmt: skip
-        for name, last in sorted(zip(names[::2], names[1::2], strict=True)):
-            page = name.decode()
+        for page in sorted(name.decode() for name in names):
             size = yield from ask(shard, "ZCARD", keys.open(page))
-            pages.append(PageStatus(page=page, open=size, last=last.decode()))
+            pages.append(PageStatus(page=page, open=size))
     memory, persistence = yield from _engine_numbers(about)
     return Status(
         bus=core.log.bus, url=url, directory=directory, engine=about.get("engine", "fakeredis"),

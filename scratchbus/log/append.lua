@@ -5,10 +5,10 @@
 --       3 room (0: no limit)    4 what to do when full: "displace" or "refuse"
 --       5 days that callers' event ids are remembered    6 scan the log after this id for a lost reply ("" not)
 --       7 a new origin word      8, 9, 10 bodies of: displaced (the first # is who came), expired, lapsed
---       11 … events, each of 15 fields:
+--       11 … events, each of 16 fields:
 --         id, digest ("" when the id is not the caller's), subject, kind, type ("" as it is), body,
 --         op, version ("new", "" any, or a number), allowed statuses (",a,b," or "" any),
---         status and class ("resolved=c", "" as they are), priority ("" as it is),
+--         status and class (o, c, f; both "" as they are), priority (of what is added),
 --         expires, wake ("" as they are, "0" never, "+ms" from now, or ms), argument, fence
 --
 -- op says how the event is guarded; `argument` belongs to it:
@@ -20,14 +20,14 @@
 --   c  claim: `argument` is "<ttl ms>:<holder>"      e  end a claim: held by `argument`      l  lapse of `fence`
 --   g  a versioned subject without lifecycle
 --
--- Reply: {1, ms, first seq, origin, then per event: seq, version, kind, subject, fence}   written
+-- Reply: {1, ms, then per event: seq, version, kind, subject, fence}      written; seq 0: skipped, kind says why
 --        {2, stream id, …}                                               all events were here before
 --        {0, index, reason, …}                                           refused, nothing was written
 
 local LOG, TAIL, ORIGIN, PAGES, DUE, HEADS, OPEN, DEDUPE, IDS =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local MODE, PAGE, ROOM, FULL, DAYS, SCAN = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6]
-local FIRST, WIDTH, DAY = 11, 15, 86400000
+local FIRST, WIDTH, DAY = 11, 16, 86400000
 local SPAN = 70368744177664 -- 2^46: an open score is priority * SPAN + seq of the event that added it
 local call, format, match, find, sub = redis.call, string.format, string.match, string.find, string.sub
 local count = (#ARGV - FIRST + 1) / WIDTH
@@ -106,7 +106,7 @@ if found then
   return reply
 end
 
--- Heads, as this batch leaves them.
+-- Heads, as this batch leaves them. What was read as digits stays text until it is compared: printing numbers is slow.
 
 local heads, touched = {}, {}
 
@@ -119,9 +119,8 @@ local function load_head(subject)
       local version, status, class, type, priority, added, expires, wake, fence, holder, till, pos, key =
         match(row, '^(%d+)|([^|]*)|(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|([^|]*)|(%d+)|([^|]*)|(.*)$')
       head = {
-        version = tonumber(version), status = status, class = class, type = type, priority = tonumber(priority),
-        added = tonumber(added), expires = tonumber(expires), wake = tonumber(wake), fence = tonumber(fence),
-        holder = holder, till = tonumber(till), pos = pos, key = key,
+        version = tonumber(version), status = status, class = class, type = type, priority = priority, added = added,
+        expires = expires, wake = wake, fence = fence, holder = holder, till = till, pos = pos, key = key,
       }
     end
     heads[subject] = head
@@ -129,18 +128,18 @@ local function load_head(subject)
   return head
 end
 
-local function has_expired(head) return head.class == 'o' and head.expires > 0 and head.expires <= now end
-local function is_held(head) return head.holder ~= '' and head.till > now end
+local function has_expired(head) return head.class == 'o' and head.expires ~= '0' and tonumber(head.expires) <= now end
+local function is_held(head) return head.holder ~= '' and tonumber(head.till) > now end
 
 local function later(text, current)
   if text == '' then return current end
-  if sub(text, 1, 1) == '+' then return now + tonumber(sub(text, 2)) end
-  return tonumber(text)
+  if sub(text, 1, 1) == '+' then return int(now + tonumber(sub(text, 2))) end
+  return text
 end
 
 -- The open set and the keys, as this batch leaves them.
 
-local size, entered, left, keys, rekeyed, mine = nil, {}, {}, {}, {}, nil
+local size, entered, left, keys, rekeyed, mine, is_new_page = nil, {}, {}, {}, {}, nil, false
 
 local function open_size()
   if size == nil then size = call('ZCARD', OPEN) end
@@ -165,9 +164,10 @@ local plan = {}
 
 local function emit(subject, head, id, kind, body)
   local seq = last_seq + #plan + 1
-  plan[#plan + 1] = {id, subject, kind, head.type, body, head.pos}
+  local pos = MS .. '-' .. int(seq)
+  plan[#plan + 1] = {pos, id, subject, kind, head.type, body, head.pos}
   head.version = head.version + 1
-  head.pos = MS .. '-' .. int(seq)
+  head.pos = pos
   touched[subject] = head
   return seq
 end
@@ -178,21 +178,21 @@ local function leave_open(subject, head)
   entered[subject] = nil
   left[subject] = true
   if head.key ~= '' then keys[head.key], rekeyed[head.key] = false, true end
-  head.holder, head.till = '', 0
+  head.holder, head.till = '', '0'
 end
 
 local function enter_open(subject, head)
-  open_size()
+  is_new_page = is_new_page or open_size() == 0
   size = size + 1
   left[subject] = nil
-  entered[subject] = head.priority * SPAN + head.added
+  entered[subject] = int(tonumber(head.priority) * SPAN + tonumber(head.added))
   if head.key ~= '' then keys[head.key], rekeyed[head.key] = subject, true end
 end
 
 local function retire(subject, id, body)
   local head = load_head(subject)
   leave_open(subject, head)
-  head.status, head.class, head.wake = 'archived', 'f', 0
+  head.status, head.class, head.wake = 'archived', 'f', '0'
   emit(subject, head, id, 'status_changed', body)
 end
 
@@ -221,7 +221,7 @@ local function members()
   for k = 1, count do
     local at = FIRST + (k - 1) * WIDTH
     out[ARGV[at + 2]] = true
-    local key = ARGV[at + 6] == 'a' and key_of(ARGV[at + 13])
+    local key = ARGV[at + 6] == 'a' and key_of(ARGV[at + 14])
     local holder = key and key_holder(key)
     if holder then out[holder] = true end
   end
@@ -237,7 +237,7 @@ local function victim(priority)
     for _, subject in ipairs(rows) do
       if not left[subject] and not mine[subject] then
         local head = load_head(subject)
-        if head.priority > priority then return nil end
+        if tonumber(head.priority) > priority then return nil end
         if not is_held(head) then return subject end
       end
     end
@@ -268,8 +268,9 @@ local results = {}
 local function judge(k)
   local at = FIRST + (k - 1) * WIDTH
   local id, subject, kind, type, body, op = ARGV[at], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
-  local version, allowed, target, priority = ARGV[at + 7], ARGV[at + 8], ARGV[at + 9], ARGV[at + 10]
-  local expires, wake, argument, fence = ARGV[at + 11], ARGV[at + 12], ARGV[at + 13], ARGV[at + 14]
+  local version, allowed, to, class = ARGV[at + 7], ARGV[at + 8], ARGV[at + 9], ARGV[at + 10]
+  local priority, expires, wake, argument, fence =
+    ARGV[at + 11], ARGV[at + 12], ARGV[at + 13], ARGV[at + 14], ARGV[at + 15]
   local head = load_head(subject)
 
   if op == 'a' then
@@ -283,24 +284,22 @@ local function judge(k)
         if has_expired(held) then
           retire(holder, id .. '.k', ARGV[9])
         else
-          if fence ~= '' and not (is_held(held) and held.fence == tonumber(fence)) then
-            return {'fence', held.fence, holder}
+          if fence ~= '' and not (is_held(held) and held.fence == fence) then
+            return {'fence', tonumber(held.fence), holder}
           end
           held.expires = later(expires, held.expires)
           local seq = emit(holder, held, id, 'repeated', repeated)
-          results[k] = {seq, held.version, 'repeated', holder, held.fence}
+          results[k] = {seq, held.version, 'repeated', holder, tonumber(held.fence)}
           return nil
         end
       end
     end
     if head then return {'version', 0, head.version} end
     if fence ~= '' then return {'fence', 0, subject} end
-    priority = tonumber(priority)
-    if not make_room(priority, id, subject) then return {'full'} end
-    local status, class = match(target, '^([^=]*)=(%a)$')
+    if not make_room(tonumber(priority), id, subject) then return {'full'} end
     head = {
-      version = 0, status = status, class = class, type = type, priority = priority, added = last_seq + #plan + 1,
-      expires = later(expires, 0), wake = later(wake, 0), fence = 0, holder = '', till = 0, pos = '', key = key,
+      version = 0, status = to, class = class, type = type, priority = priority, added = int(last_seq + #plan + 1),
+      expires = later(expires, '0'), wake = later(wake, '0'), fence = '0', holder = '', till = '0', pos = '', key = key,
     }
     heads[subject] = head
     enter_open(subject, head)
@@ -317,9 +316,10 @@ local function judge(k)
     end
     if not head then
       head = {
-        version = 0, status = 'active', class = 'c', type = type, priority = 0, added = last_seq + #plan + 1,
-        expires = 0, wake = 0, fence = 0, holder = '', till = 0, pos = '', key = '',
+        version = 0, status = 'active', class = 'c', type = type, priority = '0', added = int(last_seq + #plan + 1),
+        expires = '0', wake = '0', fence = '0', holder = '', till = '0', pos = '', key = '',
       }
+      is_new_page = true
       heads[subject] = head
     end
     local seq = emit(subject, head, id, kind, body)
@@ -332,58 +332,57 @@ local function judge(k)
   local status, expired, held = head.status, has_expired(head), is_held(head)
   if expired and op ~= 'x' and op ~= 'n' then status = 'archived' end
   local final = status == 'archived'
-  if fence ~= '' and op ~= 'l' and not (held and head.fence == tonumber(fence)) then
-    return {'fence', head.fence, subject}
+  if fence ~= '' and op ~= 'l' and not (held and head.fence == fence) then
+    return {'fence', tonumber(head.fence), subject}
   end
   if allowed ~= '' and not find(allowed, ',' .. status .. ',', 1, true) then return {'status', status, head.type} end
 
   if op == 'u' or op == 's' then
     if final or head.class == 'f' then return {'status', status, head.type} end
-    if held and fence == '' and head.holder ~= argument then return {'claimed', head.holder, head.till} end
+    if held and fence == '' and head.holder ~= argument then return {'claimed', head.holder, tonumber(head.till)} end
   elseif op == 'c' then
     if head.class ~= 'o' or expired then return {'status', status, head.type} end
     local ttl, holder = match(argument, '^(%d+):(.*)$')
     if held then
-      if fence == '' then return {'claimed', head.holder, head.till} end
+      if fence == '' then return {'claimed', head.holder, tonumber(head.till)} end
     else
       if head.holder ~= '' then emit(subject, head, id .. '.l', 'lapsed', ARGV[10]) end
-      head.fence = head.fence + 1
+      head.fence = int(tonumber(head.fence) + 1)
     end
-    head.holder, head.till = holder, now + tonumber(ttl)
+    head.holder, head.till = holder, int(now + tonumber(ttl))
   elseif op == 'e' then
     if not held or (fence == '' and head.holder ~= argument) then
-      if held then return {'claimed', head.holder, head.till} end
-      return {'fence', head.fence, subject}
+      if held then return {'claimed', head.holder, tonumber(head.till)} end
+      return {'fence', tonumber(head.fence), subject}
     end
-    head.holder, head.till = '', 0
+    head.holder, head.till = '', '0'
   elseif op == 'l' then
-    if head.holder == '' or held or head.fence ~= tonumber(fence) then return {'fence', head.fence, subject} end
-    head.holder, head.till = '', 0
+    if head.holder == '' or held or head.fence ~= fence then return {'fence', tonumber(head.fence), subject} end
+    head.holder, head.till = '', '0'
   end
 
-  if target ~= '' then
-    local to, class = match(target, '^([^=]*)=(%a)$')
+  if to ~= '' then
     if head.class ~= 'o' and class == 'o' then
       if head.key ~= '' and key_holder(head.key) then
         local holder = key_holder(head.key)
         if not has_expired(load_head(holder)) then return {'key', head.key, holder} end
         retire(holder, id .. '.k', ARGV[9])
       end
-      if not make_room(head.priority, id, subject) then return {'full'} end
+      if not make_room(tonumber(head.priority), id, subject) then return {'full'} end
       enter_open(subject, head)
     elseif head.class == 'o' and class ~= 'o' then
       leave_open(subject, head)
     end
-    if head.class ~= class or class ~= 'o' then head.wake = 0 end
+    if head.class ~= class or class ~= 'o' then head.wake = '0' end
     head.status, head.class = to, class
   end
   if op == 'd' then
     if head.class == 'o' then leave_open(subject, head) end
-    head.status, head.class, head.wake = 'cleared', 'f', 0
+    head.status, head.class, head.wake = 'cleared', 'f', '0'
   end
   head.expires, head.wake = later(expires, head.expires), later(wake, head.wake)
   local seq = emit(subject, head, id, kind, body)
-  results[k] = {seq, head.version, kind, subject, head.fence}
+  results[k] = {seq, head.version, kind, subject, tonumber(head.fence)}
   return nil
 end
 
@@ -401,21 +400,16 @@ end
 
 -- Everything is checked: write.
 
-local total, origin = #plan, nil
+local total = #plan
 if total > 0 then
-  origin = call('GET', ORIGIN)
-  if not origin then
-    origin = ARGV[7]
-    call('SET', ORIGIN, origin)
-  end
+  if not tail then call('SET', ORIGIN, ARGV[7]) end
   local batches = MODE == 'all'
   for i, e in ipairs(plan) do
-    call('XADD', LOG, MS .. '-' .. int(last_seq + i), 'id', e[1], 'subject', e[2], 'page', PAGE, 'kind', e[3],
-      'type', e[4], 'batch', batches and i .. '/' .. total or '1/1', 'prev', e[6], 'event', e[5])
+    call('XADD', LOG, e[1], 'id', e[2], 'subject', e[3], 'page', PAGE, 'kind', e[4], 'type', e[5],
+      'batch', batches and i .. '/' .. total or '1/1', 'prev', e[7], 'event', e[6])
   end
-  local last = MS .. '-' .. int(last_seq + total)
-  call('SET', TAIL, last .. '|' .. plan[total][1])
-  call('HSET', PAGES, PAGE, last)
+  call('SET', TAIL, plan[total][1] .. '|' .. plan[total][2])
+  if is_new_page then call('HSET', PAGES, PAGE, '1') end
 
   local rows, wakes, sleeps = {}, {}, {}
   local function flush(command, key, list, least)
@@ -427,23 +421,23 @@ if total > 0 then
   end
   for subject, h in pairs(touched) do
     rows[#rows + 1] = subject
-    rows[#rows + 1] = table.concat({
-      int(h.version), h.status, h.class, h.type, int(h.priority), int(h.added), int(h.expires), int(h.wake),
-      int(h.fence), h.holder, int(h.till), h.pos, h.key,
-    }, '|')
+    rows[#rows + 1] = h.version .. '|' .. h.status .. '|' .. h.class .. '|' .. h.type .. '|' .. h.priority .. '|'
+      .. h.added .. '|' .. h.expires .. '|' .. h.wake .. '|' .. h.fence .. '|' .. h.holder .. '|' .. h.till .. '|'
+      .. h.pos .. '|' .. h.key
     local next = h.wake
     if h.class == 'o' then
-      if h.expires > 0 and (next == 0 or h.expires < next) then next = h.expires end
-      if h.holder ~= '' and (next == 0 or h.till < next) then next = h.till end
+      if h.expires ~= '0' and (next == '0' or tonumber(h.expires) < tonumber(next)) then next = h.expires end
+      if h.holder ~= '' and (next == '0' or tonumber(h.till) < tonumber(next)) then next = h.till end
     end
-    local member = subject .. '@' .. PAGE
-    if next > 0 then
-      wakes[#wakes + 1] = int(next)
-      wakes[#wakes + 1] = member
+    if next ~= '0' then
+      wakes[#wakes + 1] = next
+      wakes[#wakes + 1] = subject .. '@' .. PAGE
     elseif h.version > 1 then
-      sleeps[#sleeps + 1] = member
+      sleeps[#sleeps + 1] = subject .. '@' .. PAGE
     end
-    rows, wakes, sleeps = flush('HSET', HEADS, rows, 1000), flush('ZADD', DUE, wakes, 1000), flush('ZREM', DUE, sleeps, 1000)
+    if #rows >= 1000 then
+      rows, wakes, sleeps = flush('HSET', HEADS, rows, 0), flush('ZADD', DUE, wakes, 0), flush('ZREM', DUE, sleeps, 0)
+    end
   end
   flush('HSET', HEADS, rows, 0)
   flush('ZADD', DUE, wakes, 0)
@@ -451,7 +445,7 @@ if total > 0 then
 
   local scores, gone = {}, {}
   for subject, score in pairs(entered) do
-    scores[#scores + 1] = int(score)
+    scores[#scores + 1] = score
     scores[#scores + 1] = subject
     scores = flush('ZADD', OPEN, scores, 1000)
   end
@@ -478,7 +472,7 @@ if total > 0 then
   end
 end
 
-local reply = {1, now, last_seq + 1, origin or ''}
+local reply = {1, now}
 for k = 1, count do
   local r = results[k]
   for f = 1, 5 do reply[#reply + 1] = r[f] end

@@ -64,7 +64,7 @@ class Write:
     lifecycle: Lifecycle | None = None
 
     def arguments(self) -> tuple[object, ...]:
-        """Return the 15 fields that the script takes."""
+        """Return the 16 fields that the script takes."""
         event = self.event
         version = "" if self.version is None else "new" if self.version == 0 else self.version
         return (
@@ -77,7 +77,8 @@ class Write:
             self.op,
             version,
             f",{','.join(self.allowed)}," if self.allowed is not None else "",
-            f"{self.status}={_CLASS[self.status_class]}" if self.status else "",
+            self.status,
+            _CLASS[self.status_class] if self.status else "",
             "" if self.priority is None else self.priority,
             self.expires,
             self.wake,
@@ -225,7 +226,7 @@ def _check_size(arguments: list[object], count: int) -> None:
 
 def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[object]) -> Appended:
     if reply[0] == 1:
-        ms, rows = reply[1], reply[4:]
+        ms, rows = reply[1], reply[2:]
         written = []
         for at in range(0, len(rows), 5):
             seq, version, kind, subject, fence = rows[at : at + 5]

@@ -48,7 +48,7 @@ class ShardKeys:
 
     @property
     def pages(self) -> str:
-        """Hash: page -> stream id of its last event."""
+        """Hash whose fields are the names of the pages there are."""
         return self.tag + "pages"
 
     @property
