@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from scratchbus import opening, operations
+from scratchbus.core import push_registry, refresh_registry
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
@@ -292,11 +293,11 @@ class AsyncBus:
 
     async def refresh_types(self) -> bool:
         """Take a newer published registry, if there is one; say whether there was."""
-        return await self.run(operations.refresh_registry(self.core))
+        return await self.run(refresh_registry(self.core))
 
     async def push_types(self, registry: Registry | Path | str) -> bool:
         """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything."""
-        return await self.run(operations.push_registry(self.core, opening.as_registry(registry)))
+        return await self.run(push_registry(self.core, opening.as_registry(registry)))
 
     async def close(self) -> None:
         """Close the connections."""

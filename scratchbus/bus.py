@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from scratchbus import opening, operations
+from scratchbus.core import push_registry, refresh_registry
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
@@ -278,11 +279,11 @@ class Bus:
 
     def refresh_types(self) -> bool:
         """Take a newer published registry, if there is one; say whether there was."""
-        return self.run(operations.refresh_registry(self.core))
+        return self.run(refresh_registry(self.core))
 
     def push_types(self, registry: Registry | Path | str) -> bool:
         """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything."""
-        return self.run(operations.push_registry(self.core, opening.as_registry(registry)))
+        return self.run(push_registry(self.core, opening.as_registry(registry)))
 
     def close(self) -> None:
         """Close the connections."""
