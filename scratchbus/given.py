@@ -28,13 +28,22 @@ MAX_KEY = 512
 MAX_EVIDENCE = 1_000
 """The most ids that an observation may rest on."""
 
+MAX_DEPTH = 100
+"""How deep context and metadata may be nested; what reads them back gives up near 200."""
+
 _TRIGGERS = ("type", "status", "tags")
 
 
 def plan_added(
-    core: Core, page: str, kind: ObservationType, new: NewObservation, event_id: str | None, fence: int | None
+    core: Core,
+    page: str,
+    kind: ObservationType,
+    new: NewObservation,
+    event_id: str | None,
+    fence: int | None,
+    sharing: int = 1,
 ) -> Write:
-    """Return the write that adds an observation. Raises InvalidInput."""
+    """Return the write that adds an observation, one of `sharing` that share an event id. Raises InvalidInput."""
     source = core.speaker(new.source)
     life = kind.lifecycle
     status = new.status or kind.initial_status
@@ -51,14 +60,13 @@ def plan_added(
         key = kind.dedupe_key_of(
             {"content": new.content, "source": source, "owner": owner, "context": context, "metadata": metadata}
         )
-    if key is not None and not 0 < len(key.encode()) <= MAX_KEY:
+    if key is not None and not 0 < _bytes_of("dedupe_key", key) <= MAX_KEY:
         raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
     if new.times < 1:
         raise InvalidField("times", f"{new.times} is not a number above 0")
     by = core.source or source
-    id = event_id and check_event_id(event_id)
     event = Added(
-        id=id or new_event_id(),
+        id=event_id or new_event_id(),
         page=page,
         subject=new_id(),
         type=kind.name,
@@ -88,7 +96,7 @@ def plan_added(
     return Write(
         event,
         "a",
-        digest_of("add", new.model_dump(exclude={"event_id"}), core.source) if id else "",
+        digest_of("add", page, new.model_dump(exclude={"event_id"}), core.source, sharing) if event_id else "",
         status=status,
         status_class=event.status_class,
         priority=kind.priority,
@@ -105,31 +113,51 @@ def _life_span(core: Core, kind: ObservationType, new: NewObservation) -> tuple[
     if new.expires_at is not None:
         if new.ttl is not None:
             raise InvalidTTL("ttl: give ttl or expires_at, not both")
-        expires_at = as_time("expires_at", new.expires_at)
-        if expires_at <= datetime.now(UTC) - timedelta(seconds=1):
-            raise InvalidTTL(f"expires_at: {expires_at.isoformat()} is in the past")
-        return None, expires_at
+        return None, check_end(new.expires_at)
     if new.ttl is not None:
         return duration_ms(new.ttl), None
     return kind.ttl_ms(core.default_ttl_ms), None
+
+
+def check_end(expires_at: object) -> datetime:
+    """Return a moment that is not over. Raises InvalidTTL."""
+    end = as_time("expires_at", expires_at)
+    if end <= datetime.now(UTC) - timedelta(seconds=1):
+        raise InvalidTTL(f"expires_at: {end.isoformat()} is in the past")
+    return end
+
+
+def check_guards(event_id: str | None, fence: int | None, expected_version: int | None = None) -> None:
+    """Raise InvalidId for what is no event id, InvalidField for what is no fence or no version."""
+    if event_id is not None:
+        check_event_id(event_id)
+    for field, number in (("fence", fence), ("expected_version", expected_version)):
+        if number is not None and (not isinstance(number, int) or number < 1):
+            raise InvalidField(field, f"{number!r} is not a number above 0")
 
 
 def check_content(content: object, limit: int) -> str:
     """Return content that is not empty and within the limit (bytes of UTF-8)."""
     if not isinstance(content, str) or not content.strip():
         raise InvalidField("content", "is empty; say what was observed")
-    if len(content) * 4 > limit:
-        try:
-            size = len(content.encode())
-        except UnicodeEncodeError:
-            raise InvalidField("content", "is not valid Unicode text") from None
-        if size > limit:
-            raise TooLarge("content", size, limit)
+    size = _bytes_of("content", content)
+    if size > limit:
+        raise TooLarge("content", size, limit)
     return content
 
 
+def _bytes_of(field: str, text: str) -> int:
+    """Return how long a text is in UTF-8."""
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidField(field, "is not valid Unicode text") from None
+
+
 def check_object(field: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a JSON object of at most 64 KiB, as JSON reads it back."""
+    """Return a JSON object of at most 64 KiB and 100 levels, as JSON reads it back."""
     if not value:
         if value is None or isinstance(value, dict):
             return {}
@@ -144,7 +172,18 @@ def check_object(field: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
     if size > MAX_BYTES:
         raise TooLarge(field, size, MAX_BYTES)
     read: dict[str, Any] = json.loads(text)
+    if text.count("{") + text.count("[") > MAX_DEPTH and (depth := _depth_of(read)) > MAX_DEPTH:
+        raise TooLarge(field, depth, MAX_DEPTH, "levels")
     return read
+
+
+def _depth_of(value: Any) -> int:
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        inner = (child for one in level for child in (one.values() if isinstance(one, dict) else one))
+        level = [child for child in inner if isinstance(child, dict | list)]
+    return depth
 
 
 def check_label(field: str, value: object) -> str:
@@ -211,11 +250,16 @@ def as_time(field: str, value: object) -> datetime:
             raise InvalidField(field, f"{value!r} is not a time; write ISO 8601, as 2026-01-31T12:00:00Z") from None
     if not isinstance(value, datetime):
         raise InvalidField(field, f"{value!r} is not a time")
-    value = (value.replace(tzinfo=UTC) if value.tzinfo is None else value).astimezone(UTC)
+    try:
+        value = (value.replace(tzinfo=UTC) if value.tzinfo is None else value).astimezone(UTC)
+    except OverflowError:
+        raise InvalidField(field, f"{value} is beyond the years 1 to 9999") from None
+    if value.year < 1970:
+        raise InvalidField(field, f"{value.isoformat()} is before 1970")
     return value.replace(microsecond=value.microsecond // 1000 * 1000)
 
 
-def check_changes(changes: Mapping[str, Any], kind: ObservationType | None) -> dict[str, Any]:
+def check_changes(changes: Mapping[str, Any], kind: ObservationType | None, max_content: int) -> dict[str, Any]:
     """Return the fields to replace, checked. Raises ReadOnlyField, UnknownField, InvalidField, TooLarge."""
     known = {*Observation.model_fields, "created_at", "updated_at", "position"}
     for name in changes:
@@ -225,7 +269,7 @@ def check_changes(changes: Mapping[str, Any], kind: ObservationType | None) -> d
     for name, value in changes.items():
         match name:
             case "content":
-                checked[name] = check_content(value, kind.max_content if kind else MAX_BYTES)
+                checked[name] = check_content(value, min(max_content, kind.max_content if kind else MAX_BYTES))
             case "owner":
                 checked[name] = None if value is None else check_label("owner", value)
             case "confidence":
@@ -233,7 +277,7 @@ def check_changes(changes: Mapping[str, Any], kind: ObservationType | None) -> d
             case "tags":
                 checked[name] = check_tags(value, kind.max_tags if kind else MAX_LABEL)
             case "expires_at":
-                checked[name] = None if value is None else as_time(name, value)
+                checked[name] = None if value is None else check_end(value)
             case "status":
                 checked[name] = check_label(name, value)
             case _:

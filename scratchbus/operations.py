@@ -21,6 +21,7 @@ from scratchbus.given import (
     as_time,
     check_action,
     check_changes,
+    check_guards,
     check_reason,
     digest_of,
     plan_added,
@@ -114,11 +115,14 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
 def _add_all(
     core: Core, page: str, items: Sequence[NewObservation], event_id: str | None, fence: int | None
 ) -> Step[list[Observation]]:
+    check_guards(event_id, fence)
+    sharing = len(items) if event_id is not None else 1
     writes = []
     for index, item in enumerate(items):
         kind = yield from type_of(core, item.type)
-        own = item.event_id if event_id is None else event_id if len(items) == 1 else f"{event_id}/{index}"
-        writes.append(plan_added(core, page, kind, item, own, fence))
+        check_guards(item.event_id, None)
+        own = item.event_id if event_id is None else event_id if index == 0 else f"{event_id}/{index}"
+        writes.append(plan_added(core, page, kind, item, own, fence, sharing))
     done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
     if done.recalled is not None:
         return (yield from _recall_all(core, page, done.recalled))
@@ -130,8 +134,14 @@ def _add_all(
     }
     last = {row.subject: row for row in done.written}
     stale = [subject for subject, row in last.items() if row.kind != "added" or row.version > 1]
-    fresh = (yield from get(core.log, page, stale, core.fresh)) if stale else {}
-    return [fresh.get(row.subject) or added[row.subject] for row in done.written]
+    if stale:
+        added |= yield from get(core.log, page, stale, core.fresh)
+    for subject in stale:
+        if subject not in added:  # repeated here, and cleared by someone else before it was read
+            position = last[subject].position
+            assert position is not None
+            (added[subject],) = yield from _recall_all(core, page, [position])
+    return [added[row.subject] for row in done.written]
 
 
 def _evolved(before: Observation | None, event: Event, row: Written, shard: int) -> Observation:
@@ -267,9 +277,10 @@ def update(
 ) -> Step[Observation]:
     """Replace fields; a change of `status` follows the lifecycle. Both together are one atomic batch."""
     id, by = check_id(id), core.acting()
-    given = digest_of("update", id, changes, expected_version) if event_id else ""
+    check_guards(event_id, fence, expected_version)
+    given = digest_of("update", page, id, changes, expected_version) if event_id else ""
     before, kind = yield from _before(core, page, id, event_id)
-    patch = check_changes(changes, kind)
+    patch = check_changes(changes, kind, core.max_content)
     status = patch.pop("status", None)
     writes: list[Write] = []
     if patch:
@@ -307,7 +318,8 @@ def transition(
 ) -> Step[Observation]:
     """Review, resolve, archive or reopen an observation, as its lifecycle allows."""
     id, reason = check_id(id), check_reason(reason)
-    given = digest_of(verb, id, reason, expected_version) if event_id else ""
+    check_guards(event_id, fence, expected_version)
+    given = digest_of(verb, page, id, reason, expected_version) if event_id else ""
     for _ in range(_TRIES):
         before, kind = yield from _before(core, page, id, event_id)
         status = _target(_life(kind), verb)
@@ -359,7 +371,7 @@ def _transition(
     sources = life.sources_of(status)
     if status_class == "open" and before is not None and before.status_class != "final":
         sources &= life.of_class("closed" if reopens else "open")  # only a reopened one begins a new life
-    ttl = kind.ttl_ms(core.default_ttl_ms) if kind else core.default_ttl_ms
+    ttl = (kind.ttl_ms(core.default_ttl_ms) if kind else core.default_ttl_ms) or 0
     event = StatusChanged(
         id=event_id or new_event_id(),
         page=page,
@@ -380,7 +392,7 @@ def _transition(
         allowed=sources,
         status=status,
         status_class=status_class,
-        expires=f"+{event.ttl}" if event.ttl is not None else "",
+        expires=f"+{ttl}" if reopens and ttl else "0" if reopens else "",
         wake=f"+{archive_after}" if archive_after is not None else "",
         argument=core.by,
         fence=fence,
@@ -399,9 +411,12 @@ def _type(kind: ObservationType | None) -> str:
 def clear_resolved(core: Core, page: str, ids: Sequence[str], event_id: str | None) -> Step[None]:
     """Take resolved observations off the page, all or none; their history stays."""
     checked = list(dict.fromkeys(check_id(id) for id in ids))
+    check_guards(event_id, None)
     if not checked:
         return
-    digest = digest_of("clear", checked) if event_id else ""
+    if len(checked) > MAX_BATCH:
+        raise TooLarge("ids", len(checked), MAX_BATCH, "observations")
+    digest = digest_of("clear", page, checked) if event_id else ""
     found = yield from get(core.log, page, checked, core.fresh)
     writes = []
     for index, id in enumerate(checked):
@@ -423,7 +438,8 @@ def claim(
     id, holder, ttl_ms = check_id(id), core.acting(by), duration_ms(ttl)
     if ttl_ms is None:
         raise InvalidTTL('ttl: a claim has to end; write "30s", "10m" …, and prolong it with fence=')
-    digest = digest_of("claim", id, holder, ttl_ms, fence) if event_id else ""
+    check_guards(event_id, fence)
+    digest = digest_of("claim", page, id, holder, ttl_ms, fence) if event_id else ""
     event = Claimed(
         id=event_id or new_event_id(), page=page, subject=id, by=core.by, holder=holder, ttl=ttl_ms, fence=fence
     )
@@ -445,7 +461,8 @@ def release(
 ) -> Step[Observation]:
     """Give a claimed observation back."""
     id, holder = check_id(id), core.acting(by)
-    digest = digest_of("release", id, holder, fence) if event_id else ""
+    check_guards(event_id, fence)
+    digest = digest_of("release", page, id, holder, fence) if event_id else ""
     before, _ = yield from _before(core, page, id, event_id)
     event = Released(id=event_id or new_event_id(), page=page, subject=id, by=core.by)
     write = Write(event, "e", digest, argument=holder, fence=fence, verb="released", lifecycle=DEFAULT)
@@ -456,7 +473,8 @@ def release(
 def link(core: Core, page: str, id: str, action: str, event_id: str | None, fence: int | None) -> Step[Observation]:
     """Record that an action was taken because of an observation."""
     id, action = check_id(id), check_action(action)
-    digest = digest_of("link", id, action) if event_id else ""
+    check_guards(event_id, fence)
+    digest = digest_of("link", page, id, action) if event_id else ""
     before, _ = yield from _before(core, page, id, event_id)
     event = Linked(id=event_id or new_event_id(), page=page, subject=id, by=core.by, action=action)
     write = Write(event, "n", digest, fence=fence, verb="linked", lifecycle=DEFAULT)

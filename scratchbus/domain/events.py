@@ -113,7 +113,7 @@ class StatusChanged(Event):
     """The status changed, for the reason named by `reason_code`.
 
     `archive_after` (milliseconds) says when a closed observation is archived by itself; `ttl` starts the life of a
-    reopened one anew.
+    reopened one anew, and is 0 for one without end.
     """
 
     kind: Literal["status_changed"] = "status_changed"

@@ -118,8 +118,11 @@ class PageKeys:
         return self._name("positions")
 
     def index(self, kind: str, value: str) -> str:
-        """Sorted set: the observations with this type, tag or owner, by when they were added."""
-        return f"{self._name(kind)}:{value}"
+        """Sorted set: the observations with this type, tag or owner, by when they were added.
+
+        No page has a `#` in its name, so that no two pages share an index.
+        """
+        return f"{self._name(kind)}#{value}"
 
 
 @lru_cache(maxsize=65536)

@@ -152,7 +152,7 @@ def _status_changed(observation: Observation, event: StatusChanged) -> dict[str,
     if event.archive_after is not None:
         changes["archive_at"] = moment(event.ms + event.archive_after)
     if event.ttl is not None:
-        changes["expires_at"] = moment(event.ms + event.ttl)
+        changes["expires_at"] = moment(event.ms + event.ttl) if event.ttl else None
     return changes
 
 
