@@ -1,0 +1,82 @@
+"""`make bench`: measure scratchbus against bare redis-py on the embedded engine, side by side, in one run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from tests.benchmarks import report
+from tests.benchmarks.growth import measure_growth
+from tests.benchmarks.memory import measure_memory
+from tests.benchmarks.projecting import measure_fold
+from tests.benchmarks.reading import measure_active, measure_events
+from tests.benchmarks.rows import Row
+from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, open_stage
+from tests.benchmarks.writing import measure_add, measure_async, measure_batch, measure_latency
+
+PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
+    "add": measure_add,
+    "latency": measure_latency,
+    "batch": measure_batch,
+    "async": measure_async,
+    "fold": measure_fold,
+    "active": measure_active,
+    "events": measure_events,
+    "growth": measure_growth,
+    "memory": measure_memory,
+}
+DEFAULT_JSON = Path(__file__).parents[2] / "build" / "benchmark.json"
+
+
+def measure(
+    names: Iterable[str], sizes: Sizes, say: Callable[[str], None]
+) -> tuple[dict[str, Any], dict[str, list[Row]]]:
+    """Measure parts, each on a new engine; return on what machine, and the rows by part."""
+    about: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "sizes": asdict(sizes)}
+    rows: dict[str, list[Row]] = {}
+    for name in names:
+        say(f"measuring {name}")
+        with open_stage() as stage:
+            about.setdefault("machine", report.machine(stage.bare))
+            rows[name] = PARTS[name](stage, sizes)
+    return about, rows
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--quick", is_flag=True, help="Small sizes, in about 20 seconds; the floors are for the full ones.")
+@click.option("--only", "only", multiple=True, type=click.Choice(list(PARTS)), help="Measure this part; repeatable.")
+@click.option(
+    "--json", "file", type=click.Path(dir_okay=False, path_type=Path), default=DEFAULT_JSON, help="Where to save."
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 when a floor is missed.")
+def main(quick: bool, only: tuple[str, ...], file: Path, strict: bool) -> None:
+    """Measure scratchbus against bare redis-py, side by side, on a private embedded engine."""
+    for name in [name for name in os.environ if name.startswith("SCRATCHBUS_")]:
+        del os.environ[name]  # a user's settings are not what is measured
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine goes too
+    about, rows = measure(
+        dict.fromkeys(only) or PARTS, QUICK if quick else FULL, lambda text: click.echo(text, err=True)
+    )
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=report.WIDE)
+    report.show(console, about, rows)
+    report.save(file, about, rows)
+    click.echo(f"saved to {file}", err=True)
+    if quick:
+        click.echo("quick: small sizes; run it without --quick for the figures that count", err=True)
+    if strict and any(row.reached is False for part in rows.values() for row in part):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Memory: what the engine spends on an observation, and on what."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+from tests.benchmarks.rows import Floor, Row
+from tests.benchmarks.stage import CONTENT, Sizes, Stage, catch_up, given
+
+STREAM = "bare"
+PAGE = "main"
+PATIENCE = 10.0  # seconds for the engine to give back its buffers
+CALM = 5  # readings in a row that agree
+
+
+def measure_memory(stage: Stage, sizes: Sizes) -> list[Row]:
+    """Measure by how much an observation, once folded, makes the engine's used memory grow; the worst of some sizes."""
+    with_scripts = stage.bus("warm-up")
+    with_scripts.page(PAGE).add(**given(0))
+    catch_up(with_scripts)
+    with_scripts.close()
+    bus = stage.bus("memory")
+    page = bus.page(PAGE)
+    bus.close()
+    before = _settled_memory(stage)
+    each: dict[int, float] = {}
+    done = 0
+    for size in sizes.memory:
+        for number in range(done, size):
+            page.add(**given(number))
+        done = size
+        catch_up(bus)
+        bus.close()  # its connection comes back when it is needed; its buffers are not what is measured
+        each[size] = (_settled_memory(stage) - before) / size
+    keys = _memory_by_key(stage, bus.core.log.keys(0).tag)
+    rows = [
+        Row(
+            "engine memory per observation", "the bytes of its content", "bytes", max(each.values()), CONTENT,
+            floor=Floor("ours", "at most", 2_500),
+            note="the worst of " + ", ".join(f"{bytes:,.0f} B at {size:,}" for size, bytes in each.items()),
+        )
+    ]  # fmt: skip
+    bare = _bare_stream(stage, bus.core.log.keys(0).log) / done
+    for name, total in keys.most_common():
+        if name == "log":
+            rows.append(Row("… of it: log", "a bare stream of the same entries", "bytes", total / done, bare))
+        elif total / done >= 1:
+            rows.append(Row(f"… of it: {name}", "", "bytes", total / done))
+    rest = each[done] - sum(keys.values()) / done
+    rows.append(Row("… of it: in no key", "", "bytes", rest))
+    return rows
+
+
+def _settled_memory(stage: Stage) -> int:
+    """Return the engine's used memory once it has stopped changing, or after a while at the latest."""
+    deadline = time.monotonic() + PATIENCE
+    before, agreed = 0, 0
+    while True:
+        info: Any = stage.bare.info()
+        used = int(info["used_memory"])
+        calm = abs(used - before) < 4096 and not info["aof_rewrite_in_progress"]
+        agreed, before = (agreed + 1 if calm else 0), used
+        if agreed == CALM or time.monotonic() > deadline:
+            return used
+        time.sleep(0.1)
+
+
+def _memory_by_key(stage: Stage, tag: str) -> Counter[str]:
+    """Return the bytes of all keys of a shard, by what they are for."""
+    total: Counter[str] = Counter()
+    for key in stage.bare.scan_iter(f"{tag}*", count=1_000):
+        name = key.decode().removeprefix(tag).partition(f":{PAGE}")[0]
+        used: Any = stage.bare.memory_usage(key, samples=0)
+        total[name] += used or 0
+    return total
+
+
+def _bare_stream(stage: Stage, log: str) -> int:
+    """Write the entries of a log to a stream as a bare client does; return the bytes of that stream."""
+    after = "-"
+    while True:
+        rows: Any = stage.bare.xrange(log, min=after, count=1_000)
+        if not rows:
+            used: Any = stage.bare.memory_usage(STREAM, samples=0)
+            return int(used)
+        pipeline = stage.bare.pipeline(transaction=False)
+        for _, fields in rows:
+            pipeline.xadd(STREAM, fields)
+        pipeline.execute()
+        after = f"({rows[-1][0].decode()}"

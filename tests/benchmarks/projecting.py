@@ -1,0 +1,66 @@
+"""The projector: how fast it folds and commits a backlog."""
+
+from __future__ import annotations
+
+from time import process_time
+
+from scratchbus import Bus
+from scratchbus.bus import Page
+from tests.benchmarks.measure import Side, interleave, spread
+from tests.benchmarks.rows import Floor, Row, rates
+from tests.benchmarks.stage import Sizes, Stage, catch_up, given
+
+LIFE = 5
+"""How many events the life of one observation has in the mixed backlog."""
+
+
+def measure_fold(stage: Stage, sizes: Sizes) -> list[Row]:
+    """Compare folding a backlog of additions with single `page.add`s, and fold one of whole lives."""
+    adding, added, mixed = stage.bus("adding"), stage.bus("added"), stage.bus("mixed")
+    page = adding.page()
+    items = [given(number) for number in range(sizes.adds)]
+    for number in range(sizes.backlog):
+        added.page().add(**given(number))
+    for number in range(sizes.backlog // LIFE):
+        _live(mixed.page(), number)
+    lives = sizes.backlog // LIFE * LIFE
+    busy: list[float] = []
+
+    def add() -> None:
+        for item in items:
+            page.add(**item)
+
+    def fold(bus: Bus, expected: int) -> None:
+        begin = process_time()
+        folded = catch_up(bus)
+        if bus is added:
+            busy.append((process_time() - begin) / folded)
+        if folded != expected:
+            raise RuntimeError(f"folded {folded} events, not {expected}")
+
+    taken = interleave(
+        sizes.rounds,
+        Side("projector, a backlog of additions", sizes.backlog, lambda: fold(added, sizes.backlog),
+             lambda: stage.forget_folded(added)),
+        Side("single page.add", len(items), add),
+        Side("projector, a backlog of whole lives", lives, lambda: fold(mixed, lives),
+             lambda: stage.forget_folded(mixed)),
+    )  # fmt: skip
+    additions, single, whole = taken
+    share = spread([own / all for own, all in zip(busy[1:], taken[additions], strict=True)]).median
+    return [
+        rates(
+            taken, additions, single, floor=Floor("ours", "at least", 25_000),
+            note=f"the projector's own process is busy for {share:.0%} of that time; the rest is the engine's",
+        ),
+        rates(taken, additions, single, floor=Floor("ratio", "at least", 1.2)),
+        rates(taken, whole, single, note="added, updated, claimed, linked, resolved: five events an observation"),
+    ]  # fmt: skip
+
+
+def _live(page: Page, number: int) -> None:
+    id = page.add(**given(number)).id
+    page.update(id, confidence=0.5)
+    claim = page.claim(id)
+    page.link(id, f"goal-{number}", fence=claim.fence)
+    page.resolve(id, fence=claim.fence)

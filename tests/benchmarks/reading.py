@@ -1,0 +1,105 @@
+"""Reading: a fresh `active()` against bare `HMGET` and JSON, events against bare `XRANGE`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scratchbus import Bus
+from scratchbus.bus import Page
+from scratchbus.log.keys import PageKeys
+from tests.benchmarks.measure import Side, interleave
+from tests.benchmarks.rows import Floor, Row, rates, times
+from tests.benchmarks.stage import Sizes, Stage, catch_up, fill, given, lag
+
+OPEN = 100
+UNFOLDED = 50
+CHUNK = 500
+"""How many entries the bare reader asks for at once: as many as ours."""
+
+
+def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
+    """Compare a fresh `active()` with 100 open, nothing to fold and 50 events to fold."""
+    bus, behind = stage.bus("open"), stage.bus("behind")
+    page, late = bus.page(), behind.page()
+    for one in (page, late):
+        fill(one, OPEN)
+    catch_up(bus)
+    catch_up(behind)
+    documents = PageKeys(bus.core.log.keys(0), page.name).docs
+    ids = [observation.id for observation in page.active()]
+    late_ids = [observation.id for observation in late.active()]
+    left: list[int] = []
+
+    def bare() -> None:
+        for _ in range(sizes.reads):
+            rows: Any = stage.bare.hmget(documents, ids)
+            _ = [json.loads(row) for row in rows]
+
+    def read(what: Page) -> None:
+        for _ in range(sizes.reads):
+            what.active()
+
+    def read_late() -> None:
+        read(late)
+        left.append(lag(behind))
+
+    taken = interleave(
+        sizes.rounds,
+        Side("fresh active(), 100 open", sizes.reads, lambda: read(page)),
+        Side("bare HMGET + json.loads", sizes.reads, bare),
+        Side("fresh active(), 100 open, 50 events not folded", sizes.reads, read_late,
+             lambda: _fall_behind(behind, late_ids)),
+    )  # fmt: skip
+    ours, theirs, unfolded = taken
+    return [
+        times(taken, ours, theirs, floor=Floor("ratio", "at most", 1.5)),
+        times(taken, unfolded, theirs, note=f"{UNFOLDED} before each round, {min(left)} to {max(left)} after it"),
+    ]
+
+
+def _fall_behind(bus: Bus, ids: list[str]) -> None:
+    """Update observations until that many events are not folded."""
+    page = bus.page()
+    for id in ids[: UNFOLDED - lag(bus)]:
+        page.update(id, confidence=0.5)
+
+
+def measure_events(stage: Stage, sizes: Sizes) -> list[Row]:
+    """Compare reading the log from its beginning."""
+    bus = stage.bus("events")
+    page = bus.page()
+    for number in range(sizes.backlog):
+        page.add(**given(number))
+    log = bus.core.log.keys(0).log
+
+    def events() -> None:
+        for _ in bus.events():
+            pass
+
+    def entries() -> None:
+        for _ in _xrange(stage, log):
+            pass
+
+    def parsed() -> None:
+        for _, fields in _xrange(stage, log):
+            json.loads(fields[b"event"])
+
+    taken = interleave(
+        sizes.rounds,
+        Side("bus.events()", sizes.backlog, events),
+        Side("bare XRANGE", sizes.backlog, entries),
+        Side("bare XRANGE + json.loads", sizes.backlog, parsed),
+    )
+    ours, bare, with_json = taken
+    return [rates(taken, ours, bare), rates(taken, ours, with_json)]
+
+
+def _xrange(stage: Stage, log: str) -> Any:
+    after = "-"
+    while True:
+        rows: Any = stage.bare.xrange(log, min=after, count=CHUNK)
+        if not rows:
+            return
+        yield from rows
+        after = f"({rows[-1][0].decode()}"

@@ -1,0 +1,101 @@
+"""The rows of the result: a measurement beside what it is measured against, and the floor it has to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal
+
+from tests.benchmarks.measure import Spread, Taken, pairwise
+
+Unit = Literal["per second", "seconds", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What a row has to reach: its ratio, or our figure alone, at least or at most this."""
+
+    of: Literal["ratio", "ours"]
+    bound: Literal["at least", "at most"]
+    value: float
+
+    def holds(self, figure: float) -> bool:
+        """Say whether a figure is good enough."""
+        return figure >= self.value if self.bound == "at least" else figure <= self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table. `ratio` is always ours / theirs, of rates or of times as `unit` says."""
+
+    what: str
+    against: str
+    unit: Unit
+    ours: float
+    theirs: float | None = None
+    ratio: Spread | None = None
+    floor: Floor | None = None
+    note: str = ""
+    samples: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the floor is reached; None where there is none."""
+        if self.floor is None:
+            return None
+        if self.floor.of == "ours":
+            return self.floor.holds(self.ours)
+        return self.ratio is not None and self.floor.holds(self.ratio.median)
+
+
+def rates(
+    taken: Taken,
+    ours: str,
+    theirs: str,
+    *,
+    what: str | None = None,
+    against: str | None = None,
+    floor: Floor | None = None,
+    note: str = "",
+) -> Row:
+    """Return the row that compares two sides by how often a second they do it. More is better."""
+    return Row(
+        what or ours,
+        against or theirs,
+        "per second",
+        1 / median(taken[ours]),
+        1 / median(taken[theirs]),
+        pairwise(_inverted(taken[ours]), _inverted(taken[theirs])),
+        floor,
+        note,
+        {"ours": taken[ours], "theirs": taken[theirs]},
+    )
+
+
+def times(
+    taken: Taken,
+    ours: str,
+    theirs: str,
+    *,
+    what: str | None = None,
+    against: str | None = None,
+    floor: Floor | None = None,
+    note: str = "",
+) -> Row:
+    """Return the row that compares two sides by how long they take. Less is better."""
+    return Row(
+        what or ours,
+        against or theirs,
+        "seconds",
+        median(taken[ours]),
+        median(taken[theirs]),
+        pairwise(taken[ours], taken[theirs]),
+        floor,
+        note,
+        {"ours": taken[ours], "theirs": taken[theirs]},
+    )
+
+
+def _inverted(samples: Sequence[float]) -> list[float]:
+    return [1 / sample for sample in samples]

@@ -1,0 +1,126 @@
+"""What every part of the benchmark stands on: a private engine, what is put on it, and how much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import redis
+
+from scratchbus import Bus, NewObservation
+from scratchbus.bus import Page
+from scratchbus.folding import fold_once
+from scratchbus.log.commit import Checkpoint, Outcome
+from scratchbus.log.embedded import ensure_running, stop
+from scratchbus.projections import scratch_page
+
+BATCH = 500
+"""How many observations a batch has."""
+
+CONTENT = 400
+"""How many bytes the content of an observation has."""
+
+ROOM = 10_000_000
+"""Room for all open observations, where displacing is not what is measured."""
+
+TYPES = ("risk_alert", "observation")
+TAGS = ("network", "login", "disk", "billing", "mail")
+"""Types and tags go round at different lengths, so every pair of a type and a tag is on a tenth of the observations."""
+
+_PROSE = "what was seen, put into a few plain words; " * 10
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    rounds: int
+    adds: int
+    batches: int
+    backlog: int
+    reads: int
+    small_page: int
+    large_page: int
+    memory: tuple[int, ...]
+
+
+FULL = Sizes(
+    rounds=11, adds=2_000, batches=8, backlog=20_000, reads=200, small_page=1_000, large_page=100_000,
+    memory=(20_000, 30_000, 40_000, 50_000),
+)  # fmt: skip
+QUICK = Sizes(
+    rounds=5, adds=300, batches=2, backlog=3_000, reads=50, small_page=1_000, large_page=10_000, memory=(5_000,)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A private engine and both ways to speak to it: buses, and redis-py as it comes."""
+
+    url: str
+    socket: Path
+    bare: redis.Redis
+    _opened: ExitStack
+
+    def bus(self, name: str, room: int = ROOM) -> Bus:
+        """Open a bus of its own on the engine; it is closed with the stage."""
+        return self._opened.enter_context(Bus.connect(self.url, source="bench", bus=name, max_observations=room))
+
+    def entries(self, bus: Bus, count: int) -> list[dict[Any, Any]]:
+        """Return the newest entries of a bus's log, as the engine has them: what a bare client is to write too."""
+        rows: Any = self.bare.xrevrange(bus.core.log.keys(0).log, count=count)
+        return [fields for _, fields in rows]
+
+    def forget_folded(self, bus: Bus) -> None:
+        """Drop what was folded from a bus's log, so that all of it is a backlog again."""
+        keys = bus.core.log.keys(0)
+        self.bare.delete(keys.checkpoint(scratch_page.NAME), *self.bare.scan_iter(f"{keys.tag}p1:*", count=10_000))
+
+
+@contextmanager
+def open_stage() -> Iterator[Stage]:
+    """Start an engine in a directory of its own; at the end, whatever happens, both are gone."""
+    with TemporaryDirectory(prefix="scratchbus-bench-") as name, ExitStack() as opened:
+        directory = Path(name) / "engine"
+        opened.callback(stop, directory, timeout=60.0)
+        engine = ensure_running(directory)
+        bare = opened.enter_context(redis.Redis(unix_socket_path=str(engine.socket)))
+        yield Stage(f"embedded:{directory}", engine.socket, bare, opened)
+
+
+def given(number: int) -> dict[str, Any]:
+    """Return what a caller gives for the observation of this number."""
+    return {
+        "type": TYPES[number % len(TYPES)],
+        "content": f"{number:08d} {_PROSE}"[:CONTENT],
+        "tags": [TAGS[number % len(TAGS)]],
+    }
+
+
+def fill(page: Page, count: int) -> list[str]:
+    """Add so many observations in batches; return their ids."""
+    ids: list[str] = []
+    for first in range(0, count, BATCH):
+        batch = [NewObservation(**given(number)) for number in range(first, min(first + BATCH, count))]
+        ids += [observation.id for observation in page.add_many(batch)]
+    return ids
+
+
+def catch_up(bus: Bus) -> int:
+    """Fold and commit, as a projector does, until nothing is left; return how many events that were."""
+    known: Checkpoint | None = None
+    total = 0
+    while True:
+        folded, known = bus.run(fold_once(bus.core.log, 0, known))
+        total += folded.events
+        if folded.is_all and folded.outcome is Outcome.DONE:
+            return total
+
+
+def lag(bus: Bus) -> int:
+    """Return how many events of a bus are not folded and committed."""
+    return bus.status().shards[0].lag

@@ -1,0 +1,114 @@
+"""The benchmark itself: that it runs, and that its ratios are right. How fast anything is, no test says."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.benchmarks import report
+from tests.benchmarks.__main__ import PARTS
+from tests.benchmarks.measure import Side, interleave, pairwise, percentile, spread
+from tests.benchmarks.rows import Floor, Row, rates, times
+from tests.benchmarks.stage import Sizes, Stage, open_stage
+from tests.log.engine_processes import is_alive
+
+TINY = Sizes(rounds=2, adds=4, batches=1, backlog=10, reads=2, small_page=25, large_page=50, memory=(20,))
+
+TAKEN = {"ours": [0.2, 0.4, 0.3], "theirs": [0.1, 0.1, 0.3]}
+"""Seconds per operation: 2, 4 and 1 times as long as theirs."""
+
+
+def test_a_ratio_is_taken_between_neighbours_in_time():
+    assert pairwise([2.0, 8.0, 3.0], [1.0, 2.0, 3.0]).median == 2.0
+
+
+def test_times_compare_how_long_it_takes():
+    row = times(TAKEN, "ours", "theirs")
+    assert (row.ours, row.theirs, row.ratio.median) == pytest.approx((0.3, 0.1, 2.0))
+
+
+def test_rates_compare_how_often_a_second():
+    row = rates(TAKEN, "ours", "theirs")
+    assert (row.ours, row.theirs, row.ratio.median) == pytest.approx((1 / 0.3, 10, 0.5))
+
+
+def test_a_spread_lies_between_the_quartiles():
+    assert spread([5.0, 1.0, 4.0, 2.0, 3.0]) == (2.0, 3.0, 4.0)
+    assert spread([7.0]) == (7.0, 7.0, 7.0)
+
+
+def test_a_percentile_is_what_so_many_do_not_exceed():
+    samples = [float(number) for number in range(101)]
+    assert percentile(samples, 50) == 50
+    assert percentile(samples, 99) == pytest.approx(99)
+
+
+@pytest.mark.parametrize(
+    ("floor", "reached"),
+    [
+        (Floor("ratio", "at least", 2.0), True),
+        (Floor("ratio", "at least", 2.1), False),
+        (Floor("ratio", "at most", 2.0), True),
+        (Floor("ratio", "at most", 1.9), False),
+        (Floor("ours", "at most", 0.3), True),
+        (Floor("ours", "at least", 0.5), False),
+        (None, None),
+    ],
+)
+def test_a_floor_is_reached_from_its_side(floor, reached):
+    assert times(TAKEN, "ours", "theirs", floor=floor).reached is reached
+
+
+def test_all_sides_run_once_a_round_and_take_turns_at_being_first():
+    ran: list[str] = []
+    taken = interleave(
+        2,
+        Side("a", 1, lambda: ran.append("a")),
+        Side("b", 1, lambda: ran.append("b"), lambda: ran.append("ready")),
+    )
+    assert ran == ["a", "ready", "b", "ready", "b", "a", "a", "ready", "b"]
+    assert {name: len(samples) for name, samples in taken.items()} == {"a": 2, "b": 2}
+
+
+def test_a_side_is_timed_for_each_operation(monkeypatch):
+    clock = iter([0.0, 1.0, 10.0, 14.0])
+    monkeypatch.setattr("tests.benchmarks.measure.perf_counter", lambda: next(clock))
+    assert interleave(1, Side("a", 8, lambda: None)) == {"a": [0.5]}
+
+
+def test_every_part_measures_on_a_real_engine(tmp_path: Path):
+    with open_stage() as stage:
+        parts = {name: measure(stage, TINY) for name, measure in PARTS.items()}
+        about = {"machine": report.machine(stage.bare), "sizes": {}}
+    rows = [row for part in parts.values() for row in part]
+    assert all(row.ours > 0 for row in rows if row.unit != "bytes")
+    assert sum(row.floor is not None for row in rows) == 11
+    assert all(row.reached is not None for row in rows if row.floor is not None)
+    console = Console(record=True, width=report.WIDE, file=(tmp_path / "out.txt").open("w"))
+    report.show(console, about, parts)
+    console.file.close()
+    text = console.export_text()
+    assert all(row.what in text and row.against in text for row in rows)
+    report.save(tmp_path / "new" / "bench.json", about, parts)
+    saved = json.loads((tmp_path / "new" / "bench.json").read_text())
+    assert saved["parts"].keys() == PARTS.keys()
+    assert saved["machine"]["engine"]
+
+
+def test_nothing_of_the_engine_is_left_when_a_part_fails():
+    pids: list[int] = []
+
+    def fail(stage: Stage) -> None:
+        pids.append(stage.bare.info("server")["process_id"])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), open_stage() as stage:
+        fail(stage)
+    assert not Path(stage.url.removeprefix("embedded:")).parent.exists()
+    assert not stage.socket.exists()
+    assert not is_alive(*pids)
+
+
+def test_a_floor_without_a_ratio_is_missed():
+    assert Row("a", "b", "bytes", 1.0, floor=Floor("ratio", "at least", 1)).reached is False
