@@ -81,7 +81,7 @@ class Fold:
             try:
                 self.documents[page, subject] = scratch_page.evolve(document, item)
                 return
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, OverflowError) as error:
                 reason = f"{type(error).__name__}: {error}".splitlines()[0]
         self.rejected.append((entry, reason))
         position = entry_position(entry, self.shard)
@@ -166,8 +166,8 @@ def _read_stretch(
         word = origin.decode() if origin else ""
         if checkpoint.origin and checkpoint.origin != word:
             raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
-        if entries and entry_position(entries[0], shard).seq != checkpoint.position.seq + 1:
-            yield from _explain_gap(keys, checkpoint.position, entries[0])
+        if entries and entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
+            yield from _explain_gaps(keys, checkpoint.position, entries)
         checkpoint = checkpoint._replace(origin=word)
         whole = list(entries)
         while whole and not is_batch_end(whole[-1]):
@@ -179,15 +179,20 @@ def _read_stretch(
         count = _LONGEST_BATCH
 
 
-def _explain_gap(keys: ShardKeys, after: Position, entry: RawEntry) -> Step[None]:
+def _explain_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> Step[None]:
     """Raise PositionLost if the log begins only after what is missing; a hole in its middle is for `verify`."""
     (first,) = yield from ask_all(keys.shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)])
-    if first and first[0][0] == entry[0]:
+    if first and first[0][0] == entries[0][0] and entry_position(entries[0], keys.shard).seq != after.seq + 1:
         raise PositionLost(
-            f"shard {keys.shard}: the log was trimmed to {entry[0].decode()}, after the checkpoint {after};"
+            f"shard {keys.shard}: the log was trimmed to {entries[0][0].decode()}, after the checkpoint {after};"
             " run `scratchbus rebuild`"
         )
-    logger.warning("gap in the log", shard=keys.shard, after=str(after), next=entry[0].decode())
+    before = after
+    for entry in entries:
+        position = entry_position(entry, keys.shard)
+        if position.seq != before.seq + 1:
+            logger.warning("gap in the log", shard=keys.shard, after=str(before), next=str(position))
+        before = position
 
 
 def load_documents(keys: ShardKeys, fold: Fold, wanted: dict[str, list[str]], build: int) -> Step[None]:

@@ -6,11 +6,21 @@ Everything given is checked before anything is sent. Each function returns what 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 
 from scratchbus.core import Core, type_of
-from scratchbus.domain.events import Claimed, Cleared, Event, Linked, ReasonCode, Released, StatusChanged, Updated
+from scratchbus.domain.events import (
+    Changes,
+    Claimed,
+    Cleared,
+    Event,
+    Linked,
+    ReasonCode,
+    Released,
+    StatusChanged,
+    Updated,
+)
 from scratchbus.domain.lifecycle import ARCHIVED, DEFAULT, Lifecycle
 from scratchbus.domain.observation import UPDATABLE, Claim, NewObservation, Observation
 from scratchbus.domain.position import Position, millis, moment
@@ -287,8 +297,9 @@ def update(
         expires = ""
         if "expires_at" in patch:
             expires = "0" if patch["expires_at"] is None else str(millis(patch["expires_at"]))
-            patch["expires_at"] = patch["expires_at"] and patch["expires_at"].astimezone(UTC).isoformat()
-        event = Updated(id=event_id or new_event_id(), page=page, subject=id, type=_type(kind), by=by, changes=patch)
+        event = Updated(
+            id=event_id or new_event_id(), page=page, subject=id, type=_type(kind), by=by, changes=cast(Changes, patch)
+        )
         writes.append(
             Write(
                 event, "u", given, expected_version, expires=expires, argument=by, fence=fence, verb="updated",

@@ -116,6 +116,8 @@ def look(
             if folded.outcome is not Outcome.DONE:
                 yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
         except (EngineReadOnly, EngineForbidden):
+            if most == _ALL:
+                yield Pause(0.02)  # events are missing, and someone who may write has to go over them
             most = _ALL
     now, _, _, entries, touched, rows, _, found, is_end, *below = reply
     fold = Fold(shard)
@@ -153,7 +155,10 @@ def active(log: Log, page: str, freshness: Freshness, limit: int | None) -> Step
     want = -1 if limit is None else limit
     while True:
         seen = yield from look(log, page, freshness, lambda _: (keys.open(page),), "active", want)
-        late = (document for document in seen.overlay.values() if document is not None)
+        late = [document for document in seen.overlay.values() if document is not None]
+        if not seen.is_end:  # what ranks below the last that was found may have others before it
+            last = max(map(_by_priority, seen.found), default=(-_ALL, 0))
+            late = [document for document in late if _by_priority(document) <= last]
         first = [document for document in seen.found if document.id not in seen.overlay]
         merged = sorted([*first, *late], key=_by_priority) if seen.overlay else first
         out = [document for document in _settle(merged, seen.now) if _is_active(document)]

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.domain.position import Position, moment
 
@@ -87,11 +88,25 @@ class Added(Event):
     remind_on: dict[str, Any] | None = None
 
 
+class Changes(TypedDict, total=False):
+    """The fields that an update may replace, each with its new value; `status` has an event of its own."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # how pydantic wants it
+
+    content: str
+    owner: str | None
+    confidence: float
+    context: dict[str, Any]
+    tags: list[str]
+    metadata: dict[str, Any]
+    expires_at: datetime | None
+
+
 class Updated(Event):
-    """Some fields were replaced: `changes` maps a field to its new value; `expires_at` is ISO 8601 or null."""
+    """Some fields were replaced: `changes` maps a field to its new value."""
 
     kind: Literal["updated"] = "updated"
-    changes: dict[str, Any]
+    changes: Changes
 
 
 class Repeated(Event):

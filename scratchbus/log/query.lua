@@ -6,8 +6,8 @@
 --       active: how many (-1: all)
 --       list: at least how many, below this seq ("" from the newest), statuses (",a,b," or ""), and a text that the
 --             document must contain ("" any). It may answer fewer, after 5,000; it says below which seq to go on
--- Reply: {now, tail, checkpoint, entries or -1 when there are too many, touched ids, touched docs, ids, docs,
---         1 when there are no more, and where a list goes on}
+-- Reply: {now, tail, checkpoint, entries or -1 when there are too many or some are missing, touched ids, touched docs,
+--         ids, docs, 1 when there are no more, and where a list goes on}
 
 local TAIL, CKPT, LOG, DOCS, HEADS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local PAGE, MOST, WHAT = ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -27,8 +27,9 @@ local tail, checkpoint = call('GET', TAIL) or '', call('GET', CKPT) or ''
 local reached = string.match(checkpoint, '^([^|]*)')
 local entries, touched = {}, {}
 if MOST >= 0 and tail ~= '' and string.match(tail, '^([^|]*)') ~= reached then
-  local rest = call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, '+', 'COUNT', MOST + 1)
-  if #rest > MOST then return {now, tail, checkpoint, -1} end
+  local behind = tonumber(string.match(tail, '^%d+-(%d+)')) - tonumber(string.match(reached, '-(%d+)$') or 0)
+  local rest = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, '+', 'COUNT', MOST)
+  if #rest < behind then return {now, tail, checkpoint, -1} end
   local seen = {}
   for _, entry in ipairs(rest) do
     local page, subject

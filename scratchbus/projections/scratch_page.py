@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, cast
 
 from scratchbus.domain.events import (
@@ -121,11 +121,7 @@ def _added(event: Added) -> Observation:
 
 
 def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
-    changes = dict(event.changes)
-    expires_at = changes.get("expires_at")
-    if expires_at is not None:
-        changes["expires_at"] = datetime.fromisoformat(expires_at).astimezone(UTC)
-    return changes
+    return dict(event.changes)
 
 
 def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
