@@ -18,7 +18,9 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.errors import EngineError, VersionConflict
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import Write, append
+from scratchbus.folding import catch_up
 from scratchbus.log.codec import Head
+from scratchbus.log.keys import PageKeys
 from scratchbus.log.reading import Narrow, cursors, decode_wanted, read
 from scratchbus.log.steps import Call, Script, Step, ask
 from scratchbus.queries import Filter, get, search
@@ -36,24 +38,25 @@ def sweep(core: Core) -> Step[int]:
     """Append what time has brought, on all shards; return how many events that were."""
     count = 0
     for shard in range(core.log.shards):
-        while True:
-            looked, done = yield from _sweep_some(core, shard)
+        looked = AT_ONCE
+        while looked == AT_ONCE:
+            build = yield from catch_up(core.log, shard)  # what is due is an index of the projection
+            looked, done = yield from _sweep_some(core, shard, build)
             count += done
-            if looked < AT_ONCE:
-                break
     return count
 
 
-def _sweep_some(core: Core, shard: int) -> Step[tuple[int, int]]:
+def _sweep_some(core: Core, shard: int, build: int) -> Step[tuple[int, int]]:
     keys = core.log.keys(shard)
-    (reply,) = yield Call(shard, (_DUE.command((keys.due,), (keys.heads(""), AT_ONCE)),))
+    due = PageKeys(keys, "", build).due
+    (reply,) = yield Call(shard, (_DUE.command((due,), (keys.heads(""), AT_ONCE)),))
     now, rows = reply[0], reply[1:]
     by_page: dict[str, list[Write]] = defaultdict(list)
     for member, row in zip(rows[::2], rows[1::2], strict=True):
         subject, _, page = member.decode().partition("@")
         write = _due_write(core, page, subject, Head.parse(row), now) if row else None
         if write is None:  # nothing is due after all: nothing that this code writes leaves such a row
-            yield Call(shard, (("ZREM", keys.due, member),), is_write=True)
+            yield Call(shard, (("ZREM", due, member),), is_write=True)
         else:
             by_page[page].append(write)
     done = 0

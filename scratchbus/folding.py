@@ -6,6 +6,7 @@ it when they find the projection behind.
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from scratchbus.log.codec import (
 )
 from scratchbus.log.commit import Checkpoint, Command, Outcome, commit
 from scratchbus.log.keys import PageKeys, ShardKeys
-from scratchbus.log.steps import Step, ask_all
+from scratchbus.log.steps import Pause, Step, ask_all
 from scratchbus.projections import scratch_page
 
 CHUNK = 1_000
@@ -143,6 +144,17 @@ def fold_once(
     return Folded(len(entries) if outcome is Outcome.DONE else 0, is_all, outcome), now
 
 
+def catch_up(log: Log, shard: int) -> Step[int]:
+    """Fold a shard's log until nothing is left that was there when this began; return the build of the state."""
+    known: Checkpoint | None = None
+    while True:
+        folded, known = yield from fold_once(log, shard, known)
+        if folded.outcome is not Outcome.DONE:
+            yield Pause(random.uniform(0.001, 0.02))  # noqa: S311  # jitter: another projector is at it
+        elif folded.is_all:
+            return known.build
+
+
 def _read_stretch(
     keys: ShardKeys, known: Checkpoint | None, chunk: int
 ) -> Step[tuple[Checkpoint, list[RawEntry], bool]]:
@@ -220,10 +232,16 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
             assert before is not None
             writes["HDEL", name.docs].append(subject)
             writes["ZREM", name.all].append(subject)
+            writes["ZREM", name.due].append(f"{subject}@{page}")
             for index in scratch_page.index_entries(before):
                 writes["ZREM", name.index(*index)].append(subject)
             continue
         writes["HSET", name.docs] += (subject, encode_document(after))
+        due, was_due = scratch_page.next_moment(after), before and scratch_page.next_moment(before)
+        if due is not None and due != was_due:
+            writes["ZADD", name.due] += (due, f"{subject}@{page}")
+        elif due is None and was_due is not None:
+            writes["ZREM", name.due].append(f"{subject}@{page}")
         if before is None:
             writes["ZADD", name.all] += (after.added_seq, subject)
             for index in scratch_page.index_entries(after):

@@ -8,16 +8,19 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
+from pydantic_core import PydanticUndefined
+
 from scratchbus.core import Core
 from scratchbus.domain.events import Added, Repeated
 from scratchbus.domain.observation import UPDATABLE, NewObservation, Observation
 from scratchbus.domain.position import millis
 from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import MAX_BYTES, check_confidence, check_event_id, check_id, duration_ms
 from scratchbus.errors import InvalidField, InvalidTTL, ReadOnlyField, TooLarge, UnknownField
 from scratchbus.ids import new_event_id, new_id
 from scratchbus.log.append import Write
-from scratchbus.log.codec import encode_body
+from scratchbus.log.codec import encode_body, encode_unplaced
 
 MAX_LABEL = 256
 """The most characters of a tag, an owner, an action."""
@@ -65,30 +68,32 @@ def plan_added(
     if new.times < 1:
         raise InvalidField("times", f"{new.times} is not a number above 0")
     by = core.source or source
-    event = Added(
-        id=event_id or new_event_id(),
-        page=page,
-        subject=new_id(),
-        type=kind.name,
-        by=by,
-        content=check_content(new.content, min(kind.max_content, core.max_content)),
-        source=None if source == by else source,
-        owner=owner,
-        status=status,
-        status_class=life.class_of(status),
-        confidence=1.0 if new.confidence is None else check_confidence(new.confidence),
-        context=context,
-        tags=check_tags(new.tags, kind.max_tags),
-        metadata=metadata,
-        priority=kind.priority,
-        ttl=ttl,
-        expires_at=expires_at,
-        dedupe_key=key,
-        times=new.times,
-        evidence=evidence,
-        remind_at=new.remind_at and as_time("remind_at", new.remind_at),
-        remind_on=check_trigger(new.remind_on),
+    event = trusted(
+        Added,
+        {
+            **_UNPLACED,
+            "by": by,
+            "content": check_content(new.content, min(kind.max_content, core.max_content)),
+            "source": None if source == by else source,
+            "owner": owner,
+            "status": status,
+            "status_class": life.class_of(status),
+            "confidence": 1.0 if new.confidence is None else check_confidence(new.confidence),
+            "context": context,
+            "tags": check_tags(new.tags, kind.max_tags),
+            "metadata": metadata,
+            "priority": kind.priority,
+            "ttl": ttl,
+            "expires_at": expires_at,
+            "dedupe_key": key,
+            "times": new.times,
+            "evidence": evidence,
+            "remind_at": new.remind_at and as_time("remind_at", new.remind_at),
+            "remind_on": check_trigger(new.remind_on),
+        },
     )
+    body = encode_unplaced(event)
+    event.placed(id=event_id or new_event_id(), page=page, subject=new_id(), type=kind.name)
     argument = ""
     if key is not None:
         again = encode_body(Repeated(by=by, times=new.times, ttl=ttl, expires_at=expires_at, evidence=evidence))
@@ -104,8 +109,15 @@ def plan_added(
         wake=str(millis(event.remind_at)) if event.remind_at is not None else "",
         argument=argument,
         fence=fence,
+        body=body,
         lifecycle=life,
     )
+
+
+_UNPLACED = {
+    name: field.default for name, field in Added.model_fields.items() if field.default is not PydanticUndefined
+}
+"""What an `added` has before it is given its place in the log."""
 
 
 def _life_span(core: Core, kind: ObservationType, new: NewObservation) -> tuple[int | None, datetime | None]:

@@ -59,10 +59,9 @@ class Event(BaseModel):
         return moment(self.ms)
 
     def placed(self, **envelope: Any) -> Self:
-        """Return the same event with these envelope fields, unchecked: they come from the log itself."""
-        placed = self.model_copy()
-        placed.__dict__.update(envelope)
-        return placed
+        """Set the envelope of an event that is just being made; from then on it is immutable. Returns itself."""
+        self.__dict__.update(envelope)
+        return self
 
 
 class Added(Event):

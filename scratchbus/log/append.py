@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from secrets import token_hex
-from typing import Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from scratchbus.domain.events import Event, Lapsed, StatusChanged
 from scratchbus.domain.lifecycle import Lifecycle
@@ -27,13 +27,25 @@ from scratchbus.errors import (
 )
 from scratchbus.log.codec import encode_body, entry_fields
 from scratchbus.log.engine import backoff
-from scratchbus.log.keys import ShardKeys, shard_of
+from scratchbus.log.keys import PageKeys, ShardKeys, shard_of
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
 
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 _REPLICA_PATIENCE_MS = 2_000
-_SCRIPT = Script("append")
+_MOST_NAMES = 10_000  # pages whose keys are remembered
+def _own(event: Event) -> str:
+    """Return the body of an event that the script may have to add; it fills in `#by#` and `#new#`."""
+    return encode_body(event).decode()
+
+
+_ARCHIVED: dict[str, Any] = {"by": "#by#", "status": "archived", "status_class": "final"}
+_SCRIPT = Script(
+    "append",
+    DISPLACED=_own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
+    EXPIRED=_own(StatusChanged(reason_code="expired", **_ARCHIVED)),
+    LAPSED=_own(Lapsed(by="#by#")),
+)
 _CLASS = {"open": "o", "closed": "c", "final": "f"}
 
 Op = Literal["a", "u", "s", "x", "n", "d", "c", "e", "l", "g"]
@@ -45,7 +57,7 @@ class Write:
     """One event to append, what has to hold for it, and what it does to its head.
 
     `version` is 0 for a subject that must be new and None for any. `allowed` are the statuses it may follow, None for
-    any. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `verb` and `lifecycle` explain a refusal.
+    any. `body` is the encoded event, where it is known already. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `verb` and `lifecycle` explain a refusal.
     """
 
     event: Event
@@ -60,6 +72,7 @@ class Write:
     wake: str = ""
     argument: str = ""
     fence: int | None = None
+    body: bytes = b""
     verb: str = "changed"
     lifecycle: Lifecycle | None = None
 
@@ -73,7 +86,7 @@ class Write:
             event.subject,
             event.kind,
             event.type,
-            encode_body(event),
+            self.body or encode_body(event),
             self.op,
             version,
             f",{','.join(self.allowed)}," if self.allowed is not None else "",
@@ -115,13 +128,28 @@ class Log:
     replicas: int = 0
     patience: float = 10.0
     seen: dict[int, str] = field(default_factory=dict)
+    origin: str = field(default_factory=lambda: token_hex(8))
     _keys: dict[int, ShardKeys] = field(default_factory=dict)
+    _names: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def keys(self, shard: int) -> ShardKeys:
         """Return the keys of a shard."""
         found = self._keys.get(shard)
         if found is None:
             found = self._keys[shard] = ShardKeys(self.bus, shard)
+        return found
+
+    def names(self, page: str) -> tuple[str, ...]:
+        """Return the keys that the append script takes for a page."""
+        found = self._names.get(page)
+        if found is None:
+            keys = self.keys(self.shard(page))
+            if len(self._names) >= _MOST_NAMES:
+                self._names.clear()
+            found = self._names[page] = (
+                keys.log, keys.tail, keys.origin, keys.pages, PageKeys(keys, page).due, keys.heads(page), keys.open(page),
+                keys.dedupe(page), keys.ids,
+            )  # fmt: skip
         return found
 
     def shard(self, page: str) -> int:
@@ -153,15 +181,11 @@ def append(
     for write in writes:
         arguments += write.arguments()
     _check_size(arguments, len(writes))
-    names = (
-        keys.log, keys.tail, keys.origin, keys.pages, keys.due, keys.heads(page), keys.open(page), keys.dedupe(page),
-        keys.ids,
-    )  # fmt: skip
-    templates = _templates(log.by)
+    names = log.names(page)
     wait = (("WAIT", log.replicas, _REPLICA_PATIENCE_MS),) if log.replicas else ()
     scan, deadline, attempt = "", time.monotonic() + log.patience, 0
     while True:
-        options = (mode, page, room, on_full, log.id_days, scan, token_hex(8), *templates)
+        options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by)
         try:
             reply, *copies = yield Call(shard, (_SCRIPT.command(names, (*options, *arguments)), *wait), is_write=True)
             break
@@ -199,22 +223,6 @@ def _look_for(keys: ShardKeys, after: str, ids: set[bytes]) -> Step[str]:
             return after
 
 
-def _templates(by: str) -> tuple[bytes, bytes, bytes]:
-    """Return the bodies of what the script may have to add: displaced, expired, lapsed."""
-    found = _TEMPLATES.get(by)
-    if found is None:
-        archived = {"by": by, "status": "archived", "status_class": "final"}
-        found = _TEMPLATES[by] = (
-            encode_body(StatusChanged(reason_code="displaced", reason="made room for #", **archived)),
-            encode_body(StatusChanged(reason_code="expired", **archived)),
-            encode_body(Lapsed(by=by)),
-        )
-    return found
-
-
-_TEMPLATES: dict[str, tuple[bytes, bytes, bytes]] = {}
-
-
 def _check_size(arguments: list[object], count: int) -> None:
     if count > MAX_BATCH:
         raise TooLarge("batch", count, MAX_BATCH, "events")
@@ -224,21 +232,21 @@ def _check_size(arguments: list[object], count: int) -> None:
             raise TooLarge("batch", size, MAX_BATCH_BYTES)
 
 
-def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[object]) -> Appended:
+def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended:
     if reply[0] == 1:
-        ms, rows = reply[1], reply[2:]
-        written = []
-        for at in range(0, len(rows), 5):
-            seq, version, kind, subject, fence = rows[at : at + 5]
-            position = Position(ms, seq, shard) if seq else None  # type: ignore[arg-type]
-            written.append(Written(position, version, kind.decode(), subject.decode(), fence))  # type: ignore
-        last = max((row.position for row in written if row.position), default=None)
-        if last is not None:
-            log.seen[shard] = last.stream_id
+        ms = reply[1]
+        written = [
+            Written(Position(ms, seq, shard) if seq else None, version, kind.decode(), subject.decode(), fence)
+            for seq, version, kind, subject, fence in zip(*[iter(reply[2:])] * 5, strict=True)
+        ]
+        for row in reversed(written):
+            if row.position is not None:
+                log.seen[shard] = row.position.stream_id
+                break
         return Appended(written)
     if reply[0] == 2:
-        return Appended([], [_position(row, shard) for row in reply[1:] if row])  # type: ignore[arg-type]
-    index = int(reply[1]) - 1  # type: ignore[call-overload]
+        return Appended([], [_position(row, shard) for row in reply[1:] if row])
+    index = reply[1] - 1
     _refuse(page, room, writes[index], index, len(writes), reply[2:])
 
 

@@ -41,8 +41,14 @@ class Poison(ValueError):
 def encode_body(event: Event) -> bytes:
     """Return the body of an event: JSON with the schema version first, without what is default."""
     body = _BODY_SERIALIZERS[event.kind].to_json(
-        event, exclude=ENVELOPE, exclude_defaults=True, exclude_computed_fields=True
+        event, exclude=set(ENVELOPE), exclude_defaults=True, exclude_computed_fields=True
     )
+    return _PREFIX + body[1:]
+
+
+def encode_unplaced(event: Event) -> bytes:
+    """Return the body of an event whose envelope is still empty; faster, since nothing has to be left out."""
+    body = _BODY_SERIALIZERS[event.kind].to_json(event, exclude_defaults=True, exclude_computed_fields=True)
     return _PREFIX + body[1:]
 
 
@@ -86,8 +92,7 @@ def decode_entry(entry: RawEntry, shard: int) -> Event:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise Poison(envelope, f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
-    event.__dict__.update(envelope)  # frozen for users; here it is still being made
-    return event
+    return event.placed(**envelope)
 
 
 def _check_schema(body: bytes, envelope: Mapping[str, Any]) -> None:

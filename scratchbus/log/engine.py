@@ -11,9 +11,10 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from hiredis import pack_command
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.connection import AbstractConnection as Connection
@@ -59,10 +60,8 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     return EngineError(f"{where}: {text}")
 
 
-def _pack(connection: Any, commands: tuple[tuple[Any, ...], ...]) -> Any:
-    if len(commands) == 1:
-        return connection.pack_command(*commands[0])
-    return connection.pack_commands(commands)
+def _pack(commands: Iterable[tuple[Any, ...]]) -> list[bytes]:
+    return [b"".join([pack_command(command) for command in commands])]
 
 
 def _whole(command: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -125,7 +124,7 @@ class Engine:
         raise AssertionError("unreachable")
 
     def _exchange(self, connection: Connection, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
-        connection.send_packed_command(_pack(connection, commands))
+        connection.send_packed_command(_pack(commands), check_health=False)
         replies: list[Any] = []
         failure: Exception | None = None
         missing: list[int] = []
@@ -140,7 +139,7 @@ class Engine:
         if failure is not None:
             raise failure
         for index in missing:
-            connection.send_packed_command(connection.pack_command(*_whole(commands[index])))
+            connection.send_packed_command(_pack([_whole(commands[index])]), check_health=False)
             replies[index] = connection.read_response()
         return replies
 
@@ -209,7 +208,7 @@ class AsyncEngine:
         raise AssertionError("unreachable")
 
     async def _exchange(self, connection: AsyncConnection, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
-        await connection.send_packed_command(_pack(connection, commands))
+        await connection.send_packed_command(_pack(commands), check_health=False)
         replies: list[Any] = []
         failure: Exception | None = None
         missing: list[int] = []
@@ -224,7 +223,7 @@ class AsyncEngine:
         if failure is not None:
             raise failure
         for index in missing:
-            await connection.send_packed_command(connection.pack_command(*_whole(commands[index])))
+            await connection.send_packed_command(_pack([_whole(commands[index])]), check_health=False)
             replies[index] = await connection.read_response()
         return replies
 

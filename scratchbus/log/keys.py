@@ -52,11 +52,6 @@ class ShardKeys:
         return self.tag + "pages"
 
     @property
-    def due(self) -> str:
-        """Sorted set: `<id>@<page>` by the next moment (ms) at which time does something to it."""
-        return self.tag + "due"
-
-    @property
     def ids(self) -> str:
         """Prefix of hashes, one a day: the callers' own event ids -> `<digest>|<stream id>`."""
         return self.tag + "ids:"
@@ -101,6 +96,11 @@ class PageKeys:
 
     def _name(self, what: str) -> str:
         return f"{self.shard.tag}p{self.build}:{what}:{self.page}"
+
+    @property
+    def due(self) -> str:
+        """Sorted set of the whole shard: `<id>@<page>` by the next moment (ms) at which time does something to it."""
+        return f"{self.shard.tag}p{self.build}:due"
 
     @property
     def docs(self) -> str:

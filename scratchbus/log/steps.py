@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from hashlib import sha1
 from importlib.resources import files
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -42,12 +42,17 @@ class Interrupted(Exception):
 
 
 class Script:
-    """A Lua script; sent by its digest, and whole when the engine does not have it."""
+    """A Lua script, from a file beside this one; sent by its digest, and whole when the engine does not have it.
 
-    known: dict[str, str] = {}
+    `constants` take the place of `@NAME@` in its text.
+    """
 
-    def __init__(self, name: str, text: str | None = None) -> None:
-        self.text = text if text is not None else files(__package__).joinpath(f"{name}.lua").read_text("utf-8")
+    known: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, name: str, **constants: str) -> None:
+        self.text = files(__package__).joinpath(f"{name}.lua").read_text("utf-8")
+        for constant, value in constants.items():
+            self.text = self.text.replace(f"@{constant}@", value)
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         Script.known[self.sha] = self.text
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, cast
 
+from pydantic_core import PydanticUndefined
+
 from scratchbus.domain.events import (
     Added,
     Claimed,
@@ -20,7 +22,8 @@ from scratchbus.domain.events import (
     Updated,
 )
 from scratchbus.domain.observation import Claim, Observation
-from scratchbus.domain.position import moment
+from scratchbus.domain.position import millis, moment
+from scratchbus.domain.trusted import trusted
 
 NAME = "scratch_page"
 
@@ -52,7 +55,7 @@ def evolve(observation: Observation | None, event: Event) -> Observation | None:
         return None
     changes = change(observation, event)
     changes.update(version=observation.version + 1, ms=event.ms, seq=event.seq)
-    return observation.model_copy(update=changes)
+    return trusted(Observation, observation.__dict__ | changes)
 
 
 def damage(observation: Observation, ms: int, seq: int) -> Observation:
@@ -73,6 +76,17 @@ def settled(observation: Observation, now_ms: int) -> Observation:
     )
 
 
+def next_moment(observation: Observation) -> int | None:
+    """Return when (ms) time does something to the observation next, if it ever does."""
+    moments = [observation.archive_at, observation.remind_at]
+    if observation.status_class == "open":
+        moments.append(observation.expires_at)
+        if observation.claim is not None:
+            moments.append(observation.claim.until)
+    due = [moment for moment in moments if moment is not None]
+    return millis(min(due)) if due else None
+
+
 def index_entries(observation: Observation) -> Iterator[tuple[str, str]]:
     """Yield the (index, value) pairs under which an observation is found."""
     yield "type", observation.type
@@ -84,6 +98,12 @@ def index_entries(observation: Observation) -> Iterator[tuple[str, str]]:
         yield WAITING
 
 
+_UNTOUCHED = {
+    name: field.default for name, field in Observation.model_fields.items() if field.default is not PydanticUndefined
+}
+"""What a new observation has where its event says nothing."""
+
+
 def _ends(event: Any) -> datetime | None:
     """When a life that this event begins is over."""
     if event.ttl is not None:
@@ -92,31 +112,36 @@ def _ends(event: Any) -> datetime | None:
 
 
 def _added(event: Added) -> Observation:
-    return Observation(
-        id=event.subject,
-        page=event.page,
-        type=event.type,
-        content=event.content,
-        source=event.source or event.by,
-        owner=event.owner,
-        status=event.status,
-        status_class=event.status_class,
-        confidence=event.confidence,
-        context=event.context,
-        tags=event.tags,
-        expires_at=_ends(event),
-        metadata=event.metadata,
-        priority=event.priority,
-        occurrences=event.times,
-        evidence=event.evidence,
-        dedupe_key=event.dedupe_key,
-        remind_at=event.remind_at,
-        remind_on=event.remind_on,
-        shard=event.shard,
-        added_ms=event.ms,
-        added_seq=event.seq,
-        ms=event.ms,
-        seq=event.seq,
+    return trusted(
+        Observation,
+        {
+            **_UNTOUCHED,
+            "id": event.subject,
+            "page": event.page,
+            "type": event.type,
+            "content": event.content,
+            "source": event.source or event.by,
+            "owner": event.owner,
+            "status": event.status,
+            "status_class": event.status_class,
+            "confidence": event.confidence,
+            "context": event.context,
+            "tags": event.tags,
+            "expires_at": _ends(event),
+            "metadata": event.metadata,
+            "priority": event.priority,
+            "occurrences": event.times,
+            "evidence": event.evidence,
+            "links": [],
+            "dedupe_key": event.dedupe_key,
+            "remind_at": event.remind_at,
+            "remind_on": event.remind_on,
+            "shard": event.shard,
+            "added_ms": event.ms,
+            "added_seq": event.seq,
+            "ms": event.ms,
+            "seq": event.seq,
+        },
     )
 
 
