@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import random
 import signal
@@ -47,7 +46,7 @@ GRACE = 1.5
 """Seconds that the work has to end after a signal; what it writes is safe to cut off anywhere."""
 
 _FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 2.0
 _SETTLED = 10.0  # seconds of work after which the next pause is a short one again
 _NAP = 0.1  # seconds that a signal may go unnoticed
 
@@ -57,14 +56,14 @@ Run = Callable[["Bus", threading.Event], None]
 logger = structlog.get_logger(__name__)
 
 
-def configure_logging(level: str = "info") -> None:
-    """Log to stderr: for people on a terminal, as one JSON object a line elsewhere."""
+def configure_logging(level: str = "info", **always: str) -> None:
+    """Log to stderr: for people on a terminal, as one JSON object a line elsewhere. `always` is in every line."""
     renderer: structlog.types.Processor = structlog.processors.JSONRenderer(ensure_ascii=False)
     if sys.stderr.isatty():
         renderer = structlog.dev.ConsoleRenderer()
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            lambda _, __, line: {**line, **always},
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -95,9 +94,8 @@ def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None
             done.set()
 
     with _signals_set(stop):
-        context = contextvars.copy_context()  # so that what is bound to the logs is bound there too
-        threading.Thread(target=context.run, args=(work,), name="work", daemon=True).start()
         logger.info("started")
+        threading.Thread(target=work, name="work", daemon=True).start()
         while not done.wait(_NAP) and not stop.is_set():
             pass
         if not done.wait(GRACE):

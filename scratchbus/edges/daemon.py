@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import structlog
 
 from scratchbus import Bus
 from scratchbus.domain.values import check_page, check_source, duration_ms, duration_text
@@ -51,8 +50,7 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
         def command(url: str | None, name: str, log_level: str | None, page: str = "main", **options: object) -> None:
             try:
                 settings = load_settings(url=url, log_level=log_level)
-                configure_logging(settings.log_level)
-                structlog.contextvars.bind_contextvars(daemon=name)
+                configure_logging(settings.log_level, daemon=name)
                 function(Daemon(settings, check_page(page), check_source(name, "name")), **options)
             except ScratchbusError as error:
                 click.echo(f"{name}: {error}", err=True)

@@ -6,6 +6,7 @@ import json
 import secrets
 import shutil
 import tempfile
+import threading
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -64,8 +65,8 @@ def run_demo(log: Path | None = None, url: str | None = None, *, as_json: bool =
     is_kept = False
     try:
         report = Report(Console(quiet=as_json, highlight=False))
-        with interruptible():
-            outcome = _Demo(directory, log, url, report).run()
+        with interruptible() as interrupted:
+            outcome = _Demo(directory, log, url, report).run(interrupted)
         if as_json:
             print(json.dumps(asdict(outcome)))  # noqa: T201  # this is what was asked for
         return OK
@@ -96,7 +97,7 @@ class _Demo:
         self._blocklist = directory / "blocklist.txt"
         self._url = url or f"embedded:{directory / 'engine'}"
 
-    def run(self) -> Outcome:
+    def run(self, interrupted: threading.Event) -> Outcome:
         """Run all chapters and return the numbers. Whatever was started is stopped, whatever happens."""
         begun = time.monotonic()
         log = self._log()
@@ -108,9 +109,8 @@ class _Demo:
                 cleanup.callback(embedded.stop, self._directory / "engine")
             bus = cleanup.enter_context(Bus.connect(self._url, source="demo"))
             page = bus.page(self._name)
-            crew = cleanup.enter_context(
-                Crew(logs, {"SCRATCHBUS_URL": self._url, "SCRATCHBUS_MAX_OBSERVATIONS": _ROOM})
-            )
+            variables = {"SCRATCHBUS_URL": self._url, "SCRATCHBUS_MAX_OBSERVATIONS": _ROOM}
+            crew = cleanup.enter_context(Crew(logs, variables, interrupted))
             self._report.opening(str(self._given_log or "a made-up log of an SSH server"))
             self._start(crew)
             note = self._read(crew, page, log)
@@ -239,6 +239,7 @@ class _Demo:
         self._report.history(page.history(worst.id))
 
     def _stop(self, crew: Crew) -> None:
+        crew.wait_until("all daemons have started", crew.have_started)
         codes = crew.stop()
         if failed := {name: code for name, code in codes.items() if code}:
             raise DemoFailed(f"these did not stop cleanly, by exit code: {failed}")

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Self, TypeVar
 
 import scratchbus
@@ -29,8 +29,9 @@ class DemoFailed(ScratchbusError):
 class Crew:
     """Daemons as processes of their own, each with a log file. Leaving the context stops them all."""
 
-    def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, logs: Path, environment: Mapping[str, str], interrupted: threading.Event) -> None:
         self.logs = logs
+        self._interrupted = interrupted
         self._environment = _environment(environment)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -41,7 +42,8 @@ class Crew:
         self.stop()
 
     def start(self, name: str, daemon: str, *arguments: str) -> int:
-        """Start a daemon under a name; return its process id."""
+        """Start a daemon under a name; return its process id. Raises KeyboardInterrupt after a signal."""
+        self._check_interrupt()
         command = [sys.executable, str(_script(daemon)), "--name", name, *arguments]
         with (self.logs / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment)
@@ -55,10 +57,18 @@ class Crew:
             raise self._ended(name, code)
         return code == 0
 
+    def have_started(self) -> bool:
+        """Say whether all daemons have got so far that a signal stops them cleanly: they log that."""
+        return all(b'"started"' in (self.logs / f"{name}.log").read_bytes() for name in self._processes)
+
     def wait_until(self, what: str, look: Callable[[], T | None], seconds: float = 30.0) -> T:
-        """Look until there is something, and return it. Raises DemoFailed in the end, or when a daemon fails."""
+        """Look until there is something, and return it.
+
+        Raises DemoFailed in the end or when a daemon fails, KeyboardInterrupt after a signal.
+        """
         deadline = time.monotonic() + seconds
         while not (found := look()):
+            self._check_interrupt()
             for name in self._processes:
                 self.is_done(name)
             if time.monotonic() > deadline:
@@ -79,6 +89,10 @@ class Crew:
                 process.kill()
                 process.wait()
         return {name: process.returncode for name, process in self._processes.items()}
+
+    def _check_interrupt(self) -> None:
+        if self._interrupted.is_set():
+            raise KeyboardInterrupt
 
     def _ended(self, name: str, code: int) -> DemoFailed:
         lines = (self.logs / f"{name}.log").read_text(errors="replace").split("\n")
@@ -115,18 +129,16 @@ def without_settings() -> Iterator[None]:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Make the first SIGINT or SIGTERM a KeyboardInterrupt, and ignore more of them: stopping takes a moment."""
+def interruptible() -> Iterator[threading.Event]:
+    """Set the event on SIGINT and SIGTERM, for a crew to see.
+
+    An exception right from the handler could leave a process that has just been started to itself.
+    """
+    interrupted = threading.Event()
     numbers = (signal.SIGINT, signal.SIGTERM)
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        for number in numbers:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in numbers}
+    before = {number: signal.signal(number, lambda *_: interrupted.set()) for number in numbers}
     try:
-        yield
+        yield interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

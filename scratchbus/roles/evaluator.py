@@ -49,13 +49,17 @@ class Evaluator:
     def run(self, stop: threading.Event) -> None:
         """Resolve what is quiet now, and whatever becomes so, until stopped."""
         after = self._bus.position()
-        self._last_heard = {each.id: each.updated_at for each in self._page.active() if each.links}
+        self.look_at_page()
         self.look_around()
         for event in follow(self._bus, stop, after=after, page=self._name, every=_LOOK_AROUND, kinds=_KINDS):
             if event is None:
                 self.look_around()
             elif event.kind in _OF_INTEREST or event.subject in self._last_heard:
                 self._last_heard[event.subject] = event.at
+
+    def look_at_page(self) -> None:
+        """Note what was acted on, and when something was last heard of it."""
+        self._last_heard = {each.id: each.updated_at for each in self._page.active() if each.links}
 
     def look_around(self) -> None:
         """Resolve what was acted on and has been quiet since."""

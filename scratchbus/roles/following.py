@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from scratchbus.domain.events import Event
@@ -27,7 +27,7 @@ def follow(
     every: float,
     types: Sequence[str] | None = None,
     kinds: Sequence[str] | None = None,
-) -> Iterator[Event | None]:
+) -> Generator[Event | None, None, None]:
     """Yield the events of a page after a position as they come, and None every `every` seconds, until stopped.
 
     None is the time to look at the page as a whole. Raises what reading the log raises.

@@ -1,0 +1,110 @@
+"""Engines and daemons as processes, none of which outlives its test."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scratchbus.log.engine_binary import find_binary
+from tests.roles.waiting import until
+
+ROOT = Path(__file__).parents[2]
+
+
+class Engine:
+    """A server on a unix socket of its own, which keeps its data when it is killed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.socket = directory / "engine.sock"
+        self.url = f"unix://{self.socket}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        program = find_binary(None, self.directory).path
+        options = ["--port", "0", "--unixsocket", str(self.socket), "--appendonly", "yes", "--appendfsync", "always"]
+        self._process = subprocess.Popen(
+            [str(program), *options, "--maxmemory-policy", "noeviction"], cwd=self.directory, stdout=subprocess.DEVNULL
+        )
+        until(self.socket.exists, "the engine's socket is there")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self.socket.unlink(missing_ok=True)
+
+
+class Daemon:
+    """A daemon as a process, and what it said."""
+
+    def __init__(self, name: str, arguments: tuple[str, ...], environment: dict[str, str], directory: Path) -> None:
+        self.name = name
+        self._out = directory / f"{name}.out"
+        self._err = directory / f"{name}.err"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, str(ROOT / "daemons" / f"{name}.py"), *arguments],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, cwd=directory,
+            )  # fmt: skip
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text()
+
+    @property
+    def said(self) -> list[dict[str, Any]]:
+        """Return the log lines that are whole."""
+        return [json.loads(line) for line in self.err.splitlines(keepends=True) if line.endswith("}\n")]
+
+    def has_said(self, event: str) -> bool:
+        return any(line["event"] == event for line in self.said)
+
+    def end(self, number: int = signal.SIGTERM, seconds: float = 15.0) -> int:
+        """Send a signal, wait, and return the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with tempfile.TemporaryDirectory(prefix="engine-") as name:
+        engine = Engine(Path(name))
+        engine.start()
+        try:
+            yield engine
+        finally:
+            engine.kill()
+
+
+@pytest.fixture
+def start(engine: Engine, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """Start daemons on the engine; those that run at the end are killed."""
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT), "SCRATCHBUS_URL": engine.url, "XDG_STATE_HOME": str(tmp_path / "state"),
+    }  # fmt: skip
+    started: list[Daemon] = []
+
+    def start_one(name: str, *arguments: object, **variables: str) -> Daemon:
+        daemon = Daemon(name, tuple(map(str, arguments)), environment | variables, tmp_path)
+        started.append(daemon)
+        return daemon
+
+    yield start_one
+    for daemon in started:
+        if daemon.process.poll() is None:
+            daemon.process.kill()
+            daemon.process.wait()

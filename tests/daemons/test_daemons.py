@@ -1,0 +1,137 @@
+"""The daemons as processes: thin, patient, and quick to stop."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus
+from tests.roles.waiting import until
+
+pytestmark = pytest.mark.real
+
+PROGRAMS = sorted((Path(__file__).parents[2] / "daemons").glob("*.py"))
+LINE = "Dec 10 06:55:48 host sshd[24200]: Failed password for root from {} port 38926 ssh2\r\n"
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "auth.log"
+    path.touch()
+    return path
+
+
+def append(log, *addresses):
+    with log.open("a", newline="") as file:
+        file.writelines(LINE.format(address) for address in addresses)
+
+
+@pytest.fixture
+def page(engine):
+    with Bus.connect(engine.url, source="tester") as bus:
+        yield bus.page("main")
+
+
+def attempts(page):
+    return {each.context["address"]: each.occurrences for each in page.list(type="risk_alert", limit=None)}
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
+def test_a_daemon_is_under_forty_lines(program):
+    assert len(program.read_text().splitlines()) < 40
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("name", [program.stem for program in PROGRAMS])
+def test_a_daemon_stops_cleanly_within_two_seconds(start, log, name, number):
+    daemon = start(name, *(["--log", log, "--follow"] if name == "logwatch" else []))
+    until(lambda: daemon.has_said("started"), f"{name} has started")
+    begun = time.monotonic()
+    assert daemon.end(number) == 0
+    assert time.monotonic() - begun < 2
+    assert daemon.has_said("stopped")
+    assert daemon.out == ""
+    assert all(line["daemon"] == name for line in daemon.said)
+
+
+def test_a_daemon_waits_for_an_engine_that_went_away_and_goes_on_when_it_is_back(start, engine, log, page):
+    append(log, "192.0.2.1")
+    daemons = [start("logwatch", "--log", log, "--follow"), start("router"), start("projector"), start("expirer")]
+    until(lambda: attempts(page) == {"192.0.2.1": 1}, "the first line is counted")
+    until(lambda: all(daemon.has_said("started") for daemon in daemons), "all have started")
+    engine.kill()
+    append(log, "192.0.2.1", "192.0.2.1")
+    watcher, *others = daemons
+    until(lambda: all(daemon.has_said("waiting") for daemon in others), "they say that they wait")
+    engine.start()
+    until(lambda: attempts(page) == {"192.0.2.1": 3}, "the other lines are counted")
+    until(lambda: page.list(type="action_suggestion"), "the router suggests what has become urgent")
+    for daemon in others:
+        until(lambda: daemon.has_said("going on"), "it says that it goes on")  # noqa: B023  # called at once
+        assert [line["event"] for line in daemon.said].count("waiting") == 1
+    assert [daemon.end() for daemon in (watcher, *others)] == [0, 0, 0, 0]
+
+
+def test_a_log_watcher_that_is_killed_again_and_again_counts_every_line_once(start, log, page):
+    addresses = [f"192.0.2.{number % 7}" for number in range(2_000)]
+    append(log, *addresses)
+    done = 0
+    for _ in range(4):
+        watcher = start("logwatch", "--log", log, "--follow")
+        until(lambda: sum(attempts(page).values()) > done, "some lines are counted")  # noqa: B023  # called at once
+        watcher.end(signal.SIGKILL)
+        done = sum(attempts(page).values())
+    assert start("logwatch", "--log", log).process.wait(30) == 0
+    assert attempts(page) == {address: addresses.count(address) for address in set(addresses)}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "code", "says"),
+    [
+        ("logwatch", ["--log", "nowhere.log"], 3, "nowhere.log: no such file"),
+        ("logwatch", ["--log", "."], 2, "is a directory"),
+        ("logwatch", [], 2, "Missing option '--log'"),
+        ("logwatch", ["--log", "x.log", "--rules", "bad.yaml"], 5, "bad.yaml:1: rule: unknown key"),
+        ("logwatch", ["--log", "x.log", "--url", "unix:///nowhere.sock"], 6, "nowhere.sock"),
+        ("executor", ["--tools", "bad.yaml"], 5, "bad.yaml:1: rule: unknown key"),
+        ("executor", ["--tools", "nowhere.yaml"], 5, "nowhere.yaml: cannot be read"),
+        ("router", ["--page", "no spaces"], 5, "'no spaces' is not a page name"),
+        ("router", ["--name", "no spaces"], 5, "'no spaces' is not a valid name"),
+        ("router", ["--threshold", "200"], 2, "not in the range"),
+        ("router", ["--url", "http://localhost"], 5, "http"),
+        ("evaluator", ["--quiet-for", "soon"], 2, "'soon' is not a duration"),
+        ("evaluator", ["--quiet-for", "never"], 2, "has to end"),
+    ],
+)
+def test_bad_input_ends_a_daemon_with_one_line_and_its_code(start, tmp_path, name, arguments, code, says):
+    (tmp_path / "bad.yaml").write_text("rule: []\n")
+    (tmp_path / "x.log").touch()
+    daemon = start(name, *arguments)
+    assert daemon.process.wait(15) == code
+    last = [line for line in daemon.err.splitlines() if not line.startswith('{"')][-1]
+    assert says in last
+    assert "Traceback" not in daemon.err
+
+
+def test_an_executor_takes_up_what_the_router_suggests(start, page, tmp_path):
+    blocklist = tmp_path / "blocklist.txt"
+    router = start("router")
+    executors = [start("executor", "--blocklist", blocklist), start("executor", "--blocklist", blocklist)]
+    for number in range(10):
+        page.add(
+            "risk_alert", "Failed passwords", tags=["brute-force"], context={"address": f"192.0.2.{number}"}
+        )  # fmt: skip
+    until(lambda: blocklist.exists() and len(blocklist.read_text().split()) == 10, "all addresses are blocked")
+    until(lambda: all(each.links for each in page.list(type="risk_alert")), "all alerts are linked to their action")
+    assert [daemon.end() for daemon in (router, *executors)] == [0, 0, 0]
+    assert sorted(blocklist.read_text().split()) == sorted(f"192.0.2.{number}" for number in range(10))
+
+
+def test_a_reminder_falls_due_and_a_short_life_ends_while_the_expirer_runs(start, page):
+    start("expirer")
+    short = page.add("observation", "a short life", ttl="50ms")
+    until(lambda: len(page.history(short.id)) == 2, "its end is in the log")
+    assert page.history(short.id)[-1].by == "expirer"

@@ -1,0 +1,136 @@
+"""A daemon works until it is told to stop, and is patient with the engine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from structlog.testing import capture_logs
+
+from scratchbus import Bus, runtime
+from scratchbus.errors import EngineAuth, EngineUnreachable, InvalidInput
+
+
+def connect():
+    return Bus.connect("memory://runtime", source="tester")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(runtime, "_FIRST_PAUSE", 0.001)
+
+
+class Engine:
+    """Refuses so many connections before it accepts one."""
+
+    def __init__(self, refusals, error=EngineUnreachable):
+        self.refusals = refusals
+        self.error = error
+
+    def connect(self):
+        if self.refusals:
+            self.refusals -= 1
+            raise self.error("redis://localhost:6379 does not answer; is it running?")
+        return connect()
+
+
+def test_it_ends_when_the_work_is_done():
+    done = []
+    runtime.serve(connect, lambda bus, stop: done.append(bus.position()))
+    assert len(done) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_asks_the_work_to_stop(number):
+    before = signal.getsignal(number)
+
+    def run(bus, stop):
+        os.kill(os.getpid(), number)
+        assert stop.wait(10)
+
+    runtime.serve(connect, run)
+    assert signal.getsignal(number) is before
+
+
+def test_work_that_does_not_stop_is_left_behind(monkeypatch):
+    monkeypatch.setattr(runtime, "GRACE", 0.05)
+    release = threading.Event()
+
+    def run(bus, stop):
+        os.kill(os.getpid(), signal.SIGTERM)
+        release.wait(10)
+
+    begun = time.monotonic()
+    with capture_logs() as logs:
+        runtime.serve(connect, run)
+    release.set()
+    assert time.monotonic() - begun < 2
+    assert "stopped in the middle of its work" in [line["event"] for line in logs]
+
+
+def test_the_engine_is_waited_for_and_each_change_is_logged_once(quick):
+    engine = Engine(refusals=5)
+    seen = []
+    with capture_logs() as logs:
+        runtime.serve(engine.connect, lambda bus, stop: seen.append(bus.position()))
+    assert len(seen) == 1
+    assert [line["event"] for line in logs] == ["started", "waiting", "going on", "stopped"]
+
+
+def test_work_is_done_anew_when_the_engine_comes_back(quick):
+    seen = []
+
+    def run(bus, stop):
+        seen.append(bus)
+        if len(seen) < 3:
+            raise EngineUnreachable("gone")
+
+    runtime.serve(connect, run)
+    assert len(set(map(id, seen))) == 3
+
+
+def test_a_stop_while_waiting_for_the_engine_ends_it():
+    def connect():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise EngineUnreachable("gone")
+
+    begun = time.monotonic()
+    runtime.serve(connect, lambda bus, stop: None)
+    assert time.monotonic() - begun < 2
+
+
+def test_without_patience_the_first_refusal_is_raised():
+    with pytest.raises(EngineUnreachable):
+        runtime.serve(Engine(refusals=1).connect, lambda bus, stop: None, patient=False)
+
+
+@pytest.mark.parametrize("error", [EngineAuth, InvalidInput, ZeroDivisionError])
+def test_what_waiting_cannot_mend_is_raised(error):
+    def run(bus, stop):
+        raise error("no")
+
+    with pytest.raises(error):
+        runtime.serve(connect, run)
+
+
+def test_pauses_grow_with_jitter_up_to_a_limit():
+    pauses = [[runtime.pause(attempt) for _ in range(50)] for attempt in (0, 3, 100)]
+    assert all(0.05 <= pause <= 0.1 for pause in pauses[0])
+    assert all(0.4 <= pause <= 0.8 for pause in pauses[1])
+    assert all(1.0 <= pause <= 2.0 for pause in pauses[2])
+    assert len(set(pauses[2])) > 1
+
+
+def test_logs_are_json_on_stderr_when_nobody_watches():
+    code = (
+        "import structlog; from scratchbus.runtime import configure_logging; configure_logging('info');"
+        "structlog.get_logger().info('hello', who='wörld'); structlog.get_logger().debug('not this')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert ran.stdout == b""
+    (line,) = ran.stderr.decode().splitlines()
+    assert json.loads(line)["who"] == "wörld"
