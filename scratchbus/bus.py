@@ -102,6 +102,7 @@ class Page:
     def update(
         self,
         id: str,
+        /,
         *,
         expected_version: int | None = None,
         event_id: str | None = None,
