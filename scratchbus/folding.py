@@ -18,6 +18,7 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.errors import LogRewound, PositionLost
+from scratchbus.log import positions
 from scratchbus.log.append import Log
 from scratchbus.log.codec import (
     Poison,
@@ -222,12 +223,16 @@ def load_documents(keys: ShardKeys, fold: Fold, wanted: dict[str, list[str]], bu
 def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[Command]:
     """Yield the writes that bring the state from before the fold to after it."""
     writes: dict[Command, list[object]] = defaultdict(list)
-    names: dict[str, PageKeys] = {}
+    cached: dict[str, PageKeys] = {}
+
+    def names_of(page: str) -> PageKeys:
+        return cached.get(page) or cached.setdefault(page, PageKeys(keys, page, checkpoint.build))
+
     for (page, subject), after in fold.documents.items():
         before = fold.before.get((page, subject))
         if after is before:
             continue
-        name = names.get(page) or names.setdefault(page, PageKeys(keys, page, checkpoint.build))
+        name = names_of(page)
         if after is None:
             assert before is not None
             writes["HDEL", name.docs].append(subject)
@@ -255,14 +260,14 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
     for command, arguments in writes.items():
         for at in range(0, len(arguments), _WIDEST):
             yield (*command, *arguments[at : at + _WIDEST])
+    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for item in fold.folded:
-        page, ms, seq = (
-            (item.envelope["page"], item.envelope["ms"], item.envelope["seq"])
-            if isinstance(item, Poison)
-            else (item.page, item.ms, item.seq)
-        )
-        name = names.get(page) or names.setdefault(page, PageKeys(keys, page, checkpoint.build))
-        yield ("XADD", name.positions, f"{ms}-{seq}", "", "")
+        if isinstance(item, Poison):
+            places[item.envelope["page"]].append(item.position[:2])
+        else:
+            places[item.page].append((item.ms, item.seq))
+    for page, some in places.items():
+        yield ("APPEND", names_of(page).positions, positions.pack(some))
     for entry, reason in fold.rejected:
         fields = entry_fields(entry)
         yield (

@@ -63,10 +63,11 @@ def plan_added(
         key = kind.dedupe_key_of(
             {"content": new.content, "source": source, "owner": owner, "context": context, "metadata": metadata}
         )
-    if key is not None and not 0 < _bytes_of("dedupe_key", key) <= MAX_KEY:
-        raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
-    if new.times < 1:
-        raise InvalidField("times", f"{new.times} is not a number above 0")
+    if key is not None and not (isinstance(key, str) and 0 < _bytes_of("dedupe_key", key) <= MAX_KEY):
+        raise InvalidField("dedupe_key", f"has to be a text of 1 to {MAX_KEY} bytes")
+    times = new.times
+    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
+        raise InvalidField("times", f"{times!r} is not a number above 0")
     by = core.source or source
     event = trusted(
         Added,
@@ -86,7 +87,7 @@ def plan_added(
             "ttl": ttl,
             "expires_at": expires_at,
             "dedupe_key": key,
-            "times": new.times,
+            "times": times,
             "evidence": evidence,
             "remind_at": new.remind_at and as_time("remind_at", new.remind_at),
             "remind_on": check_trigger(new.remind_on),
@@ -96,12 +97,12 @@ def plan_added(
     event.placed(id=event_id or new_event_id(), page=page, subject=new_id(), type=kind.name)
     argument = ""
     if key is not None:
-        again = encode_body(Repeated(by=by, times=new.times, ttl=ttl, expires_at=expires_at, evidence=evidence))
+        again = encode_body(Repeated(by=by, times=times, ttl=ttl, expires_at=expires_at, evidence=evidence))
         argument = f"{len(again)}:{again.decode()}{key}"
     return Write(
         event,
         "a",
-        digest_of("add", page, new.model_dump(exclude={"event_id"}), core.source, sharing) if event_id else "",
+        digest_of("add", page, {**new.__dict__, "event_id": None}, core.source, sharing) if event_id else "",
         status=status,
         status_class=event.status_class,
         priority=kind.priority,

@@ -25,8 +25,18 @@ from scratchbus.domain.lifecycle import ARCHIVED, DEFAULT, Lifecycle
 from scratchbus.domain.observation import UPDATABLE, Claim, NewObservation, Observation
 from scratchbus.domain.position import Position, millis, moment
 from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import Duration, check_id, duration_ms
-from scratchbus.errors import Conflict, InvalidField, InvalidTransition, InvalidTTL, NotFound, TooLarge, UnknownType
+from scratchbus.errors import (
+    Conflict,
+    InvalidField,
+    InvalidTransition,
+    InvalidTTL,
+    NotFound,
+    TooLarge,
+    UnknownField,
+    UnknownType,
+)
 from scratchbus.given import (
     as_time,
     check_action,
@@ -70,11 +80,17 @@ def new(
     remind_on: Mapping[str, Any] | None,
     unknown: Mapping[str, Any],
 ) -> NewObservation:
-    """Return what `add` was given as one object. Raises UnknownField or InvalidField."""
-    return NewObservation(
-        type=type, content=content, source=source, owner=owner, status=status, confidence=confidence, context=context,
-        tags=tags, ttl=ttl, expires_at=expires_at, metadata=metadata, dedupe_key=dedupe_key, times=times,
-        evidence=evidence, remind_at=remind_at, remind_on=remind_on, **unknown,
+    """Return what `add` was given as one object, still unchecked. Raises UnknownField."""
+    for name in unknown:
+        raise UnknownField(name, NewObservation.model_fields)
+    return trusted(
+        NewObservation,
+        {
+            "type": type, "content": content, "source": source, "owner": owner, "status": status,
+            "confidence": confidence, "context": context, "tags": tags, "ttl": ttl, "expires_at": expires_at,
+            "metadata": metadata, "dedupe_key": dedupe_key, "times": times, "evidence": evidence,
+            "remind_at": remind_at, "remind_on": remind_on, "event_id": None,
+        },
     )  # fmt: skip
 
 

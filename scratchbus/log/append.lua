@@ -43,31 +43,67 @@ if tail then
 end
 local MS = format('%.0f', now)
 
--- One new observation with nothing in its way is by far the most frequent append. It is done at once, without what
--- the rest of this script sets up; what it writes is the same.
+-- New observations with nothing in their way are by far the most frequent append. They are written at once, without
+-- what the rest of this script sets up; what is written is the same.
 
-if count == 1 and SCAN == '' and ARGV[10] == '' and ARGV[15] == 'a' and ARGV[23] == '' and ARGV[24] == '' then
-  local subject, size = ARGV[11], call('ZCARD', OPEN)
-  if (ROOM == 0 or size < ROOM) and call('HEXISTS', HEADS, subject) == 0 then
-    local seq, expires, wake = last_seq + 1, ARGV[21], ARGV[22]
-    local added = format('%.0f', seq)
-    local pos = MS .. '-' .. added
-    if expires == '' then
-      expires = '0'
-    elseif sub(expires, 1, 1) == '+' then
-      expires = format('%.0f', now + tonumber(sub(expires, 2)))
-    end
-    if wake == '' then wake = '0' end
-    if not tail then call('SET', ORIGIN, ARGV[7]) end
-    if size == 0 then call('HSET', PAGES, PAGE, '1') end
-    call('XADD', LOG, pos, 'id', ARGV[9], 'subject', subject, 'page', PAGE, 'kind', ARGV[12], 'type', ARGV[13],
-      'batch', '1/1', 'prev', '', 'event', ARGV[14])
-    call('SET', TAIL, pos .. '|' .. ARGV[9])
-    call('HSET', HEADS, subject, '1|' .. ARGV[18] .. '|' .. ARGV[19] .. '|' .. ARGV[13] .. '|' .. ARGV[20] .. '|' .. added
-      .. '|' .. expires .. '|' .. wake .. '|0||0|' .. pos .. '|')
-    call('ZADD', OPEN, format('%.0f', tonumber(ARGV[20]) * SPAN + seq), subject)
-    return {1, now, seq, 1, ARGV[12], subject, 0}
+local function are_plain()
+  local seen, size = {}, call('ZCARD', OPEN)
+  if SCAN ~= '' or (ROOM > 0 and size + count > ROOM) then return false end
+  for at = FIRST, #ARGV, WIDTH do
+    local subject = ARGV[at + 2]
+    if ARGV[at + 6] ~= 'a' or ARGV[at + 1] ~= '' or ARGV[at + 14] ~= '' or ARGV[at + 15] ~= '' or seen[subject]
+      or call('HEXISTS', HEADS, subject) == 1 then return false end
+    seen[subject] = true
   end
+  return true
+end
+
+local function moment(text)
+  if text == '' then return '0' end
+  if sub(text, 1, 1) == '+' then return format('%.0f', now + tonumber(sub(text, 2))) end
+  return text
+end
+
+-- PAGES holds, for each page, a moment before which nothing open on it expires; so a full page is seldom searched.
+
+local stored = call('HGET', PAGES, PAGE)
+local soonest = stored
+
+local function note_soonest(moments)
+  local least = soonest or '9007199254740991'
+  for _, ms in ipairs(moments) do
+    if ms ~= '0' and tonumber(ms) < tonumber(least) then least = ms end
+  end
+  if least ~= stored then call('HSET', PAGES, PAGE, least) end
+end
+
+if are_plain() then
+  local reply, rows, scores, moments, pos = {1, now}, {}, {}, {}, nil
+  if not tail then call('SET', ORIGIN, ARGV[7]) end
+  for k = 1, count do
+    local at, seq = FIRST + (k - 1) * WIDTH, last_seq + k
+    local subject, kind, type, priority, added = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 11], format('%.0f', seq)
+    pos = MS .. '-' .. added
+    call('XADD', LOG, pos, 'id', ARGV[at], 'subject', subject, 'page', PAGE, 'kind', kind, 'type', type,
+      'batch', k .. '/' .. count, 'prev', '', 'event', ARGV[at + 5])
+    local row, expires = #rows, moment(ARGV[at + 12])
+    moments[k] = expires
+    rows[row + 1] = subject
+    rows[row + 2] = '1|' .. ARGV[at + 9] .. '|' .. ARGV[at + 10] .. '|' .. type .. '|' .. priority .. '|' .. added .. '|'
+      .. expires .. '|' .. moment(ARGV[at + 13]) .. '|0||0|' .. pos .. '|'
+    scores[row + 1] = format('%.0f', tonumber(priority) * SPAN + seq)
+    scores[row + 2] = subject
+    local r = #reply
+    reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = seq, 1, kind, subject, 0
+  end
+  call('SET', TAIL, pos .. '|' .. ARGV[FIRST + (count - 1) * WIDTH])
+  for from = 1, #rows, 1000 do
+    local to = math.min(from + 999, #rows)
+    call('HSET', HEADS, unpack(rows, from, to))
+    call('ZADD', OPEN, unpack(scores, from, to))
+  end
+  note_soonest(moments)
+  return reply
 end
 
 local function int(n) return format('%.0f', n) end
@@ -168,7 +204,7 @@ end
 
 -- The open set and the keys, as this batch leaves them.
 
-local size, entered, left, keys, rekeyed, mine, is_new_page = nil, {}, {}, {}, {}, nil, false
+local size, entered, left, keys, rekeyed, mine = nil, {}, {}, {}, {}, nil
 
 local function open_size()
   if size == nil then size = call('ZCARD', OPEN) end
@@ -211,7 +247,7 @@ local function leave_open(subject, head)
 end
 
 local function enter_open(subject, head)
-  is_new_page = is_new_page or open_size() == 0
+  open_size()
   size = size + 1
   left[subject] = nil
   entered[subject] = int(tonumber(head.priority) * SPAN + tonumber(head.added))
@@ -231,8 +267,10 @@ end
 
 local function expired_here()
   local out, candidates = {}, {}
+  if soonest and tonumber(soonest) > now then return out end
   if size <= 1000 then
     candidates = call('ZRANGE', OPEN, 0, -1)
+    soonest = '9007199254740991'
   else
     for _, member in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', MS, 'LIMIT', 0, 1000)) do
       local subject, page = match(member, '^([^@]+)@(.*)$')
@@ -241,7 +279,13 @@ local function expired_here()
   end
   for _, subject in ipairs(candidates) do
     local head = load_head(subject)
-    if head and not left[subject] and has_expired(head) then out[#out + 1] = subject end
+    if head and not left[subject] then
+      if has_expired(head) then
+        out[#out + 1] = subject
+      elseif size <= 1000 and head.expires ~= '0' and tonumber(head.expires) < tonumber(soonest) then
+        soonest = head.expires
+      end
+    end
   end
   return out
 end
@@ -349,7 +393,6 @@ local function judge(k)
         version = 0, status = 'active', class = 'c', type = type, priority = '0', added = int(last_seq + #plan + 1),
         expires = '0', wake = '0', fence = '0', holder = '', till = '0', pos = '', key = '',
       }
-      is_new_page = true
       heads[subject] = head
     end
     local seq = emit(subject, head, id, kind, body)
@@ -439,9 +482,8 @@ if total > 0 then
       'batch', batches and i .. '/' .. total or '1/1', 'prev', e[7], 'event', e[6])
   end
   call('SET', TAIL, plan[total][1] .. '|' .. plan[total][2])
-  if is_new_page then call('HSET', PAGES, PAGE, '1') end
 
-  local rows = {}
+  local rows, moments = {}, {}
   local function flush(command, key, list, least)
     if #list >= least then
       if #list > 0 then call(command, key, unpack(list)) end
@@ -454,8 +496,10 @@ if total > 0 then
     rows[#rows + 1] = h.version .. '|' .. h.status .. '|' .. h.class .. '|' .. h.type .. '|' .. h.priority .. '|'
       .. h.added .. '|' .. h.expires .. '|' .. h.wake .. '|' .. h.fence .. '|' .. h.holder .. '|' .. h.till .. '|'
       .. h.pos .. '|' .. h.key
+    if h.class == 'o' then moments[#moments + 1] = h.expires end
     rows = flush('HSET', HEADS, rows, 1000)
   end
+  note_soonest(moments)
   flush('HSET', HEADS, rows, 0)
 
   local scores, gone = {}, {}

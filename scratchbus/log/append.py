@@ -34,6 +34,8 @@ MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 _REPLICA_PATIENCE_MS = 2_000
 _MOST_NAMES = 10_000  # pages whose keys are remembered
+
+
 def _own(event: Event) -> str:
     """Return the body of an event that the script may have to add; it fills in `#by#` and `#new#`."""
     return encode_body(event).decode()

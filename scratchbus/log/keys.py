@@ -48,7 +48,7 @@ class ShardKeys:
 
     @property
     def pages(self) -> str:
-        """Hash whose fields are the names of the pages there are."""
+        """Hash: page -> a moment (ms) before which none of its open observations expires."""
         return self.tag + "pages"
 
     @property
@@ -86,43 +86,35 @@ class ShardKeys:
         return f"{self.tag}rejected:{projection}"
 
 
-@dataclass(frozen=True, slots=True)
 class PageKeys:
-    """The keys of one page in one build of the scratch page projection."""
+    """The keys of one page in one build of the scratch page projection.
 
-    shard: ShardKeys
-    page: str
-    build: int = 1
+    due         sorted set of the whole shard: `<id>@<page>` by the next moment (ms) at which time does something to it
+    docs        hash: subject -> its document (JSON)
+    all         sorted set: every observation by when it was added (the `seq` of its first event)
+    positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
+    """
 
-    def _name(self, what: str) -> str:
-        return f"{self.shard.tag}p{self.build}:{what}:{self.page}"
+    __slots__ = ("_indexes", "_tag", "all", "docs", "due", "page", "positions")
 
-    @property
-    def due(self) -> str:
-        """Sorted set of the whole shard: `<id>@<page>` by the next moment (ms) at which time does something to it."""
-        return f"{self.shard.tag}p{self.build}:due"
-
-    @property
-    def docs(self) -> str:
-        """Hash: subject -> its document (JSON)."""
-        return self._name("docs")
-
-    @property
-    def all(self) -> str:
-        """Sorted set: every observation by when it was added (the `seq` of its first event)."""
-        return self._name("all")
-
-    @property
-    def positions(self) -> str:
-        """Stream: one entry per event of the page, with the same id as in the log."""
-        return self._name("positions")
+    def __init__(self, shard: ShardKeys, page: str, build: int = 1) -> None:
+        tag = self._tag = f"{shard.tag}p{build}:"
+        self.page = page
+        self.due = f"{tag}due"
+        self.docs = f"{tag}docs:{page}"
+        self.all = f"{tag}all:{page}"
+        self.positions = f"{tag}positions:{page}"
+        self._indexes: dict[tuple[str, str], str] = {}
 
     def index(self, kind: str, value: str) -> str:
         """Sorted set: the observations with this type, tag or owner, by when they were added.
 
         No page has a `#` in its name, so that no two pages share an index.
         """
-        return f"{self._name(kind)}#{value}"
+        name = self._indexes.get((kind, value))
+        if name is None:
+            name = self._indexes[kind, value] = f"{self._tag}{kind}:{self.page}#{value}"
+        return name
 
 
 @lru_cache(maxsize=65536)
