@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from scratchbus import opening, operations
+from scratchbus import opening
 from scratchbus.core import push_registry, refresh_registry
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Claim, NewObservation, Observation
@@ -16,6 +16,7 @@ from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
+from scratchbus.operations import adding, changing, claiming, looking
 from scratchbus.settings import Settings
 from scratchbus.status import Status
 
@@ -59,19 +60,19 @@ class Page:
         **unknown: Any,
     ) -> Observation:
         """Add an observation; one that is open with the same `dedupe_key` is counted again and returned instead."""
-        new = operations.new(
+        new = adding.new(
             type, content, source, owner, status, confidence, context, tags, ttl, expires_at, metadata, dedupe_key,
             times, evidence, remind_at, remind_on, unknown,
         )  # fmt: skip
-        return self._bus.run(operations.add(self._bus.core, self.name, new, event_id, fence))
+        return self._bus.run(adding.add(self._bus.core, self.name, new, event_id, fence))
 
     def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
         """Add up to 1,000 observations in one atomic batch."""
-        return self._bus.run(operations.add_many(self._bus.core, self.name, items, event_id))
+        return self._bus.run(adding.add_many(self._bus.core, self.name, items, event_id))
 
     def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
         """Return an observation, or None when it is not on the page."""
-        return self._bus.run(operations.get_one(self._bus.core, self.name, id, stale_ok))
+        return self._bus.run(looking.get_one(self._bus.core, self.name, id, stale_ok))
 
     def list(
         self,
@@ -92,12 +93,12 @@ class Page:
 
         `text` (in the content, any case) and `context` look at each observation; the rest is indexed.
         """
-        wanted = operations.filter_of(type, status, owner, source, tags, text, context, since)
-        return self._bus.run(operations.list_all(self._bus.core, self.name, wanted, limit, after, stale_ok))
+        wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
+        return self._bus.run(looking.list_all(self._bus.core, self.name, wanted, limit, after, stale_ok))
 
     def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
         """Return the active observations by priority, then newest first."""
-        return self._bus.run(operations.list_active(self._bus.core, self.name, limit, stale_ok))
+        return self._bus.run(looking.list_active(self._bus.core, self.name, limit, stale_ok))
 
     def update(
         self,
@@ -110,9 +111,7 @@ class Page:
         **changes: Any,
     ) -> Observation:
         """Replace content, status, owner, confidence, context, tags, metadata or expires_at."""
-        return self._bus.run(
-            operations.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence)
-        )
+        return self._bus.run(changing.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence))
 
     def review(
         self,
@@ -125,7 +124,7 @@ class Page:
     ) -> Observation:
         """Send it back for review: it stays open, but is not active."""
         return self._bus.run(
-            operations.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
+            changing.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
         )
 
     def resolve(
@@ -139,7 +138,7 @@ class Page:
     ) -> Observation:
         """Close it: what it said has been dealt with."""
         return self._bus.run(
-            operations.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
+            changing.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
         )
 
     def archive(
@@ -153,7 +152,7 @@ class Page:
     ) -> Observation:
         """Put it away for good."""
         return self._bus.run(
-            operations.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
+            changing.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
         )
 
     def reopen(
@@ -167,12 +166,12 @@ class Page:
     ) -> Observation:
         """Make it active again."""
         return self._bus.run(
-            operations.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
+            changing.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
         )
 
     def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
         """Take resolved observations off the page, all or none; their history stays."""
-        return self._bus.run(operations.clear_resolved(self._bus.core, self.name, ids, event_id))
+        return self._bus.run(changing.clear_resolved(self._bus.core, self.name, ids, event_id))
 
     def claim(
         self,
@@ -184,21 +183,21 @@ class Page:
         fence: int | None = None,
     ) -> Claim:
         """Take an open observation for a while; with `fence`, prolong one's own claim. Raises Claimed."""
-        return self._bus.run(operations.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
+        return self._bus.run(claiming.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
 
     def release(
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
         """Give a claimed observation back."""
-        return self._bus.run(operations.release(self._bus.core, self.name, id, by, event_id, fence))
+        return self._bus.run(claiming.release(self._bus.core, self.name, id, by, event_id, fence))
 
     def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Record that this action was taken because of it."""
-        return self._bus.run(operations.link(self._bus.core, self.name, id, action, event_id, fence))
+        return self._bus.run(claiming.link(self._bus.core, self.name, id, action, event_id, fence))
 
     def history(self, id: str) -> Events:
         """Return the events about it, oldest first; also when it has left the page."""
-        return self._bus.run(operations.list_history(self._bus.core, self.name, id))
+        return self._bus.run(looking.list_history(self._bus.core, self.name, id))
 
 
 class Bus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from scratchbus.domain.events import TypesChanged
 from scratchbus.domain.position import Position
@@ -97,8 +97,7 @@ def _read_registry(log: Log) -> Step[tuple[Head | None, Registry | None]]:
     if head is None:
         return None, None
     (event,) = yield from read_events(log, [head.event_position(0)])
-    assert isinstance(event, TypesChanged)
-    return head, parse_registry(event.text, f"types (version {head.version})")
+    return head, parse_registry(cast(TypesChanged, event).text, f"types (version {head.version})")
 
 
 def push_registry(core: Core, registry: Registry) -> Step[bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from datetime import UTC, datetime
+from typing import Any
 
 import structlog
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -16,9 +17,9 @@ from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.errors import EngineError, VersionConflict
+from scratchbus.folding import catch_up
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import Write, append
-from scratchbus.folding import catch_up
 from scratchbus.log.codec import Head
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.reading import Narrow, cursors, decode_wanted, read
@@ -63,14 +64,16 @@ def _sweep_some(core: Core, shard: int, build: int) -> Step[tuple[int, int]]:
     for page, writes in by_page.items():
         appended = yield from append(core.log, page, writes, mode="each")
         recalled = len(appended.recalled or ())
-        done += recalled + sum(row.position is not None for row in appended.written)
+        done += recalled + sum(row.position.seq > 0 for row in appended.written)
     return len(rows) // 2, done
 
 
 def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Write | None:
     """Return the event for the moment that has come, guarded on the head as it was read."""
-    common = {"id": new_event_id(), "page": page, "subject": subject, "type": head.type, "by": core.by}
-    archived = {"status": ARCHIVED, "status_class": "final"}
+    common: dict[str, Any] = {
+        "id": new_event_id(), "page": page, "subject": subject, "type": head.type, "by": core.by,
+    }  # fmt: skip
+    archived: dict[str, Any] = {"status": ARCHIVED, "status_class": "final"}
     if head.status_class == "o" and 0 < head.expires <= now:
         event: Event = StatusChanged(reason_code="expired", **archived, **common)
         return Write(event, "x", version=head.version, **archived)

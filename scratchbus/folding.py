@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import structlog
 
@@ -151,7 +151,7 @@ def catch_up(log: Log, shard: int) -> Step[int]:
     while True:
         folded, known = yield from fold_once(log, shard, known)
         if folded.outcome is not Outcome.DONE:
-            yield Pause(random.uniform(0.001, 0.02))  # noqa: S311  # jitter: another projector is at it
+            yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
         elif folded.is_all:
             return known.build
 
@@ -234,7 +234,7 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
             continue
         name = names_of(page)
         if after is None:
-            assert before is not None
+            before = cast(Observation, before)  # both None would be the same
             writes["HDEL", name.docs].append(subject)
             writes["ZREM", name.all].append(subject)
             writes["ZREM", name.due].append(f"{subject}@{page}")
@@ -272,5 +272,6 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
         fields = entry_fields(entry)
         yield (
             "XADD", keys.rejected(scratch_page.NAME), entry[0], "reason", reason,
-            "page", fields.get(b"page", b""), "subject", fields.get(b"subject", b""), "event", fields.get(b"event", b""),
+            "page", fields.get(b"page", b""), "subject", fields.get(b"subject", b""),
+            "event", fields.get(b"event", b""),
         )  # fmt: skip

@@ -179,7 +179,6 @@ def search(
     log: Log, page: str, freshness: Freshness, wanted: Filter, limit: int | None, below: int | None
 ) -> Step[list[Observation]]:
     """Return the observations that match, newest first by when they were added; `below` is a seq to go on below."""
-    keys = log.keys(log.shard(page))
     bound = "" if below is None else str(below)
     statuses = f",{','.join(wanted.status)}," if wanted.status is not None else ""
     source = f'"source":"{wanted.source}"' if wanted.source is not None else ""

@@ -76,7 +76,7 @@ def check_id(id: object) -> str:
     raise InvalidId(f"id: {id!r} is not an observation id; ids are ULIDs of 26 characters, as `list` shows them")
 
 
-def duration_ms(value: Duration, field: str = "ttl") -> int | None:
+def duration_ms(value: object, field: str = "ttl") -> int | None:
     """Return a duration in milliseconds, or None for ``"never"``. Raises InvalidTTL unless it is above zero."""
     problem = InvalidTTL(
         f'{field}: {value!r} is not a duration; write a number of seconds above 0, "90s", "2h", "1h30m", "7d", or'

@@ -59,7 +59,8 @@ class Write:
     """One event to append, what has to hold for it, and what it does to its head.
 
     `version` is 0 for a subject that must be new and None for any. `allowed` are the statuses it may follow, None for
-    any. `body` is the encoded event, where it is known already. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `verb` and `lifecycle` explain a refusal.
+    any. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `body` is the encoded event, where it is
+    known already. `verb` and `lifecycle` explain a refusal.
     """
 
     event: Event
@@ -103,9 +104,9 @@ class Write:
 
 
 class Written(NamedTuple):
-    """What became of one write. A skipped one (mode "each") has no position; `kind` is then the reason."""
+    """What became of one write. One that mode "each" skipped has a position without `seq`, and the reason as kind."""
 
-    position: Position | None
+    position: Position
     version: int
     kind: str
     subject: str
@@ -149,8 +150,8 @@ class Log:
             if len(self._names) >= _MOST_NAMES:
                 self._names.clear()
             found = self._names[page] = (
-                keys.log, keys.tail, keys.origin, keys.pages, PageKeys(keys, page).due, keys.heads(page), keys.open(page),
-                keys.dedupe(page), keys.ids,
+                keys.log, keys.tail, keys.origin, keys.pages, PageKeys(keys, page).due, keys.heads(page),
+                keys.open(page), keys.dedupe(page), keys.ids,
             )  # fmt: skip
         return found
 
@@ -238,11 +239,11 @@ def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write],
     if reply[0] == 1:
         ms = reply[1]
         written = [
-            Written(Position(ms, seq, shard) if seq else None, version, kind.decode(), subject.decode(), fence)
+            Written(Position(ms, seq, shard), version, kind.decode(), subject.decode(), fence)
             for seq, version, kind, subject, fence in zip(*[iter(reply[2:])] * 5, strict=True)
         ]
         for row in reversed(written):
-            if row.position is not None:
+            if row.position.seq:
                 log.seen[shard] = row.position.stream_id
                 break
         return Appended(written)

@@ -155,7 +155,8 @@ def encode_document(observation: Observation) -> bytes:
 
 def decode_document(row: bytes) -> Observation:
     """Return the observation of a stored document."""
-    return _read_document(row)
+    observation: Observation = _read_document(row)
+    return observation
 
 
 def decode_documents(rows: Sequence[bytes]) -> list[Observation]:

@@ -16,7 +16,7 @@ from redis.retry import Retry
 
 from scratchbus.errors import EngineMisconfigured, EngineTooOld, InvalidURL
 from scratchbus.log.embedded import default_directory, ensure_running
-from scratchbus.log.engine import AsyncEngine, Engine
+from scratchbus.log.engine import AsyncConnection, AsyncEngine, Connection, Engine
 from scratchbus.log.steps import Step, ask
 
 OLDEST = (7, 0)
@@ -32,8 +32,8 @@ class Target:
     url: str
     where: str
     kind: str
-    make: Callable[[float | None], blocking.AbstractConnection]
-    amake: Callable[[float | None], nonblocking.AbstractConnection]
+    make: Callable[[float | None], Connection]
+    amake: Callable[[float | None], AsyncConnection]
     timeout: float = 5.0
     directory: Path | None = None
 
@@ -102,7 +102,7 @@ def target(
 
 def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
     try:
-        parsed: dict[str, Any] = dict(blocking.parse_url(url))
+        parsed: dict[str, Any] = dict(blocking.parse_url(url))  # type: ignore[no-untyped-call]  # redis-py's
         aparsed: dict[str, Any] = dict(nonblocking.parse_url(url))
     except (ValueError, TypeError) as error:
         raise InvalidURL(f"{_without_password(url)!r} is not an engine URL: {error}; write one of: {SCHEMES}") from None
@@ -130,8 +130,8 @@ def _memory(url: str) -> Target:
     name = url.partition(":")[2].removeprefix("//")
     with _servers_lock:
         server = _servers.get(name) or _servers.setdefault(name, FakeServer(version=(7,)))
-    pool = FakeRedis(server=server, protocol=2).connection_pool
-    apool = AsyncFakeRedis(server=server, protocol=2).connection_pool
+    pool: Any = FakeRedis(server=server, protocol=2).connection_pool
+    apool: Any = AsyncFakeRedis(server=server, protocol=2).connection_pool
     return Target(
         url,
         f"the memory engine {name!r}",

@@ -12,12 +12,10 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hiredis import pack_command
 from redis import exceptions as redis_errors
-from redis.asyncio.connection import AbstractConnection as AsyncConnection
-from redis.connection import AbstractConnection as Connection
 
 from scratchbus.errors import (
     EngineAuth,
@@ -32,6 +30,33 @@ from scratchbus.errors import (
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step
 
 T = TypeVar("T")
+
+
+class Connection(Protocol):
+    """What is used of redis-py's blocking connections."""
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send bytes."""
+
+    def read_response(self) -> Any:
+        """Wait for one reply."""
+
+    def disconnect(self) -> None:
+        """Close the socket; the next command opens another."""
+
+
+class AsyncConnection(Protocol):
+    """What is used of redis-py's asyncio connections."""
+
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send bytes."""
+
+    async def read_response(self) -> Any:
+        """Wait for one reply."""
+
+    async def disconnect(self, nowait: bool = False) -> None:
+        """Close the socket; the next command opens another."""
+
 
 READ_TRIES = 3
 """How often a read is sent before the engine counts as unreachable."""
@@ -70,7 +95,7 @@ def _whole(command: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def backoff(attempt: int) -> float:
     """Return a jittered delay in seconds that doubles from 20 ms up to 1 s."""
-    return min(1.0, 0.02 * 2**attempt) * random.uniform(0.5, 1.0)  # jitter, no secret
+    return float(min(1.0, 0.02 * 2**attempt)) * random.uniform(0.5, 1.0)  # jitter, no secret
 
 
 class Engine:

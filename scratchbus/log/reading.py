@@ -120,12 +120,11 @@ def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[li
     With `block_ms` it waits that long for the first. Raises PositionLost when the log was trimmed past a cursor,
     LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
     """
+    block = () if block_ms is None else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))
+    names = [log.keys(shard).log for shard in range(len(places))]
     commands: list[tuple[Any, ...]] = [
-        (
-            "XREAD", "COUNT", CHUNK, *(() if block_ms is None else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))), "STREAMS",
-            *(log.keys(shard).log for shard in range(len(places))), *(place.position.stream_id for place in places),
-        )
-    ]  # fmt: skip
+        ("XREAD", "COUNT", CHUNK, *block, "STREAMS", *names, *(place.position.stream_id for place in places))
+    ]
     for shard, place in enumerate(places):
         keys, id = log.keys(shard), place.position.stream_id
         commands += [("GET", keys.origin), ("XRANGE", keys.log, id, id)]

@@ -1,26 +1,16 @@
-"""What callers give: checked, completed from type and settings, and turned into events."""
+"""What callers give, checked: each function returns the value as it is kept, or raises InvalidInput."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from typing import Any
 
-from pydantic_core import PydanticUndefined
-
-from scratchbus.core import Core
-from scratchbus.domain.events import Added, Repeated
-from scratchbus.domain.observation import UPDATABLE, NewObservation, Observation
-from scratchbus.domain.position import millis
+from scratchbus.domain.observation import UPDATABLE, Observation
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.trusted import trusted
-from scratchbus.domain.values import MAX_BYTES, check_confidence, check_event_id, check_id, duration_ms
+from scratchbus.domain.values import MAX_BYTES, check_confidence, check_event_id, check_id
 from scratchbus.errors import InvalidField, InvalidTTL, ReadOnlyField, TooLarge, UnknownField
-from scratchbus.ids import new_event_id, new_id
-from scratchbus.log.append import Write
-from scratchbus.log.codec import encode_body, encode_unplaced
 
 MAX_LABEL = 256
 """The most characters of a tag, an owner, an action."""
@@ -37,101 +27,6 @@ MAX_DEPTH = 100
 _TRIGGERS = ("type", "status", "tags")
 
 
-def plan_added(
-    core: Core,
-    page: str,
-    kind: ObservationType,
-    new: NewObservation,
-    event_id: str | None,
-    fence: int | None,
-    sharing: int = 1,
-) -> Write:
-    """Return the write that adds an observation, one of `sharing` that share an event id. Raises InvalidInput."""
-    source = core.speaker(new.source)
-    life = kind.lifecycle
-    status = new.status or kind.initial_status
-    if status not in life.initial:
-        raise InvalidField("status", f"{status!r} cannot be the first; begin with: {', '.join(life.initial)}")
-    ttl, expires_at = _life_span(core, kind, new)
-    context, metadata = check_object("context", new.context), check_object("metadata", new.metadata)
-    kind.check_context(context)
-    kind.check_metadata(metadata)
-    evidence = check_evidence(new.evidence)
-    owner = kind.default_owner if new.owner is None else check_label("owner", new.owner)
-    key = new.dedupe_key
-    if key is None and kind.dedupe:
-        key = kind.dedupe_key_of(
-            {"content": new.content, "source": source, "owner": owner, "context": context, "metadata": metadata}
-        )
-    if key is not None and not (isinstance(key, str) and 0 < _bytes_of("dedupe_key", key) <= MAX_KEY):
-        raise InvalidField("dedupe_key", f"has to be a text of 1 to {MAX_KEY} bytes")
-    times = new.times
-    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
-        raise InvalidField("times", f"{times!r} is not a number above 0")
-    by = core.source or source
-    event = trusted(
-        Added,
-        {
-            **_UNPLACED,
-            "by": by,
-            "content": check_content(new.content, min(kind.max_content, core.max_content)),
-            "source": None if source == by else source,
-            "owner": owner,
-            "status": status,
-            "status_class": life.class_of(status),
-            "confidence": 1.0 if new.confidence is None else check_confidence(new.confidence),
-            "context": context,
-            "tags": check_tags(new.tags, kind.max_tags),
-            "metadata": metadata,
-            "priority": kind.priority,
-            "ttl": ttl,
-            "expires_at": expires_at,
-            "dedupe_key": key,
-            "times": times,
-            "evidence": evidence,
-            "remind_at": new.remind_at and as_time("remind_at", new.remind_at),
-            "remind_on": check_trigger(new.remind_on),
-        },
-    )
-    body = encode_unplaced(event)
-    event.placed(id=event_id or new_event_id(), page=page, subject=new_id(), type=kind.name)
-    argument = ""
-    if key is not None:
-        again = encode_body(Repeated(by=by, times=times, ttl=ttl, expires_at=expires_at, evidence=evidence))
-        argument = f"{len(again)}:{again.decode()}{key}"
-    return Write(
-        event,
-        "a",
-        digest_of("add", page, {**new.__dict__, "event_id": None}, core.source, sharing) if event_id else "",
-        status=status,
-        status_class=event.status_class,
-        priority=kind.priority,
-        expires=f"+{ttl}" if ttl is not None else str(millis(expires_at)) if expires_at is not None else "",
-        wake=str(millis(event.remind_at)) if event.remind_at is not None else "",
-        argument=argument,
-        fence=fence,
-        body=body,
-        lifecycle=life,
-    )
-
-
-_UNPLACED = {
-    name: field.default for name, field in Added.model_fields.items() if field.default is not PydanticUndefined
-}
-"""What an `added` has before it is given its place in the log."""
-
-
-def _life_span(core: Core, kind: ObservationType, new: NewObservation) -> tuple[int | None, datetime | None]:
-    """Return how long it lives (ms), or when it ends."""
-    if new.expires_at is not None:
-        if new.ttl is not None:
-            raise InvalidTTL("ttl: give ttl or expires_at, not both")
-        return None, check_end(new.expires_at)
-    if new.ttl is not None:
-        return duration_ms(new.ttl), None
-    return kind.ttl_ms(core.default_ttl_ms), None
-
-
 def check_end(expires_at: object) -> datetime:
     """Return a moment that is not over. Raises InvalidTTL."""
     end = as_time("expires_at", expires_at)
@@ -140,7 +35,7 @@ def check_end(expires_at: object) -> datetime:
     return end
 
 
-def check_guards(event_id: str | None, fence: int | None, expected_version: int | None = None) -> None:
+def check_guards(event_id: object, fence: object, expected_version: object = None) -> None:
     """Raise InvalidId for what is no event id, InvalidField for what is no fence or no version."""
     if event_id is not None:
         check_event_id(event_id)
@@ -153,13 +48,13 @@ def check_content(content: object, limit: int) -> str:
     """Return content that is not empty and within the limit (bytes of UTF-8)."""
     if not isinstance(content, str) or not content.strip():
         raise InvalidField("content", "is empty; say what was observed")
-    size = _bytes_of("content", content)
+    size = bytes_of("content", content)
     if size > limit:
         raise TooLarge("content", size, limit)
     return content
 
 
-def _bytes_of(field: str, text: str) -> int:
+def bytes_of(field: str, text: str) -> int:
     """Return how long a text is in UTF-8."""
     if text.isascii():
         return len(text)
@@ -301,9 +196,3 @@ def check_changes(changes: Mapping[str, Any], kind: ObservationType | None, max_
         if "metadata" in checked:
             kind.check_metadata(checked["metadata"])
     return checked
-
-
-def digest_of(operation: str, *given: Any) -> str:
-    """Return a digest of what a caller gave, by which a retry is told from another call with the same event id."""
-    text = json.dumps([operation, *given], sort_keys=True, default=str, ensure_ascii=True)
-    return blake2b(text.encode(), digest_size=10).hexdigest()

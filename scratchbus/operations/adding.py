@@ -1,0 +1,213 @@
+"""Adding observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic_core import PydanticUndefined
+
+from scratchbus.core import Core, type_of
+from scratchbus.domain.checks import (
+    MAX_KEY,
+    as_time,
+    bytes_of,
+    check_content,
+    check_end,
+    check_evidence,
+    check_guards,
+    check_label,
+    check_object,
+    check_tags,
+    check_trigger,
+)
+from scratchbus.domain.events import Added, Repeated
+from scratchbus.domain.observation import NewObservation, Observation
+from scratchbus.domain.position import millis
+from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.trusted import trusted
+from scratchbus.domain.values import Duration, check_confidence, duration_ms
+from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField
+from scratchbus.ids import new_event_id, new_id
+from scratchbus.log.append import MAX_BATCH, Write, append
+from scratchbus.log.codec import encode_body, encode_unplaced
+from scratchbus.log.steps import Step
+from scratchbus.operations.outcome import digest_of, evolved, recall_all
+from scratchbus.queries import get
+
+
+def new(
+    type: str,
+    content: str,
+    source: str | None,
+    owner: str | None,
+    status: str | None,
+    confidence: float | None,
+    context: Mapping[str, Any] | None,
+    tags: Sequence[str] | None,
+    ttl: Duration | None,
+    expires_at: datetime | None,
+    metadata: Mapping[str, Any] | None,
+    dedupe_key: str | None,
+    times: int,
+    evidence: Sequence[str] | None,
+    remind_at: datetime | None,
+    remind_on: Mapping[str, Any] | None,
+    unknown: Mapping[str, Any],
+) -> NewObservation:
+    """Return what `add` was given as one object, still unchecked. Raises UnknownField."""
+    for name in unknown:
+        raise UnknownField(name, NewObservation.model_fields)
+    return trusted(
+        NewObservation,
+        {
+            "type": type, "content": content, "source": source, "owner": owner, "status": status,
+            "confidence": confidence, "context": context, "tags": tags, "ttl": ttl, "expires_at": expires_at,
+            "metadata": metadata, "dedupe_key": dedupe_key, "times": times, "evidence": evidence,
+            "remind_at": remind_at, "remind_on": remind_on, "event_id": None,
+        },
+    )  # fmt: skip
+
+
+def add(core: Core, page: str, new: NewObservation, event_id: str | None, fence: int | None) -> Step[Observation]:
+    """Add an observation, or count it as a repeat of the open one with its dedupe key."""
+    (observation,) = yield from _add_all(core, page, [new], event_id, fence)
+    return observation
+
+
+def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: str | None) -> Step[list[Observation]]:
+    """Add a batch: all of it or nothing."""
+    if len(items) > MAX_BATCH:
+        raise TooLarge("batch", len(items), MAX_BATCH, "observations")
+    own = sum(item.event_id is not None for item in items)
+    if own not in (0, len(items)) or (own and event_id is not None):
+        raise InvalidField("event_id", "give one to every item of a batch, to the batch as a whole, or to none")
+    if not items:
+        return []
+    return (yield from _add_all(core, page, items, event_id, None))
+
+
+def _add_all(
+    core: Core, page: str, items: Sequence[NewObservation], event_id: str | None, fence: int | None
+) -> Step[list[Observation]]:
+    check_guards(event_id, fence)
+    sharing = len(items) if event_id is not None else 1
+    writes = []
+    for index, item in enumerate(items):
+        kind = yield from type_of(core, item.type)
+        check_guards(item.event_id, None)
+        own = item.event_id if event_id is None else event_id if index == 0 else f"{event_id}/{index}"
+        writes.append(plan_added(core, page, kind, item, own, fence, sharing))
+    done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
+    if done.recalled is not None:
+        return (yield from recall_all(core, page, done.recalled))
+    shard = core.log.shard(page)
+    added = {
+        row.subject: evolved(None, write.event, row, shard)
+        for write, row in zip(writes, done.written, strict=True)
+        if row.kind == "added"
+    }
+    last = {row.subject: row for row in done.written}
+    stale = [subject for subject, row in last.items() if row.kind != "added" or row.version > 1]
+    if stale:
+        added |= yield from get(core.log, page, stale, core.fresh)
+    for subject in stale:
+        if subject not in added:  # repeated here, and cleared by someone else before it was read
+            (added[subject],) = yield from recall_all(core, page, [last[subject].position])
+    return [added[row.subject] for row in done.written]
+
+
+def plan_added(
+    core: Core,
+    page: str,
+    kind: ObservationType,
+    new: NewObservation,
+    event_id: str | None,
+    fence: int | None,
+    sharing: int = 1,
+) -> Write:
+    """Return the write that adds an observation, one of `sharing` that share an event id. Raises InvalidInput."""
+    source = core.speaker(new.source)
+    life = kind.lifecycle
+    status = new.status or kind.initial_status
+    if status not in life.initial:
+        raise InvalidField("status", f"{status!r} cannot be the first; begin with: {', '.join(life.initial)}")
+    ttl, expires_at = _life_span(core, kind, new)
+    context, metadata = check_object("context", new.context), check_object("metadata", new.metadata)
+    kind.check_context(context)
+    kind.check_metadata(metadata)
+    evidence = check_evidence(new.evidence)
+    owner = kind.default_owner if new.owner is None else check_label("owner", new.owner)
+    key: Any = new.dedupe_key
+    if key is None and kind.dedupe:
+        key = kind.dedupe_key_of(
+            {"content": new.content, "source": source, "owner": owner, "context": context, "metadata": metadata}
+        )
+    if key is not None and not (isinstance(key, str) and 0 < bytes_of("dedupe_key", key) <= MAX_KEY):
+        raise InvalidField("dedupe_key", f"has to be a text of 1 to {MAX_KEY} bytes")
+    times: Any = new.times
+    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
+        raise InvalidField("times", f"{times!r} is not a number above 0")
+    by = core.source or source
+    event = trusted(
+        Added,
+        {
+            **_UNPLACED,
+            "by": by,
+            "content": check_content(new.content, min(kind.max_content, core.max_content)),
+            "source": None if source == by else source,
+            "owner": owner,
+            "status": status,
+            "status_class": life.class_of(status),
+            "confidence": 1.0 if new.confidence is None else check_confidence(new.confidence),
+            "context": context,
+            "tags": check_tags(new.tags, kind.max_tags),
+            "metadata": metadata,
+            "priority": kind.priority,
+            "ttl": ttl,
+            "expires_at": expires_at,
+            "dedupe_key": key,
+            "times": times,
+            "evidence": evidence,
+            "remind_at": new.remind_at and as_time("remind_at", new.remind_at),
+            "remind_on": check_trigger(new.remind_on),
+        },
+    )
+    body = encode_unplaced(event)
+    event.placed(id=event_id or new_event_id(), page=page, subject=new_id(), type=kind.name)
+    argument = ""
+    if key is not None:
+        again = encode_body(Repeated(by=by, times=times, ttl=ttl, expires_at=expires_at, evidence=evidence))
+        argument = f"{len(again)}:{again.decode()}{key}"
+    return Write(
+        event,
+        "a",
+        digest_of("add", page, {**new.__dict__, "event_id": None}, core.source, sharing) if event_id else "",
+        status=status,
+        status_class=event.status_class,
+        priority=kind.priority,
+        expires=f"+{ttl}" if ttl is not None else str(millis(expires_at)) if expires_at is not None else "",
+        wake=str(millis(event.remind_at)) if event.remind_at is not None else "",
+        argument=argument,
+        fence=fence,
+        body=body,
+        lifecycle=life,
+    )
+
+
+_UNPLACED = {
+    name: field.default for name, field in Added.model_fields.items() if field.default is not PydanticUndefined
+}
+"""What an `added` has before it is given its place in the log."""
+
+
+def _life_span(core: Core, kind: ObservationType, new: NewObservation) -> tuple[int | None, datetime | None]:
+    """Return how long it lives (ms), or when it ends."""
+    if new.expires_at is not None:
+        if new.ttl is not None:
+            raise InvalidTTL("ttl: give ttl or expires_at, not both")
+        return None, check_end(new.expires_at)
+    if new.ttl is not None:
+        return duration_ms(new.ttl), None
+    return kind.ttl_ms(core.default_ttl_ms), None

@@ -1,0 +1,104 @@
+"""What an operation begins with and what it returns."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import Any, cast
+
+from scratchbus.core import Core, type_of
+from scratchbus.domain.events import Event
+from scratchbus.domain.lifecycle import DEFAULT, Lifecycle
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.domain.registry import ObservationType
+from scratchbus.errors import NotFound, UnknownType
+from scratchbus.log.append import Appended, Write, Written
+from scratchbus.log.steps import Step
+from scratchbus.projections import scratch_page
+from scratchbus.queries import get, history, read_events, read_head
+
+
+def before_of(
+    core: Core, page: str, id: str, event_id: str | None
+) -> Step[tuple[Observation | None, ObservationType | None]]:
+    """Return the observation that is about to change and its type.
+
+    With an event id, one that has left the page is no error yet: this may be the retry of what took it away.
+    """
+    found = yield from get(core.log, page, [id], core.fresh)
+    before = found.get(id)
+    if before is not None:
+        name: str | None = before.type
+    else:
+        head = (yield from read_head(core.log, page, id)) if event_id is not None else None
+        name = head.type if head else None
+    if name is None:
+        raise not_found(page, id)
+    return before, core.registry.types.get(name) or (yield from type_or_none(core, name))
+
+
+def type_or_none(core: Core, name: str) -> Step[ObservationType | None]:
+    """Return a type of the registry, or None for one that a newer registry no longer has."""
+    try:
+        return (yield from type_of(core, name))
+    except UnknownType:
+        return None  # of a registry that is gone; the default lifecycle has to do
+
+
+def life_of(kind: ObservationType | None) -> Lifecycle:
+    """Return the lifecycle of a type; the default one where the type is gone."""
+    return kind.lifecycle if kind is not None else DEFAULT
+
+
+def type_name(kind: ObservationType | None) -> str:
+    """Return the name of a type; nothing where the type is gone, and the script fills it in."""
+    return kind.name if kind is not None else ""
+
+
+def finish(core: Core, page: str, before: Observation | None, writes: list[Write], done: Appended) -> Step[Observation]:
+    """Return the observation after the writes, folded here when nothing came between."""
+    if done.recalled is not None:
+        return (yield from recall_all(core, page, done.recalled[-1:]))[0]
+    shard, last = core.log.shard(page), done.written[-1]
+    if before is not None and before.version + len(writes) == last.version:
+        after = before
+        for write, row in zip(writes, done.written, strict=True):
+            after = evolved(after, write.event, row, shard)
+        return after
+    found = yield from get(core.log, page, [last.subject], core.fresh)
+    if last.subject not in found:
+        raise not_found(page, last.subject)
+    return found[last.subject]
+
+
+def evolved(before: Observation | None, event: Event, row: Written, shard: int) -> Observation:
+    """Return the observation after an event that has just been written about it."""
+    after = scratch_page.evolve(before, event.placed(ms=row.position.ms, seq=row.position.seq, shard=shard))
+    return cast(Observation, after)  # only `cleared` leaves nothing, and nobody asks what it left
+
+
+def recall_all(core: Core, page: str, positions: list[Position]) -> Step[list[Observation]]:
+    """Return the observations as these events, appended earlier, left them."""
+    events = yield from read_events(core.log, positions)
+    out = []
+    for event in events:
+        observation: Observation | None = None
+        for earlier in (yield from history(core.log, page, event.subject)):
+            if earlier.position <= event.position:
+                observation = scratch_page.evolve(observation, earlier)
+        if observation is None:
+            raise NotFound(f"{event.subject} is no longer on page {page!r}; its history is still there")
+        out.append(observation)
+    return out
+
+
+def not_found(page: str, id: str) -> NotFound:
+    """Return the error for an observation that a page does not have."""
+    return NotFound(f"there is no {id} on page {page!r}; see `scratchbus list`")
+
+
+def digest_of(operation: str, *given: Any) -> str:
+    """Return a digest of what a caller gave, by which a retry is told from another call with the same event id."""
+    text = json.dumps([operation, *given], sort_keys=True, default=str, ensure_ascii=True)
+    return blake2b(text.encode(), digest_size=10).hexdigest()
