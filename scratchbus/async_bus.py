@@ -261,7 +261,7 @@ class AsyncBus:
         await self._greeted()
         reader = self._opened.target.async_reader()
         try:
-            places = await reader.run(reading.cursors(self.core.log, after))
+            places = await reader.run(reading.cursors(self.core.log, after, pages))
             while stop is None or not stop.is_set():
                 chunks = await reader.run(reading.read(self.core.log, places, reading.block_ms(follow, stop)))
                 for event in reading.decode_wanted(chunks, narrow):

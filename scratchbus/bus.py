@@ -246,7 +246,7 @@ class Bus:
         narrow = reading.Narrow.of(pages, types, kinds)
         reader = self._opened.target.reader()
         try:
-            places = reader.run(reading.cursors(self.core.log, after))
+            places = reader.run(reading.cursors(self.core.log, after, pages))
             while stop is None or not stop.is_set():
                 chunks = reader.run(reading.read(self.core.log, places, reading.block_ms(follow, stop)))
                 yield from reading.decode_wanted(chunks, narrow)

@@ -22,6 +22,8 @@ from scratchbus.log.steps import Step, ask
 OLDEST = (7, 0)
 """The oldest Redis that will do; every Valkey from 8 on is newer."""
 
+_WAITING = 15.0  # seconds; longer than any call blocks, so that an engine that hangs is noticed
+
 SCHEMES = "redis://, rediss://, unix://, embedded:[directory], memory://name"
 
 
@@ -52,11 +54,11 @@ class Target:
 
     def reader(self) -> Engine:
         """Return a blocking driver for calls that wait on the log."""
-        return Engine(lambda: self.make(None), self.where)
+        return Engine(lambda: self.make(_WAITING), self.where)
 
     def async_reader(self) -> AsyncEngine:
         """Return an asyncio driver for calls that wait on the log."""
-        return AsyncEngine(lambda: self.amake(None), self.where)
+        return AsyncEngine(lambda: self.amake(_WAITING), self.where)
 
 
 def target(

@@ -13,11 +13,17 @@ from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
-from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.commit import Checkpoint
+from scratchbus.log.keys import PageKeys
+from scratchbus.log.positions import read_positions
+from scratchbus.log.steps import Call, Script, Step, ask, ask_all
+from scratchbus.projections import scratch_page
 
 CHUNK = 500
 LONGEST_BLOCK_MS = 5_000
 STOPPABLE_BLOCK_MS = 500
+
+_FETCH = Script("fetch")
 
 logger = structlog.get_logger(__name__)
 
@@ -26,12 +32,14 @@ logger = structlog.get_logger(__name__)
 class Cursor:
     """Where a reader stands in one shard's log; the event's id and the log's origin tell whether it is still that log.
 
-    A cursor with a time but no `seq` stands before the first event of that millisecond.
+    A cursor with a time but no `seq` stands before the first event of that millisecond. While `page` is set, only
+    that page is read, through its history index.
     """
 
     position: Position
     event_id: str = ""
     origin: str = ""
+    page: str = ""
 
 
 class Stop(Protocol):
@@ -78,8 +86,13 @@ def bus_position(log: Log) -> Step[BusPosition]:
     return BusPosition(tuple(ends))
 
 
-def cursors(log: Log, after: BusPosition | Position | str | None) -> Step[list[Cursor]]:
-    """Return the cursors that stand behind a position. Raises InvalidPosition, PositionLost or LogRewound."""
+def cursors(
+    log: Log, after: BusPosition | Position | str | None, pages: Collection[str] | None = None
+) -> Step[list[Cursor]]:
+    """Return the cursors that stand behind a position, on the shards of these pages or on all.
+
+    Raises InvalidPosition.
+    """
     if isinstance(after, str):
         after = BusPosition.parse(after) if "," in after else Position.parse(after)
     if after is None:
@@ -94,8 +107,11 @@ def cursors(log: Log, after: BusPosition | Position | str | None) -> Step[list[C
         raise InvalidPosition(f"{str(after)!r} is on shard {after.shard}; the bus has {log.shards}")
     else:
         places = [after if shard == after.shard else Position(after.ms, 0) for shard in range(log.shards)]
+    only = None if pages is None else [pages] if isinstance(pages, str) else list(pages)
     out = []
     for shard, place in enumerate(places):
+        if only is not None and shard not in map(log.shard, only):
+            continue
         keys = log.keys(shard)
         position = place._replace(shard=shard)
         origin, at, last = yield from ask_all(
@@ -110,7 +126,8 @@ def cursors(log: Log, after: BusPosition | Position | str | None) -> Step[list[C
         if position.seq and (position.ms, position.seq) > (end.ms, end.seq):
             raise InvalidPosition(f"{position} is beyond the end of the log, {end}; it belongs to another bus or log")
         event_id = entry_fields(at[0]).get(b"id", b"").decode() if at else ""
-        out.append(Cursor(position, event_id, origin.decode() if origin else ""))
+        page = only[0] if only is not None and len(only) == 1 else ""
+        out.append(Cursor(position, event_id, origin.decode() if origin else "", page))
     return out
 
 
@@ -120,19 +137,23 @@ def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[li
     With `block_ms` it waits that long for the first. Raises PositionLost when the log was trimmed past a cursor,
     LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
     """
+    if len(places) == 1 and places[0].page:
+        found = yield from _read_indexed(log, places[0])
+        if found:
+            return [(places[0].position.shard, found)]
     block = () if block_ms is None else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))
-    names = [log.keys(shard).log for shard in range(len(places))]
+    names = [log.keys(place.position.shard).log for place in places]
     commands: list[tuple[Any, ...]] = [
         ("XREAD", "COUNT", CHUNK, *block, "STREAMS", *names, *(place.position.stream_id for place in places))
     ]
-    for shard, place in enumerate(places):
-        keys, id = log.keys(shard), place.position.stream_id
+    for place in places:
+        keys, id = log.keys(place.position.shard), place.position.stream_id
         commands += [("GET", keys.origin), ("XRANGE", keys.log, id, id)]
     answer, *checks = yield from ask_all(0, commands)
     by_key = {key.decode(): entries for key, entries in answer or ()}
     out = []
-    for shard, place in enumerate(places):
-        origin, at = checks[2 * shard], checks[2 * shard + 1]
+    for place, origin, at in zip(places, checks[::2], checks[1::2], strict=True):
+        shard = place.position.shard
         entries = by_key.get(log.keys(shard).log, [])
         yield from _check(log, place, origin.decode() if origin else "", at, entries)
         if entries:
@@ -140,6 +161,34 @@ def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[li
             place.event_id = entry_fields(entries[-1]).get(b"id", b"").decode()
             out.append((shard, entries))
     return out
+
+
+def _read_indexed(log: Log, place: Cursor) -> Step[list[RawEntry]]:
+    """Return the next entries of one page by its history index; it costs what it returns.
+
+    At the end of what is folded the cursor leaves the index, and goes on in the log behind the checkpoint.
+    """
+    shard = place.position.shard
+    keys = log.keys(shard)
+    checkpoint = Checkpoint.parse((yield from ask(shard, "GET", keys.checkpoint(scratch_page.NAME))), shard)
+    key = PageKeys(keys, place.page, checkpoint.build).positions
+    spots = yield from read_positions(shard, key, place.position, CHUNK)
+    if not spots or checkpoint.origin != place.origin:
+        place.page = ""
+        if checkpoint.origin == place.origin and checkpoint.position > place.position:
+            place.position, place.event_id = checkpoint.position, checkpoint.event_id
+        return []
+    (reply,) = yield Call(shard, (_FETCH.command((keys.log,), [spot.stream_id for spot in spots]),))
+    entries: list[RawEntry] = reply
+    if len(entries) != len(spots):
+        there = {entry_position(entry, shard) for entry in entries}
+        gone = [spot for spot in spots if spot not in there]
+        if gone[0] == spots[0]:
+            raise PositionLost(f"shard {shard}: the log was trimmed past {place.position}; {gone[0]} is not there")
+        raise LogGap(f"shard {shard}: {len(gone)} events of page {place.page!r} are missing, the first at {gone[0]}")
+    place.position = spots[-1]
+    place.event_id = entry_fields(entries[-1]).get(b"id", b"").decode()
+    return entries
 
 
 def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: list[RawEntry]) -> Step[None]:
