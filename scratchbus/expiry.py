@@ -56,9 +56,7 @@ def _sweep_some(core: Core, shard: int, build: int) -> Step[tuple[int, int]]:
     for member, row in zip(rows[::2], rows[1::2], strict=True):
         subject, _, page = member.decode().partition("@")
         write = _due_write(core, page, subject, Head.parse(row), now) if row else None
-        if write is None:  # nothing is due after all: nothing that this code writes leaves such a row
-            yield Call(shard, (("ZREM", due, member),), is_write=True)
-        else:
+        if write is not None:  # else the head has moved on, and the projection follows
             by_page[page].append(write)
     done = 0
     for page, writes in by_page.items():
@@ -188,5 +186,5 @@ def _next_reminders(core: Core) -> Step[tuple[dict[int, Position], bool]]:
     if chunks:
         yield from remind(core, decode_wanted(chunks, _TRIGGERING))
         reached = BusPosition(tuple(place.position for place in places))
-        yield Call(0, (("SET", key, str(reached)),), is_write=True)
+        yield from ask(0, "SET", key, str(reached))  # to say it twice does no harm
     return {place.position.shard: place.position for place in places}, bool(chunks)
