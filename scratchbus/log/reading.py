@@ -206,6 +206,8 @@ def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: li
             raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
         if first and entry_position(first[0], shard).seq > was.seq + 1:
             raise PositionLost(f"shard {shard}: the log was trimmed past {was}; it begins at {first[0][0].decode()}")
+        if first and entry_position(first[0], shard).seq <= was.seq:
+            raise LogRewound(f"shard {shard}: the log no longer has {was}; read it again from the start")
     before = was.seq if was.seq or was.ms == 0 else None
     for entry in entries:
         seq = entry_position(entry, shard).seq
