@@ -78,8 +78,6 @@ class Fold:
         else:
             page, subject = item.page, item.subject
             document = self.documents.get((page, subject))
-            if document is not None and document.seq >= item.seq:
-                return  # the document was committed beyond this event while we were reading
             try:
                 self.documents[page, subject] = scratch_page.evolve(document, item)
                 return
@@ -133,7 +131,8 @@ def fold_once(
         return Folded(0, True, Outcome.DONE), checkpoint
     items = list(decode_all(entries, shard))
     fold = Fold(shard)
-    yield from load_documents(keys, fold, needed(item for _, item in items), checkpoint.build)
+    if not (yield from load_documents(keys, fold, needed(item for _, item in items), checkpoint)):
+        return Folded(0, False, Outcome.LOST), checkpoint
     for entry, item in items:
         fold.apply(entry, item)
     commands = list(_commands(keys, fold, checkpoint))
@@ -208,16 +207,20 @@ def _explain_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> 
         before = position
 
 
-def load_documents(keys: ShardKeys, fold: Fold, wanted: dict[str, list[str]], build: int) -> Step[None]:
-    """Load into the fold the documents of these subjects, by page."""
+def load_documents(keys: ShardKeys, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint) -> Step[bool]:
+    """Load into the fold the documents of these subjects, by page; say whether they are still those of the checkpoint.
+
+    Newer ones would be taken for what the stretch makes of them, and a master that never got the commit they come from
+    would take the commit of this fold.
+    """
     if not wanted:
-        return
-    rows = yield from ask_all(
-        keys.shard, [("HMGET", PageKeys(keys, page, build).docs, *subjects) for page, subjects in wanted.items()]
-    )
+        return True
+    pages = [("HMGET", PageKeys(keys, page, checkpoint.build).docs, *subjects) for page, subjects in wanted.items()]
+    *rows, last = yield from ask_all(keys.shard, [*pages, ("GET", keys.checkpoint(scratch_page.NAME))])
     for (page, subjects), found in zip(wanted.items(), rows, strict=True):
         for subject, row in zip(subjects, found, strict=True):
             fold.load((page, subject), row)
+    return (last or b"").decode() == str(checkpoint)
 
 
 def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[Command]:
