@@ -245,7 +245,7 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
                 writes["ZREM", name.index(*index)].append(subject)
             continue
         writes["HSET", name.docs] += (subject, encode_document(after))
-        due, was_due = scratch_page.next_moment(after), before and scratch_page.next_moment(before)
+        due, was_due = scratch_page.next_moment(after), scratch_page.next_moment(before) if before else None
         if due is not None and due != was_due:
             writes["ZADD", name.due] += (due, f"{subject}@{page}")
         elif due is None and was_due is not None:
@@ -254,7 +254,7 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
             writes["ZADD", name.all] += (after.added_seq, subject)
             for index in scratch_page.index_entries(after):
                 writes["ZADD", name.index(*index)] += (after.added_seq, subject)
-        elif any(getattr(before, name) != getattr(after, name) for name in scratch_page.INDEXED):
+        elif any(getattr(before, field) != getattr(after, field) for field in scratch_page.INDEXED):
             was, now = set(scratch_page.index_entries(before)), set(scratch_page.index_entries(after))
             for index in was - now:
                 writes["ZREM", name.index(*index)].append(subject)

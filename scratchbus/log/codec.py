@@ -16,6 +16,10 @@ from scratchbus.errors import CodeTooOld
 _PREFIX = b'{"v":%d,' % SCHEMA
 _BODY_SERIALIZERS = {kind: cls.__pydantic_serializer__ for kind, cls in EVENTS.items()}
 _BODY_VALIDATORS = {kind.encode(): cls.__pydantic_validator__ for kind, cls in EVENTS.items()}
+_LAYOUT = [b"id", b"subject", b"page", b"kind", b"type", b"batch", b"prev", b"event"]
+"""The fields of an entry, in the order in which the append script writes them."""
+_EMPTY = [b""] * len(_LAYOUT)
+
 _DOCUMENT = Observation.__pydantic_serializer__
 _DOCUMENTS = TypeAdapter(list[Observation])
 _read_document = Observation.__pydantic_validator__.validate_json
@@ -67,24 +71,24 @@ def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
 def decode_entry(entry: RawEntry, shard: int) -> Event:
     """Return the event of a raw entry. Raises Poison, or CodeTooOld for a newer schema."""
     ms, _, seq = entry[0].partition(b"-")
-    fields = entry_fields(entry)
-    get = fields.get
+    flat = entry[1]
+    values = flat[1::2] if flat[::2] == _LAYOUT else list(map(entry_fields(entry).get, _LAYOUT, _EMPTY))
+    id, subject, page, kind, type_, batch, prev, body = values
     envelope = {
-        "id": get(b"id", b"").decode(errors="replace"),
-        "page": get(b"page", b"").decode(errors="replace"),
-        "subject": get(b"subject", b"").decode(errors="replace"),
-        "kind": get(b"kind", b"").decode(errors="replace"),
-        "type": get(b"type", b"").decode(errors="replace"),
-        "batch": get(b"batch", b"").decode(errors="replace"),
-        "prev": get(b"prev", b"").decode(errors="replace"),
+        "id": id.decode("utf-8", "replace"),
+        "subject": subject.decode("utf-8", "replace"),
+        "page": page.decode("utf-8", "replace"),
+        "kind": kind.decode("utf-8", "replace"),
+        "type": type_.decode("utf-8", "replace"),
+        "batch": batch.decode("utf-8", "replace"),
+        "prev": prev.decode("utf-8", "replace"),
         "ms": int(ms),
         "seq": int(seq),
         "shard": shard,
     }
-    body = get(b"event", b"")
     if not body.startswith(_PREFIX):
         _check_schema(body, envelope)
-    validator = _BODY_VALIDATORS.get(get(b"kind", b""))
+    validator = _BODY_VALIDATORS.get(kind)
     if validator is None:
         raise Poison(envelope, f"unknown kind {envelope['kind']!r}")
     try:

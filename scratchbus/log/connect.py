@@ -22,6 +22,7 @@ from scratchbus.log.steps import Step, ask
 OLDEST = (7, 0)
 """The oldest Redis that will do; every Valkey from 8 on is newer."""
 
+_READ_SIZE = 256 * 1024  # bytes at once; a projector's chunk is about a megabyte
 _WAITING = 15.0  # seconds; longer than any call blocks, so that an engine that hangs is noticed
 
 SCHEMES = "redis://, rediss://, unix://, embedded:[directory], memory://name"
@@ -75,6 +76,7 @@ def target(
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "client_name": "scratchbus",
+        "socket_read_size": _READ_SIZE,
         "driver_info": None,
     }
     match scheme:

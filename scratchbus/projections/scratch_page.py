@@ -83,8 +83,8 @@ def next_moment(observation: Observation) -> int | None:
         moments.append(observation.expires_at)
         if observation.claim is not None:
             moments.append(observation.claim.until)
-    due = [moment for moment in moments if moment is not None]
-    return millis(min(due)) if due else None
+    due = [millis(moment) for moment in moments if moment is not None]
+    return min(due, default=None)
 
 
 def index_entries(observation: Observation) -> Iterator[tuple[str, str]]:
