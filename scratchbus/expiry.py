@@ -7,7 +7,6 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import Any
 
-import structlog
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
@@ -24,6 +23,7 @@ from scratchbus.log.codec import Head
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.reading import Narrow, cursors, decode_wanted, read
 from scratchbus.log.steps import Call, Script, Step, ask
+from scratchbus.logs import stderr_logger
 from scratchbus.queries import Filter, get, search
 
 _DUE = Script("due")
@@ -32,7 +32,7 @@ AT_ONCE = 500
 
 _TRIGGERING = Narrow.of(None, None, ("added", "updated", "status_changed"))
 
-logger = structlog.get_logger(__name__)
+logger = stderr_logger()
 
 
 def sweep(core: Core) -> Step[int]:

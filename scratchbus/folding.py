@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
-import structlog
-
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
@@ -33,6 +31,7 @@ from scratchbus.log.codec import (
 from scratchbus.log.commit import Checkpoint, Command, Outcome, commit
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.steps import Pause, Step, ask_all
+from scratchbus.logs import stderr_logger
 from scratchbus.projections import scratch_page
 
 CHUNK = 1_000
@@ -44,7 +43,7 @@ _WIDEST = 2_000  # arguments of one command; Lua's unpack fails near 8,000
 Documents = dict[tuple[str, str], Observation | None]
 """Observations by page and id; None for one that is not on the page."""
 
-logger = structlog.get_logger(__name__)
+logger = stderr_logger()
 
 
 class Folded(NamedTuple):

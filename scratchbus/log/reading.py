@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import structlog
-
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost
@@ -17,6 +15,7 @@ from scratchbus.log.commit import Checkpoint
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.positions import read_positions
 from scratchbus.log.steps import Call, Script, Step, ask, ask_all
+from scratchbus.logs import stderr_logger
 from scratchbus.projections import scratch_page
 
 CHUNK = 500
@@ -25,7 +24,7 @@ STOPPABLE_BLOCK_MS = 500
 
 _FETCH = Script("fetch")
 
-logger = structlog.get_logger(__name__)
+logger = stderr_logger()
 
 
 @dataclass(slots=True)
