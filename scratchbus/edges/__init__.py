@@ -1,0 +1,1 @@
+"""Where scratchbus meets the world: the command line and what else speaks for it."""

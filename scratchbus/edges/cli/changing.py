@@ -1,0 +1,129 @@
+"""Dealing with what is on the page: its status, claims, links."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from scratchbus.edges.cli.common import BusCommand, Session, command, event_id_option, fence_option, given, pass_session
+from scratchbus.edges.cli.output import Cell
+from scratchbus.edges.cli.views import show_change
+from scratchbus.edges.cli.words import clock, plural, short
+
+_SEVERAL = "With several ids they are done in that order, up to the first that is refused."
+
+
+def _transition(verb: str, done: str, help: str) -> BusCommand:
+    """Return the command that takes observations to another status."""
+
+    @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+    @click.option("--reason", metavar="TEXT", help="Why; it is kept with the observation.")
+    @fence_option
+    @pass_session
+    def transition(session: Session, ids: tuple[str, ...], **how: Any) -> None:
+        with session.open() as place:
+            for id in place.ids(ids):
+                observation = getattr(place.page, verb)(id, **given(**how))
+                show_change(session, done, observation)
+
+    transition.__doc__ = f"{help}\n\n{_SEVERAL}"
+    return command(verb, examples=(f"scratchbus {verb} 8F3K2M9Q --reason TEXT",))(transition)
+
+
+review = _transition("review", "sent to review", "Send observations back for review: open, but not active.")
+resolve = _transition("resolve", "resolved", "Close observations: what they said has been dealt with.")
+archive = _transition("archive", "archived", "Put observations away for good.")
+reopen = _transition("reopen", "reopened", "Make observations active again.")
+
+
+@command("clear-resolved", examples=("scratchbus clear-resolved 8F3K2M9Q 01HZX7",))
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@pass_session
+def clear_resolved(session: Session, ids: tuple[str, ...]) -> None:
+    """Take resolved observations off the page.
+
+    All of them or, if one is not resolved, none. Their history stays.
+    """
+    with session.open() as place:
+        whole = place.ids(ids)
+        place.page.clear_resolved(whole)
+    if session.as_json:
+        session.out.document({"page": place.page.name, "cleared": whole})
+    elif session.out.is_terminal:
+        session.out.sentence(Cell("cleared", "green"), Cell(plural(len(set(whole)), "observation")))
+    else:
+        for id in whole:
+            session.out.line(id)
+
+
+@command(
+    examples=(
+        "scratchbus claim 8F3K2M9Q --by executor-1 --ttl 5m",
+        'scratchbus resolve 8F3K2M9Q --fence 1 --reason "card blocked"',
+    )
+)
+@click.argument("id", metavar="ID")
+@click.option("--by", metavar="NAME", help="Who takes it; else --source.")
+@click.option("--ttl", metavar="DURATION", help="How long it is held: 30s, 10m …")
+@click.option("--fence", type=int, metavar="N", help="The fence of your claim, to prolong it.")
+@event_id_option
+@pass_session
+def claim(session: Session, id: str, by: str | None, **how: Any) -> None:
+    """Take an observation, so that nobody else acts on it.
+
+    The claim ends by itself after a while. It prints the fence that proves the claim: pass it to what you do with the
+    observation.
+    """
+    session.speak_as(by)
+    with session.open() as place:
+        holder = by or place.bus.settings.source
+        if holder is None:
+            raise click.UsageError("who takes it? Give --by NAME, or set SCRATCHBUS_SOURCE")
+        whole = place.id(id)
+        taken = place.page.claim(whole, by=holder, **given(**how))
+    out = session.out
+    if out.as_json:
+        out.document({"id": whole, "page": place.page.name, **taken.model_dump(mode="json")})
+    elif out.is_terminal:
+        until = clock(taken.until, datetime.now(UTC))
+        out.sentence(
+            Cell("claimed", "green"), Cell(short(whole), "bold"), Cell("by"), Cell(taken.by, "magenta"),
+            Cell(f"until {until}: pass --fence {taken.fence} to what you do with it"),
+        )  # fmt: skip
+    else:
+        out.line(f"{whole}  {taken.fence}  {taken.by}  {taken.until.isoformat(timespec='milliseconds')}")
+
+
+@command(examples=("scratchbus release 8F3K2M9Q --by executor-1",))
+@click.argument("id", metavar="ID")
+@click.option("--by", metavar="NAME", help="Who holds it; else --source.")
+@fence_option
+@event_id_option
+@pass_session
+def release(session: Session, id: str, by: str | None, **how: Any) -> None:
+    """Give a claimed observation back."""
+    session.speak_as(by)
+    with session.open() as place:
+        holder = by or place.bus.settings.source
+        if holder is None:
+            raise click.UsageError("who holds it? Give --by NAME, or set SCRATCHBUS_SOURCE")
+        observation = place.page.release(place.id(id), by=holder, **given(**how))
+    show_change(session, "released", observation)
+
+
+@command(examples=("scratchbus link 8F3K2M9Q goal-17",))
+@click.argument("id", metavar="ID")
+@click.argument("action")
+@fence_option
+@event_id_option
+@pass_session
+def link(session: Session, id: str, action: str, **how: Any) -> None:
+    """Record that an action was taken because of an observation.
+
+    ACTION is its name, such as a goal, a ticket, a commit.
+    """
+    with session.open() as place:
+        observation = place.page.link(place.id(id), action, **given(**how))
+    show_change(session, f"linked to {action}", observation)

@@ -1,0 +1,106 @@
+"""Following what happens: `tail` and `watch`."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import click
+
+from scratchbus.edges.cli.common import Place, Session, command, pass_session
+from scratchbus.edges.cli.complete import kinds as kind_names
+from scratchbus.edges.cli.complete import type_names
+from scratchbus.edges.cli.reading import hint_at_type
+from scratchbus.edges.cli.values import known, moment
+from scratchbus.edges.cli.views import show_event, show_watched
+
+if TYPE_CHECKING:
+    from scratchbus import Bus, BusPosition, Observation, Page, Position
+
+_TICK = 0.1  # seconds within which what happens at once is shown at once
+
+
+@command(
+    examples=(
+        "scratchbus tail --follow --after now",
+        "scratchbus tail --after 10m --kind added --kind status_changed",
+        "scratchbus --json tail --follow --page main --type risk_alert | my-script",
+    )
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on as it happens, until Ctrl-C.")
+@click.option("--after", metavar="POS", help="Begin behind a position, at a time (ISO 8601, or 10m ago), or `now`.")
+@click.option("--type", "types", multiple=True, shell_complete=type_names, help="Of this type; may be repeated.")
+@click.option("--kind", "kinds", multiple=True, shell_complete=kind_names, help="Of this kind; may be repeated.")
+@pass_session
+def tail(session: Session, follow: bool, after: str | None, types: tuple[str, ...], kinds: tuple[str, ...]) -> None:
+    """Show the event log, oldest first.
+
+    From its beginning, unless --after says otherwise, and on all pages, unless --page is given.
+    """
+    from scratchbus.domain.events import EVENTS
+    from scratchbus.domain.values import check_page
+
+    known("kind", kinds, EVENTS)
+    pages = None if session.page is None else [check_page(session.page)]
+    with session.connect() as bus:
+        for name in types:
+            hint_at_type(session, bus, name)
+        place = None if after is None else _position(bus, after)
+        for event in bus.events(place, follow=follow, pages=pages, types=types or None, kinds=kinds or None):
+            show_event(session, event)
+
+
+def _position(bus: Bus, text: str) -> BusPosition | Position | str:
+    """Return the place in the log that a text names. Raises InvalidPosition."""
+    from scratchbus.domain.position import Position, millis
+    from scratchbus.errors import InvalidField, InvalidPosition
+
+    if text == "now":
+        return bus.position()
+    try:
+        return Position(millis(moment("after", text, back=True)), 0)
+    except InvalidField:
+        pass
+    try:
+        Position.parse(text.partition(",")[0])
+    except InvalidPosition:
+        problem = f"{text!r} is not a position, a time or `now`; take a `position` from `scratchbus tail --json`"
+        raise InvalidPosition(f"after: {problem}") from None
+    return text
+
+
+@command(examples=("scratchbus watch --page session:abc",))
+@pass_session
+def watch(session: Session) -> None:
+    """Show the page live.
+
+    What is open by priority, and below it what has happened last. Ctrl-C ends it.
+
+    In a pipe it prints the open observations first, then one line for each change: what happened, and the observation
+    as it is now.
+    """
+    with session.open() as place:
+        if session.out.is_terminal:
+            from scratchbus.edges.cli.live import run_live
+
+            run_live(place, session.out)
+        else:
+            _print_changes(session, place)
+
+
+def _print_changes(session: Session, place: Place) -> None:
+    from scratchbus.roles.following import follow
+
+    begun = place.bus.position()
+    for observation in open_ones(place.page):
+        show_watched(session, "open", observation.id, observation)
+    for event in follow(place.bus, threading.Event(), after=begun, page=place.page.name, every=_TICK):
+        if event is not None:
+            show_watched(session, event.kind, event.subject, place.page.get(event.subject))
+
+
+def open_ones(page: Page, limit: int | None = None) -> list[Observation]:
+    """Return what is open on a page by priority, then newest first: what is active, and what waits for review."""
+    waiting = page.list(status="pending_review", limit=None)
+    both = sorted([*page.active(limit), *waiting], key=lambda each: (-each.priority, -each.added_seq))
+    return both if limit is None else both[:limit]

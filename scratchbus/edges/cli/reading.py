@@ -1,0 +1,126 @@
+"""Looking at the page: `list`, `active`, `show`, `history`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scratchbus.edges.cli.common import Session, command, given, pass_session
+from scratchbus.edges.cli.complete import statuses, type_names
+from scratchbus.edges.cli.values import moment, pairs
+from scratchbus.edges.cli.views import show_card, show_history, show_list
+
+if TYPE_CHECKING:
+    from scratchbus import Bus
+
+_COUNT = click.IntRange(min=1)
+_FIRST = "Nothing here yet: add something with `scratchbus add TYPE CONTENT --source NAME`, or give another --page"
+
+
+@command(
+    "list",
+    examples=(
+        "scratchbus list --type risk_alert --status active --since 2h",
+        "scratchbus list --tag security --text fraud",
+        "scratchbus --json list --all | jq .content",
+    ),
+)
+@click.option("--type", shell_complete=type_names, help="Of this type.")
+@click.option("--status", multiple=True, shell_complete=statuses, help="In this status; may be given several times.")
+@click.option("--owner", help="Of this owner.")
+@click.option("--source", help="From this source.")
+@click.option("--tag", "tags", multiple=True, help="With this tag; with each of them when given several times.")
+@click.option("--text", help="With this text in the content, in any case.")
+@click.option(
+    "--context", multiple=True, callback=pairs, metavar="KEY=VALUE", help="With this in the context; the same way."
+)
+@click.option("--since", metavar="TIME", help="Added since then: ISO 8601, or 10m, 2h, 7d ago.")
+@click.option("--limit", type=_COUNT, metavar="N", help="At most so many.  [default: 100]")
+@click.option("--all", "is_all", is_flag=True, help="As many as there are.")
+@click.option("--after", metavar="ID", help="Go on after this one, the last of the list before.")
+@pass_session
+def list_(
+    session: Session,
+    since: str | None,
+    limit: int | None,
+    is_all: bool,
+    after: str | None,
+    **narrow: Any,
+) -> None:
+    """List what is on the page, newest first.
+
+    Every option narrows it. On a terminal ids are shown by their last characters; those are enough wherever an id is
+    asked for.
+    """
+    wanted = given(**narrow)
+    if since is not None:
+        wanted["since"] = moment("since", since, back=True)
+    if is_all or limit is not None:
+        wanted["limit"] = limit
+    with session.open() as place:
+        if after is not None:
+            wanted["after"] = place.id(after)
+        found = place.page.list(**wanted)
+        show_list(session, found)
+        if not found:
+            session.out.note("Nothing matches" if wanted.keys() - {"limit"} else _FIRST)
+            hint_at_type(session, place.bus, wanted.get("type"))
+
+
+@command(examples=("scratchbus active --limit 10",))
+@click.option("--limit", type=_COUNT, metavar="N", help="At most so many.  [default: all]")
+@pass_session
+def active(session: Session, limit: int | None) -> None:
+    """Show what is active, by priority."""
+    with session.open() as place:
+        found = place.page.active(limit)
+    show_list(session, found)
+    if not found:
+        session.out.note("Nothing is active; see all with `scratchbus list`")
+
+
+@command(examples=("scratchbus show 8F3K2M9Q --history",))
+@click.argument("id", metavar="ID")
+@click.option("--history", "with_history", is_flag=True, help="With the events about it.")
+@pass_session
+def show(session: Session, id: str, with_history: bool) -> None:
+    """Show one observation in full.
+
+    ID is its id, or at least the last 6 characters of it.
+    """
+    from scratchbus.errors import NotFound
+
+    with session.open() as place:
+        whole = place.id(id)
+        observation = place.page.get(whole)
+        if observation is None:
+            place.page.history(whole)  # which says when there never was one
+            raise NotFound(f"{whole} is no longer on page {place.page.name!r}; see `scratchbus history {whole}`")
+        events = place.page.history(whole) if with_history else None
+    show_card(session, observation, events)
+
+
+@command(examples=("scratchbus history 8F3K2M9Q",))
+@click.argument("id", metavar="ID")
+@pass_session
+def history(session: Session, id: str) -> None:
+    """Show what happened to an observation, oldest first.
+
+    Also when it has left the page.
+    """
+    with session.open() as place:
+        events = place.page.history(place.id(id))
+    show_history(session, events)
+
+
+def hint_at_type(session: Session, bus: Bus, name: str | None) -> None:
+    """Say so when there is no such type: what was removed may be asked for, but more likely it is a slip."""
+    from scratchbus.errors import UnknownType
+
+    if name is None:
+        return
+    try:
+        bus.types.get(name)
+    except UnknownType as problem:
+        session.out.note(str(problem))

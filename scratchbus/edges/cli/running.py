@@ -1,0 +1,143 @@
+"""The engine and what keeps the page current: `up`, `status`, `stop`, `demo`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from scratchbus.edges.cli.common import Session, command, pass_session
+from scratchbus.edges.cli.output import Cell
+from scratchbus.edges.cli.status_view import connection_hint, show_status, where_it_is
+
+if TYPE_CHECKING:
+    from scratchbus import Bus
+    from scratchbus.runtime import Run
+
+_NAP = 0.1  # seconds that a stop may go unnoticed
+
+
+@command(
+    examples=(
+        "scratchbus up",
+        "scratchbus up --url redis://localhost:6379",
+    )
+)
+@pass_session
+def up(session: Session) -> None:
+    """Run what keeps the page current, until Ctrl-C.
+
+    That is the engine, a projector and an expirer. Without --url it is the embedded engine, which all processes of this
+    user share; it stays when this command ends, and `scratchbus stop` ends it.
+    """
+    from scratchbus import Bus
+    from scratchbus.expiry import run_expirer
+    from scratchbus.projector import run_projector
+    from scratchbus.runtime import configure_logging, serve
+
+    with session.connect() as bus:
+        status = bus.status()
+    source = session.settings().source or "up"
+    configure_logging(session.settings().log_level)
+    if session.as_json:
+        session.out.document({**where_it_is(status), "pid": os.getpid()})
+    else:
+        ends = "Ctrl-C; the engine stays" + (", `scratchbus stop` ends it" if status.directory else "")
+        pairs = [*connection_hint(status), ("runs", Cell("projector, expirer")), ("ends", Cell(ends))]
+        session.out.block([Cell("scratchbus is up", "bold green")], "", pairs)
+
+    def connect() -> Bus:
+        return Bus.connect(session.url, source=source, config=session.config, bus=session.bus)
+
+    serve(connect, _side_by_side(run_projector, run_expirer))
+
+
+def _side_by_side(*runs: Run) -> Run:
+    """Return work that is several at once: when one of them ends or fails, all end."""
+
+    def run_all(bus: Bus, stop: threading.Event) -> None:
+        over = threading.Event()
+        failures: list[BaseException] = []
+
+        def work(run: Run) -> None:
+            try:
+                run(bus, over)
+            except BaseException as problem:  # raised again below
+                failures.append(problem)
+            finally:
+                over.set()
+
+        threads = [threading.Thread(target=work, args=(run,), name=run.__name__, daemon=True) for run in runs]
+        for thread in threads:
+            thread.start()
+        while not stop.is_set() and not over.wait(_NAP):
+            pass
+        over.set()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    return run_all
+
+
+@command()
+@pass_session
+def status(session: Session) -> None:
+    """Show how things are, and where.
+
+    The engine and how to reach it, the log, the projection, the pages.
+    """
+    with session.connect() as bus:
+        found = bus.status()
+    show_status(session, found)
+
+
+@command()
+@pass_session
+def stop(session: Session) -> None:
+    """End the embedded engine. Nothing is lost; whoever needs it next starts it again.
+
+    A `scratchbus up` or a daemon that still runs is such a one: end it first.
+    """
+    from scratchbus.errors import InvalidURL
+    from scratchbus.log import embedded
+
+    settings = session.settings()
+    scheme, _, place = (settings.url or "embedded:").partition(":")
+    if scheme.lower() != "embedded":
+        raise InvalidURL("stop ends the embedded engine only; end a server of your own where you started it")
+    directory = Path(place.removeprefix("//") or settings.home or embedded.default_directory()).expanduser()
+    has_run = embedded.stop(directory)
+    if session.as_json:
+        session.out.document({"directory": str(directory), "stopped": has_run})
+    elif has_run:
+        session.out.sentence(Cell("stopped", "green"), Cell(f"the engine in {directory}"))
+    else:
+        session.out.sentence(Cell(f"No engine runs in {directory}"))
+
+
+@command(
+    examples=(
+        "scratchbus demo",
+        "scratchbus demo --log /var/log/auth.log",
+    )
+)
+@click.option(
+    "--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Read this log; else a small one that is made up.",
+)  # fmt: skip
+@pass_session
+@click.pass_context
+def demo(context: click.Context, session: Session, log: Path | None) -> None:
+    """See it all at work, within a minute.
+
+    Real daemons read a log and deal with what they find. It runs on an engine of its own, which is gone afterwards,
+    unless --url names another.
+    """
+    from scratchbus.edges.demo import run_demo
+
+    context.exit(run_demo(log, session.url, as_json=session.as_json))

@@ -1,0 +1,157 @@
+"""How the results of commands look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from scratchbus.edges.cli.common import Session
+from scratchbus.edges.cli.output import Cell, Heading
+from scratchbus.edges.cli.words import ago, ahead, clock, compact, one_line, paragraphs
+
+if TYPE_CHECKING:
+    from scratchbus import Event, Observation
+
+
+def show_change(session: Session, verb: str, observation: Observation) -> None:
+    """Show an observation that has just been changed, in one line."""
+    from scratchbus.edges.cli import columns
+    from scratchbus.edges.documents import observation_document
+
+    out = session.out
+    if out.as_json:
+        out.document(observation_document(observation))
+    elif out.is_terminal:
+        out.sentence(
+            Cell(one_line(verb), "green"),
+            columns.id_cell(observation.id),
+            columns.times_cell(observation),
+            columns.type_cell(observation),
+            columns.content_cell(observation),
+        )
+    else:
+        out.row(columns.heads(columns.OBSERVATION), columns.row_of(columns.OBSERVATION, observation))
+
+
+def show_list(session: Session, observations: Sequence[Observation]) -> None:
+    """Show observations, one a line."""
+    from scratchbus.edges.cli import columns
+    from scratchbus.edges.documents import observation_document
+
+    if session.as_json:
+        for observation in observations:
+            session.out.document(observation_document(observation))
+    elif observations:
+        session.out.table(columns.heads(columns.OBSERVATION), columns.rows_of(columns.OBSERVATION, observations))
+
+
+def show_history(session: Session, events: Sequence[Event]) -> None:
+    """Show the events about one observation, oldest first."""
+    from scratchbus.edges.cli import columns
+    from scratchbus.edges.documents import event_document
+
+    if session.as_json:
+        for event in events:
+            session.out.document(event_document(event))
+    else:
+        session.out.table(columns.heads(columns.HISTORY), columns.rows_of(columns.HISTORY, events))
+
+
+def show_card(session: Session, observation: Observation, history: Sequence[Event] | None) -> None:
+    """Show one observation with everything that is known of it."""
+    from scratchbus.edges.cli import columns
+    from scratchbus.edges.documents import event_document, observation_document
+
+    out = session.out
+    if out.as_json:
+        document = observation_document(observation)
+        if history is not None:
+            document["history"] = [event_document(event) for event in history]
+        out.document(document)
+        return
+    title = (
+        columns.id_cell(observation.id),
+        columns.type_cell(observation),
+        columns.status_cell(observation)._replace(short=None),
+        columns.times_cell(observation),
+    )
+    out.block(title, paragraphs(observation.content), _details(observation))
+    if history is not None:
+        out.line("")
+        show_history(session, history)
+
+
+def _details(observation: Observation) -> Iterator[tuple[str, Cell]]:
+    """Yield what there is to say of an observation besides its content, by name."""
+    now = datetime.now(UTC)
+
+    def past(then: datetime) -> Cell:
+        return Cell(f"{ago(then, now)} ago, {clock(then, now)}".replace("now ago", "now"))
+
+    yield "id", Cell(observation.id)
+    yield "source", Cell(observation.source, "cyan")
+    if observation.owner is not None:
+        yield "owner", Cell(one_line(observation.owner), "cyan")
+    yield "priority", Cell(str(observation.priority))
+    yield "confidence", Cell(f"{observation.confidence:g}")
+    if observation.tags:
+        yield "tags", Cell(one_line(", ".join(observation.tags)))
+    for name in ("context", "metadata"):
+        if value := getattr(observation, name):
+            yield name, Cell(compact(value))
+    yield "added", past(observation.created_at)
+    if observation.version > 1:
+        yield "changed", past(observation.updated_at)
+    if observation.is_open and observation.expires_at is not None:
+        yield "expires", Cell(f"in {ahead(observation.expires_at, now)}, {clock(observation.expires_at, now)}")
+    if observation.reason or observation.reason_code:
+        code = (observation.reason_code or "").replace("_", " ")
+        yield "why", Cell(one_line(": ".join(each for each in (code, observation.reason) if each)))
+    if claim := observation.claim:
+        held = f"by {claim.by} for {ahead(claim.until, now)} more, fence {claim.fence}"
+        yield "claimed", Cell(held, "magenta")
+    yield from _reminder(observation, now)
+    for name in ("evidence", "links"):
+        if value := getattr(observation, name):
+            yield name, Cell(one_line(", ".join(value)))
+    if observation.dedupe_key is not None:
+        yield "dedupe key", Cell(one_line(observation.dedupe_key))
+    if observation.damaged:
+        yield "damaged", Cell("an event about it could not be read", "bold red")
+    yield "version", Cell(f"{observation.version} at {observation.position}, page {observation.page}", "dim")
+
+
+def _reminder(observation: Observation, now: datetime) -> Iterator[tuple[str, Cell]]:
+    if observation.remind_at is not None:
+        yield "due", Cell(f"in {ahead(observation.remind_at, now)}, {clock(observation.remind_at, now)}", "yellow")
+    if observation.remind_on is not None:
+        yield "due", Cell(f"when {compact(observation.remind_on)} happens", "yellow")
+    if observation.due_at is not None:
+        yield "due", Cell(f"since {clock(observation.due_at, now)}", "bold yellow")
+
+
+def show_event(session: Session, event: Event) -> None:
+    """Show one event of the log in one line."""
+    from scratchbus.edges.cli import columns
+    from scratchbus.edges.documents import event_document
+
+    if session.as_json:
+        session.out.document(event_document(event))
+    else:
+        session.out.row(columns.heads(columns.LOG), columns.row_of(columns.LOG, event))
+
+
+def show_watched(session: Session, change: str, id: str, observation: Observation | None) -> None:
+    """Show in one line what happened to an observation, and how it is now; None when it is off the page."""
+    from scratchbus.edges.cli import columns
+    from scratchbus.edges.documents import observation_document
+
+    if session.as_json:
+        session.out.document({"change": change, "id": id, **(observation_document(observation) if observation else {})})
+        return
+    heads = [Heading("change", 14), *columns.heads(columns.OBSERVATION)]
+    if observation is None:
+        session.out.line(f"{change:<14}  {id}")
+    else:
+        session.out.row(heads, [Cell(change), *columns.row_of(columns.OBSERVATION, observation)])

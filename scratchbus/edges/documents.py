@@ -1,0 +1,56 @@
+"""What observations and events look like as JSON, wherever they leave scratchbus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.values import duration_text
+
+_PLACES = {"shard", "ms", "seq", "added_ms", "added_seq"}  # as numbers; `position` and `added` say them as text
+_FIRST = ("id", "page", "type", "status", "content", "source")  # what people look for when they read JSON
+
+
+def observation_document(observation: Observation) -> dict[str, Any]:
+    """Return all fields of an observation: times in ISO 8601, positions as text."""
+    document = observation.model_dump(mode="json", exclude=_PLACES)
+    first = {name: document[name] for name in _FIRST}
+    return first | document | {"position": str(observation.position), "added": str(observation.added)}
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """Return all fields of an event that say something: its time in ISO 8601, its position as text."""
+    document = event.model_dump(mode="json", exclude={*_PLACES, "prev"}, exclude_none=True)
+    return {"position": str(event.position), **document}
+
+
+def type_document(kind: ObservationType) -> dict[str, Any]:
+    """Return all fields of an observation type, by the names they have in YAML."""
+    life = kind.lifecycle
+    return {
+        "name": kind.name,
+        "description": kind.description,
+        "priority": kind.priority,
+        "default_ttl": _lasting(kind.default_ttl_ms),
+        "default_owner": kind.default_owner,
+        "initial_status": kind.initial_status,
+        "lifecycle": {
+            "name": life.name,
+            "statuses": dict(life.statuses),
+            "initial": list(life.initial),
+            "transitions": {status: sorted(life.allowed_from(status)) for status in life.statuses},
+        },
+        "max_content": kind.max_content,
+        "max_tags": kind.max_tags,
+        "auto_archive_after": _lasting(kind.auto_archive_after_ms),
+        "dedupe": list(kind.dedupe),
+        "context": kind.context_schema,
+        "metadata": kind.metadata_schema,
+    }
+
+
+def _lasting(own: int | str | None) -> str | None:
+    """Return a length of time as people write it; None where the settings say."""
+    return own if own is None or isinstance(own, str) else duration_text(own)

@@ -1,0 +1,268 @@
+"""What each command does, by the JSON it prints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from scratchbus.settings import shipped
+from tests.edges.conftest import Cli, Result
+
+pytestmark = pytest.mark.real
+
+_TICKETS = """
+types:
+  ticket:
+    priority: 99
+    description: Something to do.
+    default_ttl: 1d
+"""
+
+
+def test_an_observation_is_added_with_everything_that_was_said(cli: Cli):
+    rests_on = cli.add()
+    added = cli.json(
+        "add", "risk_alert", "Fraud ring", "--source", "fraud_detector", "--tag", "security", "--tag", "cards",
+        "--ttl", "2h", "--context", "task_id=t1", "--context", "n=3", "--context", 'deep={"a": [1]}', "--context",
+        "odd=NaN", "--metadata", "x=true", "--confidence", "0.9", "--owner", "bob", "--dedupe-key", "ring",
+        "--times", "4", "--evidence", rests_on[-8:], "--event-id", "mine",
+    ).document  # fmt: skip
+    expected = {
+        "type": "risk_alert", "content": "Fraud ring", "source": "fraud_detector", "tags": ["security", "cards"],
+        "context": {"task_id": "t1", "n": 3, "deep": {"a": [1]}, "odd": "NaN"}, "metadata": {"x": True},
+        "confidence": 0.9, "owner": "bob", "dedupe_key": "ring", "occurrences": 4, "evidence": [rests_on],
+        "page": cli.page, "status": "active", "version": 1,
+    }  # fmt: skip
+    assert {name: added[name] for name in expected} == expected
+    lived = datetime.fromisoformat(added["expires_at"]) - datetime.fromisoformat(added["created_at"])
+    assert lived == timedelta(hours=2)
+    assert added["updated_at"] == added["created_at"]
+    assert "-" in added["position"]
+    assert cli.json("show", added["id"]).document == added
+
+
+def test_what_is_seen_again_is_counted(cli: Cli):
+    first = cli.add("again", "--dedupe-key", "k")
+    assert cli.add("again", "--dedupe-key", "k", "--times", "2") == first
+    assert cli.json("show", first).document["occurrences"] == 3
+
+
+def test_a_retry_with_the_same_event_id_adds_nothing(cli: Cli):
+    assert cli.add("once", "--event-id", "e1") == cli.add("once", "--event-id", "e1")
+    assert len(cli.json("list").documents) == 1
+
+
+def test_content_comes_through_a_pipe_too(cli: Cli):
+    done = cli.process("add", "observation", "-", "--source", "me", "--json", given="two\nlines\n")
+    assert done.document["content"] == "two\nlines"
+
+
+def test_a_reminder_takes_a_moment_or_an_event_to_wait_for(cli: Cli):
+    before = datetime.now(UTC)
+    at = cli.json("add", "reminder", "call", "--source", "me", "--remind-at", "10m").document["remind_at"]
+    assert timedelta(minutes=9) < datetime.fromisoformat(at) - before < timedelta(minutes=11)
+    options = ("--remind-on", "type=risk_alert", "--remind-on", "tags=a,b")
+    waiting = cli.json("add", "reminder", "look", "--source", "me", *options).document
+    assert waiting["remind_on"] == {"type": "risk_alert", "tags": ["a", "b"]}
+
+
+def test_an_end_can_be_a_moment(cli: Cli):
+    id = cli.add("one", "--expires-at", "2099-01-31T12:00:00Z")
+    assert cli.json("show", id).document["expires_at"].startswith("2099-01-31T12:00:00")
+
+
+def test_an_update_replaces_what_was_given_and_nothing_else(cli: Cli):
+    id = cli.add("before", "--tag", "a", "--context", "x=1", "--owner", "bob")
+    options = ("--content", "after", "--confidence", "0.5", "--expires-at", "never", "--expected-version", "1")
+    after = cli.json("update", id[-8:], *options, "--status", "pending_review", "--metadata", "y=2").document
+    changed = {"content": "after", "confidence": 0.5, "expires_at": None, "status": "pending_review"}
+    kept = {"tags": ["a"], "context": {"x": 1}, "owner": "bob"}
+    assert {name: after[name] for name in changed | kept} == changed | kept
+    emptied = cli.json("update", id, "--owner", "", "--tag", "").document
+    assert (emptied["owner"], emptied["tags"]) == (None, [])
+
+
+def test_a_list_is_narrowed_by_what_is_given(cli: Cli):
+    red = cli.add("Red build", "--tag", "ci", "--tag", "red", "--owner", "bob", "--context", "job=7")
+    alert = cli.add("Fraud", "--tag", "ci", type="risk_alert")
+    cli.json("resolve", alert)
+
+    def ids(*options: str) -> list[str]:
+        return [each["id"] for each in cli.json("list", *options).documents]
+
+    assert ids() == ids("--all") == [alert, red]
+    assert ids("--limit", "1") == [alert]
+    assert ids("--after", alert[-8:]) == [red]
+    assert ids("--type", "risk_alert") == ids("--status", "resolved") == ids("--text", "fRAUD") == [alert]
+    assert (
+        ids("--status", "resolved", "--status", "active") == ids("--tag", "ci") == ids("--since", "1h") == [alert, red]
+    )
+    assert ids("--tag", "ci", "--tag", "red") == ids("--owner", "bob") == ids("--context", "job=7") == [red]
+    assert ids("--source", "test") == [alert, red]
+    assert ids("--source", "nobody") == ids("--since", "2099-01-01T00:00:00Z") == []
+
+
+def test_what_is_active_comes_by_priority(cli: Cli):
+    low, high = cli.add("low"), cli.add("high", type="risk_alert")
+    cli.json("review", cli.add("waiting"))
+    assert [each["id"] for each in cli.json("active").documents] == [high, low]
+    assert [each["id"] for each in cli.json("active", "--limit", "1").documents] == [high]
+
+
+@pytest.mark.parametrize(
+    ("verbs", "status"),
+    [
+        (["review"], "pending_review"), (["resolve"], "resolved"), (["archive"], "archived"),
+        (["resolve", "reopen"], "active"),
+    ],
+)  # fmt: skip
+def test_a_verb_takes_several_observations_to_a_status_with_its_reason(cli: Cli, verbs: list[str], status: str):
+    ids = [cli.add("one"), cli.add("two")]
+    for verb in verbs:
+        done = cli.json(verb, *(id[-8:] for id in ids), "--reason", f"why {verb}").documents
+    assert [(each["id"], each["status"], each["reason"]) for each in done] == [
+        (id, status, f"why {verbs[-1]}") for id in ids
+    ]
+
+
+def test_resolved_observations_are_cleared_and_keep_their_history(cli: Cli):
+    ids = [cli.add("one"), cli.add("two")]
+    cli.json("resolve", *ids)
+    assert cli.json("clear-resolved", *(id[-8:] for id in ids)).document == {"page": cli.page, "cleared": ids}
+    assert cli.json("list").documents == []
+    assert [each["kind"] for each in cli.json("history", ids[0][-8:]).documents] == [
+        "added", "status_changed", "cleared",
+    ]  # fmt: skip
+    gone = cli("show", ids[0])
+    assert gone.code == 3
+    assert f"scratchbus history {ids[0]}" in gone.err
+
+
+def test_a_claim_is_held_by_its_fence(cli: Cli):
+    id = cli.add()
+    claim = cli.json("claim", id, "--by", "executor-1", "--ttl", "5m").document
+    assert (claim["id"], claim["by"]) == (id, "executor-1")
+    assert cli("claim", id, "--by", "executor-2").code == 4
+    assert cli("resolve", id).code == 4
+    fence = str(claim["fence"])
+    assert cli.json("claim", id, "--by", "executor-1", "--fence", fence).document["fence"] == claim["fence"]
+    assert cli.json("link", id, "goal-17", "--fence", fence).document["links"] == ["goal-17"]
+    assert cli.json("release", id, "--by", "executor-1").document["claim"] is None
+    events = cli.json("history", id).documents
+    assert [(each["kind"], each["by"]) for each in events if each["kind"] != "linked"] == [
+        ("added", "test"), ("claimed", "executor-1"), ("claimed", "executor-1"), ("released", "executor-1"),
+    ]  # fmt: skip
+
+
+def test_show_brings_the_history_when_asked(cli: Cli):
+    id = cli.add()
+    shown = cli.json("show", id, "--history").document
+    assert [each["kind"] for each in shown["history"]] == ["added"]
+    assert "history" not in cli.json("show", id).document
+
+
+def test_tail_shows_the_log_from_a_place_on(cli: Cli):
+    first, second = cli.add("one"), cli.add("two", type="risk_alert")
+    cli.json("resolve", first)
+
+    def subjects(*options: str) -> list[tuple[str, str]]:
+        return [(each["kind"], each["subject"]) for each in cli.json("tail", *options).documents]
+
+    everything = [("added", first), ("added", second), ("status_changed", first)]
+    assert subjects() == subjects("--after", "1h") == everything
+    assert subjects("--type", "risk_alert") == [("added", second)]
+    assert subjects("--kind", "status_changed", "--kind", "linked") == [("status_changed", first)]
+    position = cli.json("tail").documents[0]["position"]
+    assert subjects("--after", position) == everything[1:]
+    assert subjects("--after", "now") == []
+
+
+def test_tail_shows_every_page_unless_one_is_named(cli: Cli):
+    here = cli.add()
+    there = cli.anywhere("add", "observation", "x", "--source", "me", "--json").document
+    assert there["page"] == "main"
+
+    def seen(done: Result) -> set[str]:
+        return {each["subject"] for each in done.documents}
+
+    assert seen(cli.json("tail")) == {here}
+    assert {here, there["id"]} <= seen(cli.anywhere("--json", "tail"))
+
+
+def test_the_options_of_every_command_stand_before_or_after_it(cli: Cli):
+    id = cli.add()
+    before = cli("--json", "show", id)
+    after = cli("show", "--json", id)
+    assert before.document == after.document
+    assert cli("--page", "elsewhere", "list", "--page", cli.page, "--json").document["id"] == id
+    assert cli("--bus", "another", "--json", "list").documents == []
+    assert cli("--source", "me", "add", "observation", "x", "--json").document["source"] == "me"
+
+
+def test_the_source_and_the_settings_file_come_from_the_environment_too(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("SCRATCHBUS_SOURCE", "env")
+    assert cli.json("add", "observation", "x").document["source"] == "env"
+    monkeypatch.delenv("SCRATCHBUS_SOURCE")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("source: file\n")
+    assert cli.json("add", "observation", "x", "--config", str(settings)).document["source"] == "file"
+
+
+def test_the_types_are_listed_checked_and_pushed(cli: Cli, tmp_path: Path):
+    own = ("--bus", "types")
+    file = tmp_path / "types.yaml"
+    file.write_text(shipped("observation_types.yaml").read_text() + _TICKETS.partition("types:")[2])
+    assert "ticket" in cli.json("types", "check", str(file)).document["types"]
+    names = [each["name"] for each in cli.json(*own, "types", "list").documents]
+    assert names[0] == "risk_alert"
+    assert "ticket" not in names
+    pushed = cli.json(*own, "types", "push", str(file)).document
+    assert (pushed["changed"], pushed["added"], pushed["version"]) == (True, ["ticket"], 1)
+    assert cli.json(*own, "types", "push", str(file)).document["changed"] is False
+    first = cli.json(*own, "types", "list").documents[0]
+    assert (first["name"], first["priority"], first["default_ttl"]) == ("ticket", 99, "1d")
+    assert first["lifecycle"]["transitions"]["resolved"] == ["active", "archived", "pending_review"]
+    cli.json(*own, "add", "ticket", "Do it", "--source", "me")
+    assert cli(*own, "types", "push", str(shipped("observation_types.yaml"))).code == 4
+
+
+def test_status_says_where_the_engine_is(cli: Cli, home: Path):
+    cli.add()
+    status = cli.json("status").document
+    assert (status["url"], status["directory"]) == (f"embedded:{home}", str(home))
+    assert Path(status["socket"]).is_socket()
+    assert status["engine_pid"] > 0
+    assert cli.page in [each["page"] for each in status["pages"]]
+
+
+def test_stop_ends_the_engine_and_another_command_starts_it_again(cli: Cli, tmp_path: Path):
+    url = ("--url", f"embedded:{tmp_path / 'own'}")
+    try:
+        assert cli.json(*url, "stop").document["stopped"] is False
+        id = cli.json(*url, "add", "observation", "kept", "--source", "me").document["id"]
+        assert cli.json(*url, "stop").document == {"directory": str(tmp_path / "own"), "stopped": True}
+        assert not (tmp_path / "own" / "engine.pid").exists()
+        assert cli.json(*url, "show", id).document["content"] == "kept"
+    finally:
+        cli(*url, "stop")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(cli: Cli, shell: str):
+    done = cli("completion", shell)
+    assert done.code == 0
+    assert "_SCRATCHBUS_COMPLETE" in done.out
+
+
+def test_a_shell_is_offered_commands_and_types(cli: Cli):
+    def offered(line: str) -> set[str]:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_SCRATCHBUS_COMPLETE": "bash_complete"}
+        return {each.partition(",")[2] for each in cli.process(**words).out.splitlines()}
+
+    assert offered("scratchbus cl") == {"claim", "clear-resolved"}
+    assert offered("scratchbus add risk") == {"risk_alert"}
+    assert "status_changed" in offered("scratchbus tail --kind s")

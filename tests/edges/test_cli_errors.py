@@ -1,0 +1,186 @@
+"""What bad input gets: one line that says what to do, the exit code of its class, and nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scratchbus.edges import exit_codes
+from scratchbus.edges.exit_codes import exit_code
+from scratchbus.errors import (
+    Behind,
+    Conflict,
+    EngineError,
+    EngineUnreachable,
+    InvalidInput,
+    NotFound,
+    PageFull,
+    ScratchbusError,
+    UnknownType,
+)
+from tests.edges.conftest import Cli, Result
+
+pytestmark = pytest.mark.real
+
+_NOBODY = "01M7YR8MB3MXGS4N6BSF10E4QF"
+_ADD = ("add", "observation", "x", "--source", "me")
+
+
+def _complaint(done: Result, code: int) -> str:
+    """Return what a command complained of, once it is known to be one line."""
+    assert done.code == code, done.err
+    assert done.out == ""
+    (line,) = done.err.splitlines()
+    assert line.startswith("scratchbus: ")
+    return line
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound("x"), 3), (PageFull("main", 1), 4), (Conflict("x"), 4), (InvalidInput("x"), 5),
+        (UnknownType("x", [], None), 5), (EngineUnreachable("x"), 6), (EngineError("x"), 6), (Behind("x"), 1),
+        (ScratchbusError("x"), 1), (KeyError("x"), 1),
+    ],
+)  # fmt: skip
+def test_every_class_of_errors_has_its_exit_code(error: Exception, code: int):
+    assert exit_code(error) == code
+
+
+def test_the_exit_codes_are_those_that_are_documented():
+    names = ("OK", "INTERNAL", "USAGE", "NOT_FOUND", "CONFLICT", "INVALID_INPUT", "ENGINE")
+    assert [getattr(exit_codes, name) for name in names] == [0, 1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["lst"], "did you mean 'list'?"),
+        (["list", "--typ", "x"], "`scratchbus list --help`"),
+        (["add", "observation"], "missing argument 'CONTENT'"),
+        (["add", "observation", "x"], "--source"),
+        (["add", "observation", "x", "--source", "me", "--confidence", "high"], "--confidence"),
+        (["add", "observation", "x", "--source", "me", "--context", "novalue"], "KEY=VALUE"),
+        (["list", "--limit", "0"], "--limit"),
+        (["claim", _NOBODY], "--by"),
+        (["release", _NOBODY], "--by"),
+        (["resolve"], "missing argument"),
+        (["types", "pull"], "`scratchbus types --help`"),
+        (["completion", "tcsh"], "bash"),
+        (["show", "a\udcff"], "UTF-8"),
+    ],
+)
+def test_a_wrong_command_line_is_explained(cli: Cli, arguments: list[str], hint: str):
+    assert hint.lower() in _complaint(cli(*arguments), 2).lower()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["add", "risk_alrt", "x", "--source", "me"], "did you mean 'risk_alert'"),
+        (["add", "observation", " ", "--source", "me"], "content"),
+        (["add", "observation", "x", "--source", "no spaces"], "source"),
+        ([*_ADD, "--confidence", "2"], "confidence"),
+        ([*_ADD, "--confidence", "nan"], "confidence"),
+        ([*_ADD, "--ttl", "soon"], "ttl"),
+        ([*_ADD, "--ttl", "1h", "--expires-at", "2h"], "ttl"),
+        ([*_ADD, "--expires-at", "tomorrow"], "ISO 8601"),
+        ([*_ADD, "--times", "0"], "times"),
+        ([*_ADD, "--status", "resolved"], "status"),
+        ([*_ADD, "--evidence", "nope"], "id"),
+        ([*_ADD, "--context", f"big={'x' * 70_000}"], "context"),
+        ([*_ADD, "--event-id", "with space"], "event_id"),
+        ([*_ADD, "--remind-on", "colour=red"], "remind_on"),
+        ([*_ADD, "--page", "no spaces"], "page"),
+        ([*_ADD, "--bus", "no:colons"], "bus"),
+        (["show", "QQQQQQ"], "none on page"),
+        (["show", "QQ"], "at least its last 6"),
+        (["list", "--since", "yesterday"], "ISO 8601"),
+        (["tail", "--after", "there"], "position"),
+        (["tail", "--after", "99999999999999-99999"], "beyond the end"),
+        (["tail", "--kind", "exploded"], "status_changed"),
+        (["tail", "--page", "no spaces"], "page"),
+        (["--url", "http://example.org", "list"], "redis://"),
+        (["--url", "redis://localhost", "stop"], "embedded"),
+        (["--config", "/nowhere.yaml", "list"], "/nowhere.yaml"),
+        (["types", "check", "/nowhere.yaml"], "/nowhere.yaml"),
+    ],
+)
+def test_bad_input_is_explained_and_nothing_is_written(cli: Cli, arguments: list[str], hint: str):
+    cli.add("there is one")
+    assert hint in _complaint(cli(*arguments), 5)
+    assert len(cli.json("tail").documents) == 1
+
+
+def test_a_wrong_file_of_types_is_explained_by_its_line(cli: Cli, tmp_path: Path):
+    file = tmp_path / "types.yaml"
+    file.write_text("types:\n  mine:\n    priorty: 3\n")
+    for verb in ("check", "push"):
+        assert f"{file}:3: types.mine.priorty: unknown key" in _complaint(cli("types", verb, str(file)), 5)
+
+
+@pytest.mark.parametrize("arguments", [["show"], ["history"], ["resolve"], ["claim", "--by", "me"], ["link", "goal"]])
+def test_what_is_not_there_is_said_to_be_so(cli: Cli, arguments: list[str]):
+    assert "scratchbus list" in _complaint(cli(arguments[0], _NOBODY, *arguments[1:]), 3)
+
+
+def test_what_the_state_forbids_is_said_with_what_it_allows(cli: Cli):
+    id = cli.add()
+    assert "version 1, not 7" in _complaint(cli("update", id, "--content", "y", "--expected-version", "7"), 4)
+    cli.json("resolve", id)
+    assert "from resolved it can become" in _complaint(cli("resolve", id), 4)
+    assert "fence" in _complaint(cli("reopen", id, "--fence", "9"), 4)
+    assert "is active" in _complaint(cli("clear-resolved", cli.add()), 4)
+    cli.add("once", "--event-id", "e")
+    assert "was used before" in _complaint(cli(*_ADD, "--event-id", "e"), 4)
+
+
+def test_a_full_page_that_refuses_is_a_conflict(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SCRATCHBUS_MAX_OBSERVATIONS", "1")
+    monkeypatch.setenv("SCRATCHBUS_ON_FULL", "refuse")
+    cli.add()
+    assert "max_observations" in _complaint(cli(*_ADD), 4)
+
+
+def test_several_ids_are_done_up_to_the_first_that_is_refused(cli: Cli):
+    first, second, third = cli.add(), cli.add(), cli.add()
+    cli.json("resolve", second)
+    done = cli("resolve", first, second, third)
+    assert done.code == 4
+    assert done.out.startswith(first)
+    assert [cli.json("show", id).document["status"] for id in (first, third)] == ["resolved", "active"]
+
+
+def test_an_engine_that_is_not_there_is_said_to_be_so(cli: Cli, tmp_path: Path):
+    for url in ("redis://127.0.0.1:1", f"unix://{tmp_path}/none.sock"):
+        for command in (["list"], list(_ADD), ["watch"], ["tail", "--follow"], ["up"]):
+            assert "does not answer" in _complaint(cli("--url", url, *command), 6)
+
+
+def test_a_password_is_not_shown(cli: Cli):
+    complaint = _complaint(cli("--url", "redis://me:secret@127.0.0.1:1", "list"), 6)
+    assert "secret" not in complaint
+
+
+def test_a_bug_is_one_line_that_says_how_to_see_more(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr("scratchbus.bus.Page.active", broken)
+    complaint = _complaint(cli("active"), 1)
+    assert "oops" in complaint
+    assert "SCRATCHBUS_DEBUG=1" in complaint
+    monkeypatch.setenv("SCRATCHBUS_DEBUG", "1")
+    assert "Traceback" in cli("active").err
+
+
+def test_what_comes_through_the_pipe_must_be_text(cli: Cli):
+    done = cli.process("add", "observation", "-", "--source", "me", given=b"\xff\xfe")
+    assert "UTF-8" in _complaint(done, 5)
+
+
+def test_a_type_that_nobody_knows_is_pointed_out_where_nothing_is_found(cli: Cli):
+    done = cli("list", "--type", "risk_alrt")
+    assert (done.code, done.out) == (0, "")
+    assert "did you mean 'risk_alert'" in done.err

@@ -1,0 +1,262 @@
+"""The command line as a person and a shell meet it: processes, pipes, terminals, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus, NewObservation
+from tests.edges.conftest import PATIENCE, PROGRAM, ROOT, Cli
+
+pytestmark = pytest.mark.real
+
+_HEAVY = {"redis", "pydantic", "rich", "structlog", "apscheduler", "yaml", "asyncio"}
+
+
+def test_what_one_process_says_another_sees(cli: Cli):
+    """The whole way of one observation, each step a process of its own."""
+    id = cli.process("add", "risk_alert", "Fraud ring", "--source", "fraud_detector").out.strip()
+    assert len(id) == 26
+    assert cli.process("active").out.startswith(id)
+    claimed = cli.process("claim", id[-8:], "--by", "executor-1").out.split()
+    assert claimed[:3] == [id, "1", "executor-1"]
+    assert cli.process("resolve", id[-6:].lower()).code == 4
+    assert cli.process("link", id, "block:4711", "--fence", "1").code == 0
+    assert cli.process("resolve", id, "--fence", "1", "--reason", "card blocked").code == 0
+    shown = cli.process("show", id, "--history")
+    assert "resolved: card blocked" in shown.out
+    assert [line.split()[3] for line in shown.out.partition("\n\n")[2].splitlines()] == [
+        "added", "claimed", "linked", "status_changed",
+    ]  # fmt: skip
+    assert cli.process("clear-resolved", id).code == 0
+    assert cli.process("show", id).code == 3
+
+
+# -- help ------------------------------------------------------------------------------------------------------------
+
+
+def test_help_takes_less_than_150_milliseconds():
+    def seconds() -> float:
+        helper = os.posix_spawn(PROGRAM[0], [*PROGRAM, "--help"], os.environ, file_actions=_SILENT)
+        used = os.wait4(helper, 0)[2]
+        return used.ru_utime + used.ru_stime  # what other processes do meanwhile does not count
+
+    assert min(seconds() for _ in range(5)) < 0.15
+
+
+_SILENT = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+
+
+def test_help_needs_nothing_heavy():
+    code = (
+        "import sys; from scratchbus.edges.cli import main; main(['add', '--help']); main(['--help']);"
+        f"print(sorted({_HEAVY!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "add", "update", "active", "list", "show", "history", "watch", "tail", "claim", "release", "link", "review",
+        "resolve", "archive", "reopen", "clear-resolved", "up", "status", "stop", "types", "demo", "completion",
+    ],
+)  # fmt: skip
+def test_every_command_explains_itself(cli: Cli, command: str):
+    done = cli(command, "--help")
+    assert done.code == 0
+    assert "Options of every command:" in done.out
+    assert command in cli("--help").out
+
+
+def test_the_version_is_that_of_the_package(cli: Cli):
+    assert re.fullmatch(r"scratchbus \d+\.\d+\.\d+\S*\n", cli("--version").out)
+
+
+# -- pipes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pipe_gets_plain_columns_with_whole_ids(cli: Cli):
+    ids = [cli.add("short"), cli.add("A long text, " * 30, "--times", "3", type="pending_confirmation")]
+    lines = cli.process("list", FORCE_COLOR="1").out.splitlines()
+    assert [line.split()[0] for line in lines] == ids[::-1]
+    assert lines[0].split()[1:5] == ["70", "pending_confirmation", "active", "×3"]
+    assert lines[1].split()[1:5] == ["20", "observation", "active", "-"]
+    assert lines[0].endswith(("A long text, " * 30).strip())
+    starts = {line.index(text) for line, text in zip(lines, ("A long", "short"), strict=True)}
+    assert len(starts) == 1
+    assert not set("\x1b│╭─") & set("".join(lines))
+
+
+def test_a_pipe_that_is_closed_ends_the_command_quietly(cli: Cli, home: Path):
+    with Bus.connect(f"embedded:{home}", source="test", max_observations=10_000) as bus:
+        for _ in range(5):
+            items = [NewObservation(type="observation", content="x" * 200) for _ in range(1_000)]
+            bus.page(cli.page).add_many(items)
+    for command in (["list", "--all"], ["tail"], ["list", "--all", "--json"]):
+        with subprocess.Popen(
+            [*PROGRAM, "--page", cli.page, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.wait(PATIENCE) == 0
+            assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [("list", "scratchbus add"), ("active", "scratchbus list")],
+)
+def test_where_nothing_is_it_says_what_to_do(cli: Cli, command: str, hint: str):
+    done = cli.process(command)
+    assert (done.code, done.out) == (0, "")
+    assert hint in done.err
+    assert cli.process(command, "--json") == (0, "", "")
+
+
+# -- terminals -------------------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_gets_colour_and_short_ids(cli: Cli):
+    id = cli.add("Fraud", "--context", "card=4711", type="risk_alert")
+    with cli.start("list", terminal=True) as listed:
+        listed.wait_for("Fraud")
+        assert id[-8:].encode() in listed.seen
+        assert id.encode() not in listed.seen
+        assert b"\x1b[1;31mrisk_alert" in listed.seen
+    with cli.start("show", id[-8:], "--history", terminal=True) as shown:
+        shown.wait_for("added")
+        for part in (id, "╭", "4711", "test"):
+            shown.wait_for(part)
+    with cli.start("list", "--no-color", terminal=True) as plain:
+        plain.wait_for("Fraud")
+        assert b"31m" not in plain.seen
+
+
+def test_a_terminal_is_not_moved_by_what_is_shown(cli: Cli):
+    id = cli.add("evil \x1b]0;title\x07 \x1b[2J text", "--owner", "bob", "--context", "a=\x9b31m")
+    for command in (["list"], ["show", id, "--history"], ["tail"], ["active"]):
+        with cli.start(*command, terminal=True) as shown:
+            shown.wait_for("text")
+            assert not re.search(rb"\x1b\]0|\x1b\[2J|\xc2\x9b", shown.seen)
+
+
+# -- following -------------------------------------------------------------------------------------------------------
+
+
+def test_tail_follows_until_ctrl_c(cli: Cli):
+    first = cli.add("before")
+    with cli.start("tail", "--follow", "--json") as tail:
+        tail.wait_for(first)
+        second = cli.add("after")
+        tail.wait_for(second, within=5.0)
+        assert tail.interrupt() == 130
+        events = [json.loads(line) for line in tail.seen.decode().splitlines()]
+    assert [event["subject"] for event in events] == [first, second]
+
+
+def test_watch_prints_a_line_for_each_change_into_a_pipe(cli: Cli):
+    first = cli.add("before")
+    with cli.start("watch") as watch:
+        watch.wait_for(f"open            {first}")
+        second = cli.add("after")
+        watch.wait_for(f"added           {second}", within=5.0)
+        cli.json("resolve", second)
+        watch.wait_for(f"status_changed  {second}", within=5.0)
+        cli.json("clear-resolved", second)
+        watch.wait_for(f"cleared         {second}", within=5.0)
+        assert watch.interrupt() == 130
+        assert b"Traceback" not in watch.seen
+
+
+def test_watch_says_in_json_what_happened_and_how_it_is_now(cli: Cli):
+    with cli.start("watch", "--json") as watch:
+        cli.add("before")
+        watch.wait_for("\n")
+        id = cli.add("after")
+        watch.wait_for(id)
+        watch.interrupt()
+        changes = [json.loads(line) for line in watch.seen.decode().splitlines()]
+    assert changes[-1]["change"] == "added"
+    assert changes[-1]["content"] == "after"
+
+
+def test_watch_gives_the_terminal_back_when_it_is_terminated(cli: Cli):
+    with cli.start("watch", terminal=True) as watch:
+        watch.wait_for("Nothing is open")
+        assert watch.interrupt(signal.SIGTERM) == 143
+        watch.wait_for("\x1b[?1049l")
+
+
+def test_watch_shows_what_there_is_room_for(cli: Cli):
+    for number in range(40):
+        cli.add(f"thing {number}")
+    cli.json("review", cli.add("Urgent", type="risk_alert"))
+    with cli.start("watch", terminal=True) as watch:
+        watch.wait_for("and more")
+        watch.wait_for("Urgent")
+        watch.wait_for("the most urgent ones")
+        assert b"thing 0 " not in watch.seen
+
+
+def test_watch_draws_the_page_anew_when_something_happens(cli: Cli):
+    cli.add("First thing", type="risk_alert")
+    with cli.start("watch", terminal=True) as watch:
+        watch.wait_for("First thing")
+        cli.add("Second thing")
+        watch.wait_for("Second thing", within=5.0)
+        watch.wait_for("2 observations open")
+        assert watch.interrupt() == 130
+        assert b"\x1b[?1049l" in watch.seen, "the terminal is not given back"
+        assert b"Traceback" not in watch.seen
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGINT, signal.SIGTERM])
+def test_up_keeps_the_page_current_until_it_is_told_to_end(cli: Cli, tmp_path: Path, with_signal: signal.Signals):
+    own = ("--url", f"embedded:{tmp_path / 'up'}")
+    try:
+        with cli.start(*own, "up") as up:
+            up.wait_for(str(tmp_path / "up"))
+            up.wait_for("projector, expirer")
+            id = cli.json(*own, "add", "observation", "short", "--source", "me", "--ttl", "300ms").document["id"]
+            up.wait_for("time has come")
+            kinds = [each["kind"] for each in cli.json(*own, "history", id).documents]
+            assert kinds == ["added", "status_changed"]
+            assert cli.json(*own, "status").document["shards"][0]["rejected"] == 0
+            assert up.interrupt(with_signal) == 0
+            assert b"Traceback" not in up.seen
+    finally:
+        cli(*own, "stop")
+
+
+def test_up_goes_on_when_the_engine_dies(cli: Cli, tmp_path: Path):
+    own = ("--url", f"embedded:{tmp_path / 'up'}")
+    try:
+        with cli.start(*own, "up") as up:
+            cli.json(*own, "add", "observation", "short", "--source", "me", "--ttl", "300ms")
+            up.wait_for("time has come")
+            os.kill(cli.json(*own, "status").document["engine_pid"], signal.SIGKILL)
+            up.wait_for("going on")
+            up.seen = b""
+            cli.json(*own, "add", "observation", "short", "--source", "me", "--ttl", "300ms")
+            up.wait_for("time has come")
+            assert up.interrupt() == 0
+    finally:
+        cli(*own, "stop")
+
+
+def test_up_says_in_json_where_the_engine_is(cli: Cli, home: Path):
+    with cli.start("up", "--json") as up:
+        up.wait_for("\n")
+        first = json.loads(up.seen.decode().splitlines()[0])
+        assert (first["url"], first["pid"]) == (f"embedded:{home}", up.process.pid)

@@ -1,0 +1,82 @@
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from scratchbus import Bus, NewObservation
+from scratchbus.errors import InvalidId
+from scratchbus.log.steps import Call, Step
+from scratchbus.suffix import whole_id, whole_ids
+
+
+@pytest.fixture
+def fake() -> Iterator[Bus]:
+    with Bus.connect(f"memory://{uuid4()}", source="test", max_observations=100_000) as bus:
+        yield bus
+
+
+def _resolve(bus: Bus, text: str, page: str = "main") -> str:
+    return bus.run(whole_id(bus.core.log, page, text))
+
+
+@pytest.mark.parametrize("length", [6, 8, 25])
+def test_the_end_of_an_id_stands_for_it_in_any_case(fake: Bus, length: int):
+    id = fake.page().add("observation", "one").id
+    assert _resolve(fake, id[-length:]) == id
+    assert _resolve(fake, f" {id[-length:].lower()} ") == id
+
+
+@pytest.mark.real
+def test_a_real_engine_finds_one_among_thousands(bus: Bus):
+    items = [NewObservation(type="observation", content="x", status="pending_review") for _ in range(1_000)]
+    with Bus.connect(bus.settings.url, source="test", max_observations=10_000, home=bus.settings.home) as roomy:
+        ids = [each.id for _ in range(7) for each in roomy.page("suffix").add_many(items)]
+    found = bus.run(whole_ids(bus.core.log, "suffix", [ids[0][-10:], ids[-1][-10:]]))
+    assert found == [ids[0], ids[-1]]
+
+
+def test_a_whole_id_costs_no_question(fake: Bus):
+    def silent(conversation: Step[str]) -> str:
+        try:
+            asked = next(conversation)
+        except StopIteration as done:
+            return str(done.value)
+        raise AssertionError(f"asked: {asked}")
+
+    id = fake.page().add("observation", "one").id
+    assert silent(whole_id(fake.core.log, "main", id.lower())) == id
+
+
+def test_one_that_left_the_page_is_still_found(fake: Bus):
+    page = fake.page()
+    id = page.resolve(page.add("observation", "one").id).id
+    page.clear_resolved([id])
+    assert _resolve(fake, id[-8:]) == id
+
+
+def test_an_id_of_another_page_is_not_found(fake: Bus):
+    id = fake.page("other").add("observation", "one").id
+    with pytest.raises(InvalidId, match="none on page 'main'"):
+        _resolve(fake, id[-8:])
+
+
+def test_a_suffix_that_fits_several_is_refused_and_they_are_listed(fake: Bus):
+    ids = [f"01M7YR8MB3MXGS4N{number:04}ABCDEF" for number in range(7)]
+    rows = tuple(value for id in ids for value in (id, "1"))
+    fake.run(_write(("HSET", fake.core.log.keys(0).heads("main"), *rows)))
+    with pytest.raises(InvalidId, match=r"ABCDEF fits several") as refused:
+        _resolve(fake, "abcdef")
+    assert all(id in str(refused.value) for id in ids[:5])
+    assert "and 2 more" in str(refused.value)
+    assert _resolve(fake, "0003abcdef") == ids[3]
+
+
+@pytest.mark.parametrize("text", ["", "ABCDE", "AB*DEF", "[A-Z]BC", "ABCDEU", "01M7YR8MB3MXGS4N6BSF10E4Q!", "é" * 8])
+def test_what_is_no_end_of_an_id_is_refused(fake: Bus, text: str):
+    fake.page().add("observation", "one")
+    with pytest.raises(InvalidId):
+        _resolve(fake, text)
+
+
+def _write(command: tuple[str, ...]) -> Step[None]:
+    yield Call(0, (command,), is_write=True)

@@ -1,0 +1,44 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scratchbus.edges.cli.words import ago, ahead, clock, compact, one_line, paragraphs, short, span
+
+NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "now"), (0, "now"), (0.9, "now"), (1, "1s"), (59, "59s"), (180, "3m"), (7_200, "2h"), (7_199.9, "2h"),
+        (86_400, "24h"), (604_799.9, "7d"), (31_536_000, "365d"),
+    ],
+)  # fmt: skip
+def test_a_length_of_time_is_said_in_one_unit(seconds: float, text: str):
+    assert span(seconds) == text
+
+
+def test_what_has_no_end_is_not_ahead():
+    assert ahead(None, NOW) == ""
+    assert ahead(NOW + timedelta(hours=2), NOW) == "2h"
+    assert ago(NOW - timedelta(minutes=3), NOW) == "3m"
+
+
+def test_another_day_is_named():
+    assert len(clock(NOW, NOW)) == len("12:00:00")
+    assert clock(NOW - timedelta(days=30), NOW).startswith("2026-02-")
+
+
+def test_an_id_is_known_by_its_end():
+    assert short("01M7YR8MB3MXGS4N6BSF10E4QF") == "SF10E4QF"
+
+
+@pytest.mark.parametrize("char", ["\x1b", "\x07", "\x9b", "\u202e", "\x00"])
+def test_nothing_reaches_the_terminal_that_it_would_obey(char: str):
+    for said in (one_line(f"a{char}[31mb"), paragraphs(f"a{char}[31mb"), compact({"a": char})):
+        assert char not in said
+
+
+def test_text_on_one_line_keeps_its_words():
+    assert one_line("one\n\ttwo\r\nthree ") == "one two three"
+    assert paragraphs("one\n\ttwo\r\nthree") == "one\n    two\nthree"
