@@ -135,11 +135,9 @@ def fold_once(
     for entry, item in items:
         fold.apply(entry, item)
     commands = list(_commands(keys, fold, checkpoint))
-    last = fold.folded[-1]
-    event_id = last.envelope["id"] if isinstance(last, Poison) else last.id
-    outcome, now = yield from commit(
-        keys, scratch_page.NAME, checkpoint, entry_position(entries[-1], shard), event_id, commands
-    )
+    last = entries[-1]
+    position, event_id = entry_position(last, shard), entry_fields(last).get(b"id", b"")
+    outcome, now = yield from commit(keys, scratch_page.NAME, checkpoint, position, event_id, commands)
     return Folded(len(entries) if outcome is Outcome.DONE else 0, is_all, outcome), now
 
 

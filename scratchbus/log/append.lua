@@ -4,7 +4,7 @@
 -- ARGV  1 mode: "all" (all or nothing) or "each" (skip what is refused)      2 page
 --       3 room (0: no limit)    4 what to do when full: "displace" or "refuse"
 --       5 days that callers' event ids are remembered    6 scan the log after this id for a lost reply ("" not)
---       7 a new origin word      8 who asks: the `by` of what the script has to add itself
+--       7 a random word for the origin of a new log      8 who asks: the `by` of what the script has to add itself
 --       9 … events, each of 16 fields:
 --         id, digest ("" when the id is not the caller's), subject, kind, type ("" as it is), body,
 --         op, version ("new", "" any, or a number), allowed statuses (",a,b," or "" any),
@@ -79,7 +79,7 @@ end
 
 if are_plain() then
   local reply, rows, scores, moments, pos = {1, now}, {}, {}, {}, nil
-  if not tail then call('SET', ORIGIN, ARGV[7]) end
+  if not tail then call('SET', ORIGIN, ARGV[7] .. '.' .. time[1] .. '.' .. time[2]) end
   for k = 1, count do
     local at, seq = FIRST + (k - 1) * WIDTH, last_seq + k
     local subject, kind, type, priority, added = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 11], format('%.0f', seq)
@@ -475,7 +475,7 @@ end
 
 local total = #plan
 if total > 0 then
-  if not tail then call('SET', ORIGIN, ARGV[7]) end
+  if not tail then call('SET', ORIGIN, ARGV[7] .. '.' .. time[1] .. '.' .. time[2]) end
   local batches = MODE == 'all'
   for i, e in ipairs(plan) do
     call('XADD', LOG, e[1], 'id', e[2], 'subject', e[3], 'page', PAGE, 'kind', e[4], 'type', e[5],

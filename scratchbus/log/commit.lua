@@ -9,7 +9,7 @@ if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return {0} end
 if redis.call('GET', KEYS[3]) ~= ARGV[5] then return {-1} end
 local entry = redis.call('XRANGE', KEYS[2], ARGV[3], ARGV[3])[1]
 if not entry then return {-1} end
-local id
+local id = ''
 for f = 1, #entry[2], 2 do
   if entry[2][f] == 'id' then id = entry[2][f + 1] end
 end

@@ -30,7 +30,8 @@ class Checkpoint(NamedTuple):
         """Read the stored form; None is the beginning."""
         if not row:
             return cls(START._replace(shard=shard))
-        id, event_id, build, origin, token = row.decode().split("|")
+        id, _, rest = row.decode().partition("|")
+        event_id, build, origin, token = rest.rsplit("|", 3)  # a caller's own event id may have a | in it
         return cls(Position.parse(id)._replace(shard=shard), event_id, int(build), origin, token)
 
     def __str__(self) -> str:
@@ -48,13 +49,13 @@ class Outcome(Enum):
 
 
 def commit(
-    keys: ShardKeys, projection: str, was: Checkpoint, position: Position, event_id: str, commands: Iterable[Command]
+    keys: ShardKeys, projection: str, was: Checkpoint, position: Position, event_id: bytes, commands: Iterable[Command]
 ) -> Step[tuple[Outcome, Checkpoint]]:
     """Write the state and move the checkpoint, if both the log and the checkpoint are still as they were read.
 
     A commit whose reply is lost is recognised by its token when the checkpoint is read again.
     """
-    now = was._replace(position=position, event_id=event_id, token=token_hex(6))
+    now = was._replace(position=position, event_id=event_id.decode("utf-8", "replace"), token=token_hex(6))
     arguments: list[Any] = [str(was), str(now), position.stream_id, event_id, was.origin]
     for command in commands:
         arguments.append(len(command))
