@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -64,16 +64,18 @@ def bytes_of(field: str, text: str) -> int:
         raise InvalidField(field, "is not valid Unicode text") from None
 
 
-def check_object(field: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+def check_object(field: str, value: object) -> dict[str, Any]:
     """Return a JSON object of at most 64 KiB and 100 levels, as JSON reads it back."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidField(field, f"{repr(value)[:80]} is not a JSON object")
     if not value:
-        if value is None or isinstance(value, dict):
-            return {}
-        raise InvalidField(field, f"{value!r} is not a JSON object")
+        return {}
     try:
-        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        if not all(isinstance(key, str) for key in value):
             raise TypeError("keys have to be strings")
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(dict(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidField(field, f"is not a JSON object: {error}") from None
@@ -113,19 +115,23 @@ def check_tags(tags: object, most: int) -> list[str]:
     return unique
 
 
-def check_evidence(ids: list[str] | None) -> list[str]:
+def check_evidence(ids: object) -> list[str]:
     """Return the ids of observations, each once."""
-    if not ids:
+    if ids is None:
         return []
+    if isinstance(ids, str) or not isinstance(ids, Collection):
+        raise InvalidField("evidence", f"{ids!r} is not a list of observation ids")
     if len(ids) > MAX_EVIDENCE:
         raise TooLarge("evidence", len(ids), MAX_EVIDENCE, "ids")
     return list(dict.fromkeys(check_id(id) for id in ids))
 
 
-def check_trigger(trigger: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def check_trigger(trigger: object) -> dict[str, Any] | None:
     """Return what an event must match to make a reminder due."""
     if trigger is None:
         return None
+    if not isinstance(trigger, Mapping):
+        raise InvalidField("remind_on", f"{trigger!r} is not a mapping of: {', '.join(_TRIGGERS)}")
     unknown = [key for key in trigger if key not in _TRIGGERS]
     if unknown:
         raise UnknownField(f"remind_on.{unknown[0]}", _TRIGGERS)

@@ -134,6 +134,7 @@ def plan_added(
     if status not in life.initial:
         raise InvalidField("status", f"{status!r} cannot be the first; begin with: {', '.join(life.initial)}")
     ttl, expires_at = _life_span(core, kind, new)
+    content = check_content(new.content, min(kind.max_content, core.max_content))
     context, metadata = check_object("context", new.context), check_object("metadata", new.metadata)
     kind.check_context(context)
     kind.check_metadata(metadata)
@@ -142,7 +143,7 @@ def plan_added(
     key: Any = new.dedupe_key
     if key is None and kind.dedupe:
         key = kind.dedupe_key_of(
-            {"content": new.content, "source": source, "owner": owner, "context": context, "metadata": metadata}
+            {"content": content, "source": source, "owner": owner, "context": context, "metadata": metadata}
         )
     if key is not None and not (isinstance(key, str) and 0 < bytes_of("dedupe_key", key) <= MAX_KEY):
         raise InvalidField("dedupe_key", f"has to be a text of 1 to {MAX_KEY} bytes")
@@ -155,7 +156,7 @@ def plan_added(
         {
             **_UNPLACED,
             "by": by,
-            "content": check_content(new.content, min(kind.max_content, core.max_content)),
+            "content": content,
             "source": None if source == by else source,
             "owner": owner,
             "status": status,
@@ -170,7 +171,7 @@ def plan_added(
             "dedupe_key": key,
             "times": times,
             "evidence": evidence,
-            "remind_at": new.remind_at and as_time("remind_at", new.remind_at),
+            "remind_at": None if new.remind_at is None else as_time("remind_at", new.remind_at),
             "remind_on": check_trigger(new.remind_on),
         },
     )

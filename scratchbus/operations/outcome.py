@@ -100,5 +100,9 @@ def not_found(page: str, id: str) -> NotFound:
 
 def digest_of(operation: str, *given: Any) -> str:
     """Return a digest of what a caller gave, by which a retry is told from another call with the same event id."""
-    text = json.dumps([operation, *given], sort_keys=True, default=str, ensure_ascii=True)
+    text = json.dumps([operation, *given], sort_keys=True, default=_text, ensure_ascii=True)
     return blake2b(text.encode(), digest_size=10).hexdigest()
+
+
+def _text(value: object) -> object:
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)
