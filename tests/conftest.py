@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+pytest_plugins = ["tests.engines"]
+
 hypothesis.settings.register_profile("scratchbus", deadline=None)  # how fast a real engine answers proves nothing
 hypothesis.settings.load_profile("scratchbus")
 

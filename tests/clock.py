@@ -1,0 +1,85 @@
+"""A clock that tests turn: the scripts read it in the place of the server's own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from hashlib import sha1
+from types import ModuleType
+from typing import Any, Self
+
+import pytest
+
+from scratchbus import expiry, operations
+from scratchbus.domain.position import moment
+from scratchbus.domain.values import Duration, duration_ms
+from scratchbus.log.connect import target
+from scratchbus.log.steps import Call, Script, Step, ask
+
+_KEY = "tests:clock"
+_OWN = "call('TIME')"
+_TURNED = f"call('HMGET', '{_KEY}', 'seconds', 'microseconds')"
+_ASKING = (operations, expiry)  # imported, so that every script that asks for the time is there to be found
+
+
+class Clock:
+    """The time of one engine. It stands still unless a test turns it."""
+
+    def __init__(self, url: str) -> None:
+        self._driver = target(url, home=None, appendfsync="everysec", socket_timeout=5, connect_timeout=5).engine()
+        seconds, microseconds = self._driver.run(ask(0, "TIME"))
+        self.ms = 0
+        self.set(int(seconds) * 1000 + int(microseconds) // 1000)
+
+    @property
+    def now(self) -> datetime:
+        """What it shows."""
+        return moment(self.ms)
+
+    def set(self, ms: int) -> None:
+        """Turn it to a time, in milliseconds since the epoch; backwards too."""
+        self.ms = ms
+        self._driver.run(_write(ms))
+
+    def advance(self, duration: Duration) -> None:
+        """Turn it on."""
+        self.set(self.ms + (duration_ms(duration) or 0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._driver.close()
+
+
+def _write(ms: int) -> Step[None]:
+    seconds, rest = divmod(ms, 1000)
+    yield Call(0, (("HSET", _KEY, "seconds", seconds, "microseconds", rest * 1000),), is_write=True)
+
+
+def hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every script that asks the server for the time ask the turned clock instead."""
+    turned = 0
+    for script in set(_scripts()):
+        if _OWN not in script.text:
+            continue
+        text = script.text.replace(_OWN, _TURNED)
+        sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
+        monkeypatch.setattr(script, "text", text)
+        monkeypatch.setattr(script, "sha", sha)
+        monkeypatch.setitem(Script.known, sha, text)
+        turned += 1
+    assert turned >= 3, "appending, reading and sweeping all ask for the time"
+
+
+def _scripts() -> Iterator[Script]:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("scratchbus"):
+            yield from _scripts_of(module)
+
+
+def _scripts_of(module: ModuleType) -> Iterator[Any]:
+    for value in vars(module).values():
+        if isinstance(value, Script):
+            yield value

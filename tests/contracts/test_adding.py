@@ -1,0 +1,151 @@
+"""What `add` and `add_many` promise."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.errors import InvalidField, TooLarge
+from tests.inspection import log_length
+
+
+def test_what_is_added_is_returned_as_it_will_be_read(page):
+    given = {
+        "source": "fraud_detector",
+        "owner": "agent",
+        "confidence": 0.9,
+        "context": {"task_id": "t1"},
+        "tags": ["security", "fraud"],
+        "metadata": {"n": 1, "nested": {"list": [1, None, "é"]}},
+        "dedupe_key": "ring-7",
+        "evidence": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"],
+        "times": 3,
+    }
+    added = page.add("risk_alert", "Fraud ring", ttl="2h", **given)
+    assert added == page.get(added.id)
+    assert {name: getattr(added, name) for name in given if name != "times"} == {
+        name: value for name, value in given.items() if name != "times"
+    }
+    assert (added.type, added.content, added.page, added.occurrences) == ("risk_alert", "Fraud ring", "main", 3)
+    assert (added.status, added.version, added.priority) == ("active", 1, 90)
+    assert added.expires_at == added.created_at + timedelta(hours=2)
+
+
+def test_what_is_left_out_comes_from_the_bus_the_type_and_the_settings(connect):
+    page = connect(source="daemon-1", default_expiration="3h").page()
+    added = page.add("risk_alert", "something")
+    assert (added.source, added.owner, added.confidence) == ("daemon-1", None, 1.0)
+    assert (added.context, added.tags, added.metadata, added.evidence, added.links) == ({}, [], {}, [], [])
+    assert added.expires_at == added.created_at + timedelta(hours=3)
+    assert page.add("action_suggestion", "do it").expires_at - added.created_at < timedelta(days=1, minutes=1)
+    assert page.add("reminder", "call back").expires_at is None
+
+
+def test_an_observation_may_begin_in_review(page):
+    added = page.add("observation", "look at this first", status="pending_review")
+    assert page.get(added.id).status == "pending_review"
+
+
+def test_the_times_of_an_observation_are_the_engines(page, clock):
+    clock.advance("90d")
+    added = page.add("observation", "from the future")
+    assert added.created_at == added.updated_at == clock.now
+
+
+def test_it_may_live_for_ever_or_until_a_moment(page):
+    assert page.add("observation", "for ever", ttl="never").expires_at is None
+    end = datetime(2100, 1, 2, 3, 4, 5, 678_000, UTC)
+    assert page.add("observation", "until then", expires_at=end).expires_at == end
+
+
+def test_positions_count_up_without_a_gap(bus, page):
+    seqs = [page.add("observation", f"{n}").position.seq for n in range(3)]
+    page.archive(page.list()[0].id)
+    seqs += [one.position.seq for one in page.add_many([_new("a"), _new("b")])]
+    assert [seq - seqs[0] for seq in seqs] == [0, 1, 2, 4, 5]
+    assert bus.position().shards[bus.core.log.shard("main")].seq == seqs[-1]
+
+
+def _new(content, **more):
+    return NewObservation(type="observation", content=content, **more)
+
+
+def test_a_batch_is_added_in_its_order(page):
+    added = page.add_many([_new(f"{n}") for n in range(10)])
+    assert [one.content for one in added] == [f"{n}" for n in range(10)]
+    assert [one.content for one in page.list()] == [f"{n}" for n in reversed(range(10))]
+
+
+def test_a_batch_of_a_thousand_is_added_whole(connect):
+    bus = connect(max_observations=2000)
+    added = bus.page().add_many([_new(f"{n}") for n in range(1000)])
+    assert len({one.id for one in added}) == 1000
+    assert len(bus.page().list(limit=None)) == 1000
+    assert {event.batch.partition("/")[2] for event in bus.events()} == {"1000"}
+
+
+def test_a_batch_of_more_than_a_thousand_is_refused(bus, page):
+    with pytest.raises(TooLarge, match="batch: 1,001 observations is over the limit of 1,000"):
+        page.add_many([_new("x")] * 1001)
+    assert log_length(bus) == 0
+
+
+def test_a_batch_of_more_than_eight_mebibytes_is_refused(bus, page):
+    with pytest.raises(TooLarge, match="over the limit of 8,388,608") as refused:
+        page.add_many([_new("x" * 65536) for _ in range(130)])
+    assert refused.value.field == "batch"
+    assert log_length(bus) == 0
+
+
+def test_a_batch_just_below_eight_mebibytes_is_added(connect):
+    page = connect(max_observations=200).page()
+    assert len(page.add_many([_new("x" * 65000) for _ in range(128)])) == 128
+    assert page.list(limit=1)[0].content == "x" * 65000
+
+
+def test_an_empty_batch_is_nothing(bus, page):
+    assert page.add_many([]) == []
+    assert log_length(bus) == 0
+
+
+def test_one_bad_item_refuses_its_whole_batch(bus, page):
+    with pytest.raises(InvalidField, match="content"):
+        page.add_many([_new("good"), _new(" ")])
+    assert log_length(bus) == 0
+
+
+def test_content_is_kept_to_the_letter(page):
+    for content in (
+        "  spaces ",
+        "line\nbreak\r\n",
+        "nul\0",
+        "日本語 🎉 ñ",
+        "e\u0301",
+        "\u202eabc",
+        '"\\/',
+        "x" * 65536,
+    ):
+        assert page.get(page.add("observation", content).id).content == content
+
+
+def test_sixty_four_kibibytes_count_in_utf8(page):
+    assert len(page.add("observation", "é" * 32768).content) == 32768
+    with pytest.raises(TooLarge):
+        page.add("observation", "é" * 32768 + "x")
+
+
+def test_context_and_metadata_keep_what_json_can_say(page):
+    value = {"text": "é\n", "int": 2**70, "float": 0.1, "none": None, "true": True, "list": [[], {}], "": "empty key"}
+    read = page.get(page.add("observation", "x", context=value, metadata=value).id)
+    assert read.context == read.metadata == value
+
+
+def test_objects_as_deep_as_allowed_are_read_back(page):
+    deep: dict[str, Any] = {}
+    for _ in range(63):
+        deep = {"a": deep}
+    added = page.add("observation", "deep", context=deep, metadata=deep)
+    page.update(added.id, context={"b": deep["a"]})
+    assert page.get(added.id).metadata == deep
+    assert [one.context for one in page.list()] == [{"b": deep["a"]}]

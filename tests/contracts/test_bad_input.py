@@ -1,0 +1,222 @@
+"""What bad input gets: an error of its own class that says what to do, and nothing written."""
+
+import math
+from typing import Any
+
+import pytest
+
+from scratchbus import Bus, NewObservation
+from scratchbus.errors import (
+    EngineUnreachable,
+    InvalidField,
+    InvalidId,
+    InvalidInput,
+    InvalidName,
+    InvalidSource,
+    InvalidTTL,
+    InvalidURL,
+    ReadOnlyField,
+    RegistryError,
+    ScratchbusError,
+    SettingsError,
+    TooLarge,
+    UnknownField,
+    UnknownType,
+)
+from tests.inspection import log_length
+
+
+def nested(levels):
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+# What is given to add besides type and content, the error, and what its one line has to say.
+FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
+    ({"type": "rumour"}, UnknownType, "unknown observation type 'rumour'"),
+    ({"type": "risk_alrt"}, UnknownType, "did you mean 'risk_alert'"),
+    ({"type": ""}, UnknownType, "unknown observation type ''"),
+    ({"type": None}, InvalidField, "type: None is not a text"),
+    ({"type": []}, InvalidField, "type: .* is not a text"),
+    ({"content": ""}, InvalidField, "content: is empty"),
+    ({"content": " \n\t"}, InvalidField, "content: is empty"),
+    ({"content": None}, InvalidField, "content: None"),
+    ({"content": 5}, InvalidField, "content: 5"),
+    ({"content": "\ud800"}, InvalidField, "content: is not valid Unicode"),
+    ({"content": "x" * 65537}, TooLarge, "content: 65,537 bytes is over the limit of 65,536"),
+    ({"source": ""}, InvalidSource, "source: ''"),
+    ({"source": "two words"}, InvalidSource, "source: 'two words'"),
+    ({"source": "-dash"}, InvalidSource, "begin with a letter or digit"),
+    ({"source": "x" * 129}, InvalidSource, "1–128"),
+    ({"source": "line\n"}, InvalidSource, "source"),
+    ({"source": "ä"}, InvalidSource, "source"),
+    ({"confidence": 1.01}, InvalidField, "confidence: 1.01 is not a number from 0 to 1"),
+    ({"confidence": -0.01}, InvalidField, "confidence"),
+    ({"confidence": math.nan}, InvalidField, "confidence: nan"),
+    ({"confidence": math.inf}, InvalidField, "confidence: inf"),
+    ({"confidence": "high"}, InvalidField, "confidence: 'high'"),
+    ({"colour": "red"}, UnknownField, "colour: unknown field; use one of: .*confidence"),
+    ({"id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, UnknownField, "id: unknown field"),
+    ({"tags": "text"}, InvalidField, "tags"),
+    ({"tags": ["a", ""]}, InvalidField, "tags"),
+    ({"tags": ["a\nb"]}, InvalidField, "tags: 'a\\\\nb' has to be 1 to 256 printable characters"),
+    ({"tags": ["x" * 257]}, InvalidField, "tags"),
+    ({"tags": [5]}, InvalidField, "tags: 5"),
+    ({"tags": 5}, InvalidField, "tags: 5 is not a list"),
+    ({"confidence": True}, InvalidField, "confidence: True"),
+    ({"ttl": True}, InvalidTTL, "ttl: True"),
+    ({"tags": [f"t{n}" for n in range(33)]}, TooLarge, "tags: 33 tags is over the limit of 32"),
+    ({"owner": ""}, InvalidField, "owner"),
+    ({"owner": "x" * 257}, InvalidField, "owner"),
+    ({"context": []}, InvalidField, "context: \\[\\] is not a JSON object"),
+    ({"context": 5}, InvalidField, "context: 5 is not a JSON object"),
+    ({"context": {1: 2}}, InvalidField, "context"),
+    ({"context": {"a": math.nan}}, InvalidField, "context: is not a JSON object"),
+    ({"context": {"a": object()}}, InvalidField, "context: is not a JSON object"),
+    ({"context": {"a": "\ud800"}}, InvalidField, "context: is not a JSON object"),
+    ({"context": {"a": "x" * 65536}}, TooLarge, "context: .* over the limit of 65,536"),
+    ({"context": nested(100)}, TooLarge, "context: 101 levels is over the limit of 100"),
+    ({"context": nested(5000)}, InvalidField, "context"),
+    ({"metadata": "text"}, InvalidField, "metadata"),
+    ({"metadata": {"a": {"b"}}}, InvalidField, "metadata: is not a JSON object"),
+    ({"metadata": nested(200)}, TooLarge, "metadata: 201 levels"),
+    ({"ttl": "soon"}, InvalidTTL, "ttl: 'soon' is not a duration; write .*2h"),
+    ({"ttl": 0}, InvalidTTL, "ttl: 0"),
+    ({"ttl": -5}, InvalidTTL, "ttl"),
+    ({"ttl": "101y"}, InvalidTTL, "ttl"),
+    ({"ttl": "36501d"}, InvalidTTL, "ttl"),
+    ({"expires_at": "tomorrow"}, InvalidField, "expires_at"),
+    ({"remind_at": ""}, InvalidField, "remind_at: '' is not a time"),
+    ({"remind_at": 0}, InvalidField, "remind_at: 0 is not a time"),
+    ({"remind_on": "risk_alert"}, InvalidField, "remind_on: 'risk_alert' is not a mapping of: type, status, tags"),
+    ({"evidence": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, InvalidField, "evidence: .* is not a list"),
+    ({"evidence": 5}, InvalidField, "evidence: 5 is not a list"),
+    ({"remind_at": "1950-01-01T00:00:00Z"}, InvalidField, "remind_at: .* is before 1970"),
+    ({"dedupe_key": ""}, InvalidField, "dedupe_key: has to .*1 to 512 bytes"),
+    ({"dedupe_key": "\ud800"}, InvalidField, "dedupe_key: is not valid Unicode"),
+    ({"times": 0}, InvalidField, "times: 0 is not a number above 0"),
+    ({"dedupe_key": 5}, InvalidField, "dedupe_key"),
+    ({"times": "many"}, InvalidField, "times"),
+    ({"times": 1.5}, InvalidField, "times"),
+    ({"evidence": ["nonsense"]}, InvalidId, "'nonsense' is not an observation id"),
+    ({"evidence": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"] * 1001}, TooLarge, "evidence: 1,001 ids is over the limit of 1,000"),
+    ({"status": "resolved"}, InvalidField, "status: 'resolved' cannot be the first; begin with: active"),
+    ({"event_id": "two words"}, InvalidId, "event_id"),
+    ({"fence": 0}, InvalidField, "fence: 0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"), FIELDS, ids=[f"{next(iter(given))}-{n}" for n, (given, *_) in enumerate(FIELDS)]
+)
+def test_a_bad_field_is_refused_and_nothing_written(connect, given, error, says):
+    bus = connect()
+    fields = {"type": "observation", "content": "x"} | given
+    with pytest.raises(error, match=says) as refused:
+        bus.page().add(fields.pop("type"), fields.pop("content"), **fields)
+    assert type(refused.value) is error
+    assert isinstance(refused.value, InvalidInput)
+    assert "\n" not in str(refused.value)
+    assert log_length(bus) == 0
+
+
+def test_a_bad_item_of_a_batch_is_refused_and_nothing_written(bus, page):
+    for given, error, _ in FIELDS[::4]:
+        fields = {"type": "observation", "content": "x"} | given
+        if "fence" not in given:
+            with pytest.raises((error, InvalidField)):
+                page.add_many([NewObservation(type="observation", content="good"), NewObservation(**fields)])
+    assert log_length(bus) == 0
+
+
+@pytest.mark.parametrize("id", ["", "x", None, 5, "01ARZ3NDEKTSV4RRFFQ69G5FA", "01ARZ3NDEKTSV4RRFFQ69G5FAU!", "ü" * 26])
+def test_a_bad_id_is_refused_everywhere(bus, page, id):
+    for call in (
+        lambda: page.get(id),
+        lambda: page.update(id, content="x"),
+        lambda: page.resolve(id),
+        lambda: page.claim(id),
+        lambda: page.release(id),
+        lambda: page.link(id, "goal-1"),
+        lambda: page.history(id),
+        lambda: page.clear_resolved([id]),
+    ):
+        with pytest.raises(InvalidId, match="is not an observation id; ids are ULIDs of 26 characters"):
+            call()
+    assert log_length(bus) == 0
+
+
+@pytest.mark.parametrize("name", ["", "two words", "x" * 129, "ä", "a\n", "a#b", "{a}", None])
+def test_a_bad_page_name_is_refused(bus, name):
+    with pytest.raises(InvalidName, match="is not a page name; use 1–128 of letters"):
+        bus.page(name)
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a:b", "{a}", "x" * 129])
+def test_a_bad_bus_name_is_refused(engine_url, name):
+    with pytest.raises(SettingsError, match="bus"):
+        Bus.connect(engine_url, bus=name)
+
+
+@pytest.mark.parametrize("by", ["", "two words", 5])
+def test_a_bad_name_for_who_claims_is_refused(bus, page, by):
+    story = page.add("observation", "x")
+    for call in (page.claim, page.release):
+        with pytest.raises(InvalidSource, match="by"):
+            call(story.id, by=by)
+    assert log_length(bus) == 1
+
+
+@pytest.mark.parametrize("action", ["", " ", "x" * 257, "a\nb", None, 5])
+def test_a_bad_action_is_refused(bus, page, action):
+    story = page.add("observation", "x")
+    with pytest.raises(InvalidField, match="action"):
+        page.link(story.id, action)
+    assert log_length(bus) == 1
+
+
+def test_a_reason_that_is_too_long_is_refused_by_its_name(bus, page):
+    story = page.add("observation", "x")
+    with pytest.raises(TooLarge) as refused:
+        page.resolve(story.id, reason="x" * 4097)
+    assert refused.value.field == "reason"
+    with pytest.raises(InvalidField):
+        page.resolve(story.id, reason="")
+    assert log_length(bus) == 1
+
+
+@pytest.mark.parametrize("url", ["http://example.org", "nonsense", "redis://host:port", "rediss//x", "://"])
+def test_a_bad_url_is_refused_with_the_good_ones(url):
+    with pytest.raises(InvalidURL, match=r"is not an engine URL.* write one of: redis://"):
+        Bus.connect(url)
+
+
+def test_an_engine_that_is_not_there_is_unreachable(tmp_path):
+    for url in (f"unix://{tmp_path}/no.sock", "redis://127.0.0.1:1"):
+        with pytest.raises(EngineUnreachable, match=r"does not answer .*; start it, or check"):
+            Bus.connect(url)
+
+
+def test_a_password_is_never_shown(tmp_path):
+    with pytest.raises(ScratchbusError) as refused:
+        Bus.connect("redis://someone:verysecret@127.0.0.1:1")
+    assert "verysecret" not in str(refused.value)
+    assert "***" in str(refused.value)
+
+
+def test_a_types_file_that_is_wrong_opens_nothing(engine_url, tmp_path):
+    file = tmp_path / "types.yaml"
+    file.write_text("types:\n  a:\n    priority: 500\n")
+    with pytest.raises(RegistryError, match=r"types\.yaml:3: types\.a\.priority"):
+        Bus.connect(engine_url, observation_types=file)
+
+
+def test_errors_carry_what_a_program_needs(page):
+    with pytest.raises(TooLarge) as too_large:
+        page.add("observation", "x" * 70000)
+    assert (too_large.value.field, too_large.value.size, too_large.value.limit) == ("content", 70000, 65536)
+    with pytest.raises(ReadOnlyField) as read_only:
+        page.update(page.add("observation", "x").id, source="other")
+    assert read_only.value.field == "source"

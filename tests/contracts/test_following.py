@@ -1,0 +1,212 @@
+"""Reading the log from a position on: in order, whole, or with an error that says what is missing."""
+
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from scratchbus.domain.position import Position
+from scratchbus.errors import CodeTooOld, InvalidPosition, LogGap, LogRewound, PositionLost
+from tests.inspection import entries, keys_of, log_length, project, raw_append, send
+from tests.waiting import eventually
+
+
+def fill(page, count):
+    return [page.add("observation", f"{n}") for n in range(count)]
+
+
+def contents(events):
+    return [event.content for event in events]
+
+
+@contextmanager
+def following(bus, *args, **more):
+    """Follow the log in a thread; yield what was seen so far, and the error that ended it."""
+    seen, ended, stop = [], [], threading.Event()
+
+    def follow():
+        try:
+            seen.extend(bus.events(*args, follow=True, stop=stop, **more))
+        except Exception as error:  # whatever it is, the test is about it
+            ended.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield seen, ended
+    finally:
+        stop.set()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_an_event_says_who_when_where_and_what(connect, clock):
+    bus = connect("fraud_detector")
+    added = bus.page().add("risk_alert", "x", source="tool-1")
+    (event,) = bus.events()
+    assert (event.kind, event.type, event.page, event.subject) == ("added", "risk_alert", "main", added.id)
+    assert (event.by, event.source, event.at, event.position) == (
+        "fraud_detector", "tool-1", clock.now, added.position,
+    )  # fmt: skip
+
+
+def test_events_come_from_the_start_or_behind_a_position(bus, page):
+    added = fill(page, 5)
+    assert contents(bus.events()) == ["0", "1", "2", "3", "4"]
+    for after in (added[1].position, str(added[1].position)):
+        assert contents(bus.events(after)) == ["2", "3", "4"]
+    end = bus.position()
+    assert list(bus.events(end)) == list(bus.events(str(end))) == []
+    page.add("observation", "5")
+    assert contents(bus.events(end)) == contents(bus.events(str(end))) == ["5"]
+
+
+def test_events_can_be_narrowed(bus, page):
+    alert = page.add("risk_alert", "a")
+    bus.page("other").add("observation", "b")
+    page.resolve(alert.id)
+    assert contents(bus.events(pages=["other"])) == ["b"]
+    assert [event.kind for event in bus.events(types=["risk_alert"])] == ["added", "status_changed"]
+    assert contents(bus.events(kinds="added", pages="main")) == ["a"]
+
+
+def test_more_events_than_one_reading_are_whole(connect):
+    from scratchbus import NewObservation
+
+    bus = connect(max_observations=3000)
+    for _ in range(2):
+        bus.page().add_many([NewObservation(type="observation", content="x") for _ in range(1000)])
+    seqs = [event.position.seq for event in bus.events()]
+    assert seqs == list(range(1, 2001))
+
+
+def test_a_follower_sees_what_happens_until_it_is_stopped(bus, page):
+    fill(page, 2)
+    with following(bus) as (seen, ended):
+        eventually(lambda: len(seen) == 2)
+        page.add("observation", "later")
+        eventually(lambda: contents(seen) == ["0", "1", "later"])
+    assert ended == []
+
+
+def test_a_follower_of_an_empty_bus_waits_for_its_first_event(bus, page):
+    with following(bus) as (seen, _):
+        page.add("observation", "first")
+        eventually(lambda: contents(seen) == ["first"])
+
+
+def test_a_position_of_another_log_is_refused(bus, page):
+    fill(page, 2)
+    for bad in ("nonsense", "1-2-3", "9/1-1", "99999999999999-5", "0-1,0-2,0-3"):
+        with pytest.raises(InvalidPosition):
+            list(bus.events(bad))
+
+
+def test_a_time_can_stand_for_a_position(bus, page, clock):
+    fill(page, 2)
+    clock.advance("1m")
+    page.add("observation", "later")
+    assert contents(bus.events(Position(clock.ms, 0))) == ["later"]
+
+
+@pytest.mark.damages_the_log
+def test_a_trimmed_log_raises_position_lost(bus, page):
+    added = fill(page, 5)
+    send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 2)
+    with pytest.raises(PositionLost, match="the log was trimmed past"):
+        list(bus.events(added[0].position))
+    with pytest.raises(PositionLost):
+        list(bus.events())
+    assert contents(bus.events(added[2].position)) == ["3", "4"]
+
+
+@pytest.mark.damages_the_log
+def test_a_follower_of_a_log_that_is_trimmed_behind_it_goes_on(bus, page):
+    with following(bus) as (seen, ended):
+        fill(page, 3)
+        eventually(lambda: len(seen) == 3)
+        send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
+        page.add("observation", "next")
+        eventually(lambda: len(seen) == 4 or ended)
+    assert ended == []
+
+
+@pytest.mark.damages_the_log
+def test_a_gap_raises_log_gap(bus, page):
+    added = fill(page, 5)
+    send(bus, "XDEL", keys_of(bus).log, added[2].position.stream_id)
+    with pytest.raises(LogGap, match="events 3 to 3 are missing"):
+        list(bus.events())
+    with pytest.raises(LogGap):
+        list(bus.events(added[1].position))
+    assert contents(bus.events(added[2].position)) == ["3", "4"]
+
+
+def flush(bus):
+    """Take every key of the bus away, as a flush of the engine does."""
+    send(bus, "DEL", *send(bus, "KEYS", f"{{{bus.core.log.bus}:*"))
+
+
+def test_a_flushed_log_raises_log_rewound(bus, page):
+    fill(page, 3)
+    with following(bus) as (seen, ended):
+        eventually(lambda: len(seen) == 3)
+        flush(bus)
+        eventually(lambda: ended)
+    assert isinstance(ended[0], LogRewound)
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_a_log_that_was_flushed_and_written_anew_is_another_one(bus, page, count):
+    fill(page, 3)
+    with following(bus) as (seen, ended):
+        eventually(lambda: len(seen) == 3)
+        keys, anew = keys_of(bus), bus.page("main")
+        flush(bus)
+        fill(anew, count)
+        eventually(lambda: ended)
+    assert isinstance(ended[0], LogRewound), send(bus, "GET", keys.origin)
+    assert len(seen) == 3
+
+
+def test_a_log_written_anew_gets_a_new_origin(bus, page):
+    fill(page, 1)
+    origin = send(bus, "GET", keys_of(bus).origin)
+    flush(bus)
+    fill(page, 1)
+    assert send(bus, "GET", keys_of(bus).origin) != origin
+
+
+@pytest.mark.damages_the_log
+def test_a_log_that_lost_its_last_events_is_another_one(bus, page):
+    fill(page, 3)
+    keys = keys_of(bus)
+    *_, before, last = entries(bus, keys.shard)
+    with following(bus) as (seen, ended):
+        eventually(lambda: len(seen) == 3)
+        send(bus, "XDEL", keys.log, last[0])
+        send(bus, "SET", keys.tail, before[0] + b"|x")
+        eventually(lambda: ended)
+    assert isinstance(ended[0], LogRewound)
+
+
+@pytest.mark.damages_the_log
+def test_an_event_of_a_newer_schema_stops_old_code(bus, page):
+    story = page.add("observation", "x")
+    raw_append(bus, subject=story.id, kind="teleported", event='{"v":2,"by":"someone","to":"elsewhere"}')
+    with pytest.raises(CodeTooOld):
+        project(bus)
+    with pytest.raises(CodeTooOld, match="schema version 2, this code knows 1; upgrade"):
+        list(bus.events())
+    with pytest.raises(CodeTooOld):
+        page.list()
+    assert page.list(stale_ok=True) == []
+    assert send(bus, "GET", keys_of(bus).checkpoint("scratch_page")) is None
+    assert log_length(bus) == 2
+
+
+def test_waiting_for_events_ends_with_one_or_in_time(bus, page):
+    ends = dict(enumerate(bus.position().shards))
+    assert bus.wait_for_events(ends, 0.02) is False
+    page.add("observation", "x")
+    assert bus.wait_for_events(ends, 5) is True

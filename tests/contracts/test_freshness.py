@@ -1,0 +1,177 @@
+"""A read sees every write acknowledged before it began, whether or not anything folds."""
+
+import threading
+
+import pytest
+
+from scratchbus import NewObservation, queries
+from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, PositionLost
+from scratchbus.log.commit import Outcome
+from scratchbus.projector import run_projector
+from tests.inspection import keys_of, project, send
+from tests.waiting import eventually
+
+
+def contents(observations):
+    return [one.content for one in observations]
+
+
+def checkpoint(bus):
+    return send(bus, "GET", keys_of(bus).checkpoint("scratch_page"))
+
+
+def test_every_client_sees_a_write_at_once(connect):
+    writer, reader = connect("writer").page(), connect("reader").page()
+    for n in range(20):
+        added = writer.add("observation", f"{n}")
+        assert reader.get(added.id) == added
+        assert reader.active(limit=1) == reader.list(limit=1) == [added]
+        changed = writer.update(added.id, tags=["t"])
+        assert reader.list(tags="t", limit=1) == [changed]
+        closed = writer.resolve(added.id)
+        assert reader.list(status="resolved", limit=1) == [closed]
+        assert reader.active() == []
+
+
+def test_a_few_events_are_folded_in_memory_only(bus, page):
+    page.add("observation", "x")
+    assert contents(page.list()) == ["x"]
+    assert checkpoint(bus) is None
+
+
+def test_thousands_of_events_without_a_projector_are_seen(connect):
+    bus = connect(max_observations=5000)
+    page = bus.page()
+    added = []
+    for _ in range(3):
+        added += page.add_many([NewObservation(type="observation", content="x") for _ in range(1000)])
+    assert len(page.list(limit=None)) == 3000
+    assert checkpoint(bus) is not None
+    assert page.get(added[0].id) == added[0]
+    assert len(page.active()) == 3000
+
+
+def test_events_of_other_pages_do_not_show(bus, page):
+    for n in range(5):
+        bus.page("other").add("observation", f"{n}")
+    page.add("observation", "mine")
+    assert contents(page.list()) == contents(page.active()) == ["mine"]
+
+
+def test_late_events_show_in_what_is_folded_already(bus, page, clock):
+    kept, closed, cleared, tagged = (page.add("observation", name) for name in ("kept", "closed", "cleared", "tagged"))
+    page.resolve(cleared.id)
+    project(bus)
+    page.resolve(closed.id)
+    page.clear_resolved([cleared.id])
+    page.update(tagged.id, tags=["t"])
+    page.add("observation", "added")
+    assert contents(page.list()) == ["added", "tagged", "closed", "kept"]
+    assert contents(page.active()) == ["added", "tagged", "kept"]
+    assert contents(page.list(status="resolved")) == ["closed"]
+    assert contents(page.list(tags="t")) == ["tagged"]
+    assert page.get(cleared.id) is None
+    assert contents(page.list(limit=1, after=tagged.id)) == ["closed"]
+    assert page.get(kept.id) == kept
+
+
+def test_stale_reads_show_what_is_folded(bus, page):
+    first = page.add("observation", "first")
+    project(bus)
+    page.update(first.id, content="changed")
+    page.add("observation", "second")
+    assert contents(page.list(stale_ok=True)) == ["first"]
+    assert contents(page.active(stale_ok=True)) == ["first"]
+    assert page.get(first.id, stale_ok=True) == first
+    project(bus)
+    assert contents(page.list(stale_ok=True)) == ["second", "changed"]
+
+
+def far_behind(connect, **settings):
+    """Return a page with more events than a reader folds in memory, and a reader of its own."""
+    page = connect(max_observations=1000).page()
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(queries.IN_MEMORY + 1)])
+    return connect("reader", **settings).page()
+
+
+def test_a_read_that_cannot_catch_up_says_so(connect, monkeypatch):
+    page = far_behind(connect, fresh_timeout="50ms")
+    monkeypatch.setattr("scratchbus.folding.commit", _lose)
+    with pytest.raises(Behind, match=r"still behind after 0\.05 s; start a projector"):
+        page.list()
+    assert page.list(stale_ok=True) == []
+    monkeypatch.undo()
+    assert len(page.list(limit=None)) == queries.IN_MEMORY + 1
+
+
+def _lose(keys, projection, was, position, event_id, commands):
+    yield from ()
+    return Outcome.LOST, was
+
+
+@pytest.mark.parametrize("error", [EngineReadOnly, EngineForbidden])
+def test_a_reader_that_may_not_write_folds_in_memory(connect, monkeypatch, error):
+    page = far_behind(connect)
+
+    def refused(*args):
+        yield from ()
+        raise error("no writing here")
+
+    monkeypatch.setattr("scratchbus.folding.commit", refused)
+    assert len(page.list(limit=None)) == len(page.active()) == queries.IN_MEMORY + 1
+    assert checkpoint(page._bus) is None
+
+
+def test_a_projector_keeps_up_until_it_is_stopped(connect):
+    bus, stop = connect(), threading.Event()
+    thread = threading.Thread(target=run_projector, args=(connect("projector"), stop))
+    thread.start()
+    try:
+        for n in range(3):
+            bus.page().add("observation", f"{n}")
+        eventually(lambda: all(shard.lag == 0 for shard in bus.status().shards))
+        assert len(bus.page().list(stale_ok=True)) == 3
+    finally:
+        stop.set()
+        thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_many_projectors_and_readers_fold_each_event_once(connect):
+    bus, stop = connect(max_observations=1000), threading.Event()
+    threads = [threading.Thread(target=run_projector, args=(connect(f"p{n}"), stop)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for n in range(0, 300, 30):
+            bus.page().add_many([NewObservation(type="observation", content=f"{n}") for _ in range(30)])
+            assert len(bus.page().list(limit=None)) == n + 30
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+    project(bus)
+    assert len(bus.page().list(limit=None, stale_ok=True)) == 300
+
+
+@pytest.mark.damages_the_log
+def test_a_read_over_a_trimmed_log_says_what_is_lost(bus, page):
+    page.add("observation", "folded")
+    project(bus)
+    for n in range(3):
+        page.add("observation", f"{n}")
+    send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
+    with pytest.raises(PositionLost, match="the log was trimmed"):
+        page.list()
+    assert contents(page.list(stale_ok=True)) == ["folded"]
+
+
+def test_status_says_how_far_behind_the_projection_is(bus, page):
+    page.add("observation", "x")
+    shard = bus.status().shards[bus.core.log.shard("main")]
+    assert (shard.events, shard.lag, shard.rejected) == (1, 1, 0)
+    project(bus)
+    shard = bus.status().shards[bus.core.log.shard("main")]
+    assert (shard.lag, shard.lag_seconds, shard.end) == (0, 0.0, shard.checkpoint)
+    (only,) = bus.status().pages
+    assert (only.page, only.open) == ("main", 1)

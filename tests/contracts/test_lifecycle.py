@@ -1,0 +1,171 @@
+"""Which status may follow which, for the default lifecycle and for one of a type's own."""
+
+import pytest
+
+from scratchbus.domain.lifecycle import DEFAULT
+from scratchbus.errors import InvalidField, InvalidTransition, NotChangeable, NotFound
+from tests.inspection import log_length
+
+VERBS = {"pending_review": "review", "resolved": "resolve", "archived": "archive", "active": "reopen"}
+
+TICKETS = """
+types:
+  ticket:
+    lifecycle: tickets
+    auto_archive_after: never
+  observation: {}
+lifecycles:
+  tickets:
+    statuses: {new: open, in_progress: open, done: closed, rejected: closed}
+    initial: [new, in_progress]
+    transitions:
+      new: [in_progress, rejected, archived]
+      in_progress: [new, done]
+      done: [in_progress, archived]
+      rejected: [done]
+"""
+
+
+def brought_to(page, status):
+    """Add an observation and bring it to a status."""
+    added = page.add("observation", "x")
+    return added if status == "active" else getattr(page, VERBS[status])(added.id)
+
+
+@pytest.mark.parametrize("target", DEFAULT.statuses)
+@pytest.mark.parametrize("status", DEFAULT.statuses)
+def test_every_transition_is_as_the_table_says(bus, page, status, target):
+    before = brought_to(page, status)
+    if target in DEFAULT.allowed_from(status):
+        after = getattr(page, VERBS[target])(before.id, reason="because")
+        assert (after.status, after.reason, after.version) == (target, "because", before.version + 1)
+        assert page.get(before.id) == after
+        return
+    length = log_length(bus)
+    with pytest.raises(InvalidTransition) as refused:
+        getattr(page, VERBS[target])(before.id)
+    assert (refused.value.from_status, refused.value.to_status) == (status, target)
+    assert refused.value.allowed == sorted(DEFAULT.allowed_from(status))
+    assert ", ".join(refused.value.allowed or ["none"]) in str(refused.value)
+    assert log_length(bus) == length
+
+
+@pytest.mark.parametrize("status", ["active", "pending_review"])
+def test_an_update_of_the_status_follows_the_same_table(page, status):
+    before = brought_to(page, status)
+    after = page.update(before.id, status="resolved", content="done")
+    assert (after.status, after.content, after.version) == ("resolved", "done", before.version + 2)
+    page.archive(before.id)
+    with pytest.raises(InvalidTransition):
+        page.update(before.id, status="active")
+
+
+def test_content_and_status_change_together_or_not_at_all(bus, page):
+    added = page.add("observation", "old")
+    length = log_length(bus)
+    with pytest.raises(InvalidTransition, match=r"item 2 of 2: .*; nothing was written"):
+        page.update(added.id, content="new", status="active")
+    assert page.get(added.id) == added
+    assert log_length(bus) == length
+
+
+def test_a_status_that_is_none_is_refused_with_those_that_are(page):
+    added = page.add("observation", "x")
+    with pytest.raises(InvalidField, match="use one of: active, archived, pending_review, resolved"):
+        page.update(added.id, status="done")
+    with pytest.raises(InvalidField, match="begin with: active, pending_review"):
+        page.add("observation", "x", status="resolved")
+
+
+def test_what_is_archived_stays_as_it_is(page):
+    added = page.add("observation", "x")
+    archived = page.archive(added.id)
+    with pytest.raises(NotChangeable, match="is archived and cannot be updated"):
+        page.update(added.id, content="y")
+    with pytest.raises(NotChangeable, match="cannot be claimed"):
+        page.claim(added.id)
+    assert page.get(added.id) == archived
+
+
+def test_what_is_resolved_may_still_be_corrected(page):
+    added = page.add("observation", "x")
+    page.resolve(added.id)
+    assert page.update(added.id, content="y").content == "y"
+
+
+def test_what_is_not_there_cannot_be_changed(bus, page):
+    nobody = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    for change in (
+        lambda: page.update(nobody, content="x"),
+        lambda: page.resolve(nobody),
+        lambda: page.claim(nobody),
+        lambda: page.release(nobody),
+        lambda: page.link(nobody, "goal-1"),
+        lambda: page.clear_resolved([nobody]),
+        lambda: page.history(nobody),
+    ):
+        with pytest.raises(NotFound, match=f"there is no {nobody} on page 'main'"):
+            change()
+    assert log_length(bus) == 0
+
+
+def test_reopening_begins_a_new_life(page, clock):
+    added = page.add("observation", "x", ttl="1h")
+    page.resolve(added.id)
+    clock.advance("2h")
+    reopened = page.reopen(added.id)
+    assert (reopened.expires_at - clock.now).days == 7
+    assert page.get(added.id) == reopened
+
+
+def test_reopening_a_type_that_lives_for_ever_ends_no_more(page, clock):
+    added = page.add("reminder", "x", ttl="1h")
+    page.resolve(added.id)
+    clock.advance("2h")
+    assert page.reopen(added.id).expires_at is None
+    assert page.get(added.id).status == "active"
+
+
+def test_review_and_back_is_no_new_life(page):
+    added = page.add("observation", "x", ttl="1h")
+    page.review(added.id)
+    assert page.reopen(added.id).expires_at == added.expires_at
+
+
+@pytest.fixture
+def tickets(bus, tmp_path):
+    file = tmp_path / "types.yaml"
+    file.write_text(TICKETS)
+    bus.push_types(file)
+    return bus.page("tickets")
+
+
+def test_a_type_brings_its_own_lifecycle(tickets):
+    ticket = tickets.add("ticket", "broken")
+    assert ticket.status == "new"
+    with pytest.raises(InvalidTransition, match="from new it can become: archived, in_progress, rejected"):
+        tickets.update(ticket.id, status="done")
+    tickets.update(ticket.id, status="in_progress")
+    done = tickets.update(ticket.id, status="done")
+    assert (done.status, done.status_class, done.archive_at) == ("done", "closed", None)
+    tickets.clear_resolved([ticket.id])
+    assert tickets.get(ticket.id) is None
+
+
+def test_the_verbs_mean_what_they_can_in_another_lifecycle(tickets):
+    ticket = tickets.add("ticket", "broken", status="in_progress")
+    with pytest.raises(InvalidField, match="has no 'resolved'; use update"):
+        tickets.resolve(ticket.id)
+    with pytest.raises(InvalidField, match="has no 'pending_review'"):
+        tickets.review(ticket.id)
+    with pytest.raises(InvalidTransition):
+        tickets.archive(ticket.id)
+    assert tickets.reopen(ticket.id).status == "new"
+
+
+def test_open_statuses_of_any_name_are_active(tickets):
+    ticket = tickets.add("ticket", "broken")
+    assert tickets.active() == [ticket]
+    assert tickets.list(status=["new"]) == [ticket]
+    tickets.update(ticket.id, status="rejected")
+    assert tickets.active() == []

@@ -1,0 +1,231 @@
+"""What `get`, `list` and `active` return, and in which order."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
+
+import pytest
+
+from scratchbus import NewObservation, Observation
+from scratchbus.errors import InvalidField, InvalidId, NotFound
+from tests.inspection import project
+
+NOBODY = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+
+def contents(observations):
+    return [one.content for one in observations]
+
+
+def test_get_returns_none_for_what_is_not_there(page):
+    assert page.get(NOBODY) is None
+    with pytest.raises(InvalidId, match="'nonsense' is not an observation id"):
+        page.get("nonsense")
+
+
+def test_get_takes_an_id_in_lower_case(page):
+    added = page.add("observation", "x")
+    assert page.get(added.id.lower()) == added
+
+
+def test_an_empty_page_lists_nothing(page):
+    assert page.list() == page.active() == []
+
+
+def test_active_is_by_priority_then_newest_first(page):
+    for type in ("observation", "risk_alert", "pattern_detected"):
+        for n in range(2):
+            page.add(type, f"{type} {n}")
+    assert contents(page.active()) == [
+        "risk_alert 1", "risk_alert 0", "pattern_detected 1", "pattern_detected 0", "observation 1", "observation 0",
+    ]  # fmt: skip
+    assert contents(page.active(limit=3)) == ["risk_alert 1", "risk_alert 0", "pattern_detected 1"]
+
+
+def test_active_leaves_out_what_waits_for_review_or_is_over(page, clock):
+    page.review(page.add("risk_alert", "in review").id)
+    page.resolve(page.add("risk_alert", "resolved").id)
+    page.archive(page.add("risk_alert", "archived").id)
+    page.add("risk_alert", "expired", ttl="1m")
+    page.add("observation", "active")
+    clock.advance("2m")
+    assert contents(page.active()) == contents(page.active(limit=1)) == ["active"]
+
+
+@pytest.mark.parametrize("is_folded", [True, False])
+def test_active_with_a_limit_looks_behind_many_in_review(bus, page, is_folded):
+    page.add("observation", "far behind")
+    page.add_many([NewObservation(type="risk_alert", content=f"{n}", status="pending_review") for n in range(50)])
+    if is_folded:
+        project(bus)
+    assert contents(page.active(limit=1)) == ["far behind"]
+
+
+def test_active_does_not_put_what_is_new_before_what_is_urgent(bus, page):
+    for _ in range(2):
+        page.add("risk_alert", "in review", status="pending_review")
+    page.add("pattern_detected", "urgent")
+    project(bus)
+    page.add("observation", "new")
+    assert contents(page.active(limit=1)) == ["urgent"]
+
+
+def test_list_is_newest_first_by_when_it_was_added(page):
+    added = [page.add("observation", f"{n}") for n in range(5)]
+    page.update(added[0].id, tags=["touched"])
+    page.reopen(page.resolve(added[1].id).id)
+    assert contents(page.list()) == ["4", "3", "2", "1", "0"]
+
+
+def test_list_stops_at_its_limit(connect):
+    page = connect(max_observations=300).page()
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(250)])
+    assert contents(page.list(limit=2)) == ["249", "248"]
+    assert len(page.list()) == 100
+    assert contents(page.list(limit=None)) == [f"{n}" for n in reversed(range(250))]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "3"])
+def test_a_limit_is_a_number_above_zero(page, limit):
+    for read in (page.list, page.active):
+        with pytest.raises(InvalidField, match="limit"):
+            read(limit=limit)
+
+
+@pytest.fixture
+def mixed(page, clock):
+    """Twelve observations of which every filter takes some."""
+    for n in range(12):
+        page.add(
+            "risk_alert" if n % 2 else "observation",
+            f"story {n} of {'Émile' if n % 4 else 'nobody'}",
+            source=f"tool-{n % 3}",
+            owner="agent" if n % 3 else None,
+            tags=[f"t{n % 2}", f"u{n % 4}"],
+            context={"task": n % 3, "other": n},
+        )
+        clock.advance("1s")
+    ids = [one.id for one in reversed(page.list())]
+    page.resolve(ids[2])
+    page.review(ids[3])
+    page.archive(ids[4])
+    return page
+
+
+FILTERS = {
+    "type": ("risk_alert", lambda one: one.type == "risk_alert"),
+    "status": (["active", "resolved"], lambda one: one.status in ("active", "resolved")),
+    "owner": ("agent", lambda one: one.owner == "agent"),
+    "source": ("tool-1", lambda one: one.source == "tool-1"),
+    "tags": (["t1", "u3"], lambda one: {"t1", "u3"} <= set(one.tags)),
+    "text": ("éMILE", lambda one: "Émile" in one.content),
+    "context": ({"task": 1}, lambda one: one.context["task"] == 1),
+}
+
+
+@pytest.mark.parametrize("is_folded", [True, False])
+def test_each_filter_takes_what_matches_alone_and_with_every_other(bus, mixed, is_folded):
+    if is_folded:
+        project(bus)
+    everything = mixed.list()
+    assert len(everything) == 12
+    for count in (1, 2, 3, len(FILTERS)):
+        for names in combinations(FILTERS, count):
+            found = mixed.list(**{name: FILTERS[name][0] for name in names})
+            assert found == [one for one in everything if all(FILTERS[name][1](one) for name in names)], names
+
+
+def test_since_takes_what_was_created_at_or_after(mixed):
+    everything = mixed.list()
+    moment = everything[4].created_at
+    assert mixed.list(since=moment) == everything[:5]
+    assert mixed.list(since=moment.isoformat(), type="risk_alert") == [
+        one for one in everything[:5] if one.type == "risk_alert"
+    ]
+    assert mixed.list(since=moment.replace(tzinfo=None)) == everything[:5]
+    assert mixed.list(since=datetime(2200, 1, 1, tzinfo=UTC)) == []
+    with pytest.raises(InvalidField, match="since: 'yesterday' is not a time"):
+        mixed.list(since="yesterday")
+
+
+def test_one_tag_or_status_may_be_given_bare(mixed):
+    assert mixed.list(tags="t1") == mixed.list(tags=["t1"])
+    assert mixed.list(status="resolved") == mixed.list(status=["resolved"]) != []
+
+
+def test_what_matches_nothing_is_nothing(mixed):
+    assert mixed.list(tags=["t0", "t1"]) == mixed.list(source='tool"') == mixed.list(type="no_such_type") == []
+
+
+@pytest.mark.parametrize("filters", [{}, {"type": "risk_alert"}, {"status": "active"}, {"text": "story"}])
+def test_pages_of_a_list_join_without_overlap_or_hole(mixed, filters):
+    whole: list[Observation] = mixed.list(**filters)
+    got: list[Observation] = []
+    while some := mixed.list(limit=2, after=got[-1] if got else None, **filters):
+        got += some
+    assert got == whole
+
+
+def test_a_page_of_a_list_goes_on_after_an_observation_its_id_or_its_position(mixed):
+    whole = mixed.list()
+    for after in (whole[3], whole[3].id, whole[3].added):
+        assert mixed.list(after=after) == whole[4:]
+    with pytest.raises(NotFound, match="after"):
+        mixed.list(after=NOBODY)
+
+
+def test_additions_do_not_shift_the_pages_of_a_list(mixed):
+    first = mixed.list(limit=6)
+    mixed.add("observation", "in between")
+    assert [one.id for one in mixed.list(after=first[-1])] == [one.id for one in mixed.list()][7:]
+
+
+def test_a_cleared_one_still_marks_its_place(mixed):
+    whole = mixed.list()
+    resolved = next(one for one in whole if one.status == "resolved")
+    place = whole.index(resolved)
+    mixed.clear_resolved([resolved.id])
+    assert mixed.list(after=resolved.id) == whole[place + 1 :]
+
+
+def test_a_filter_that_matches_rarely_finds_all(connect):
+    page = connect(max_observations=6000).page()
+    for start in range(0, 5400, 900):
+        page.add_many(
+            [
+                NewObservation(type="observation", content="x", tags=["rare"] if n == 0 else [], source=f"s-{n == 1}")
+                for n in range(start, start + 900)
+            ]
+        )
+    assert len(page.list(tags="rare")) == len(page.list(source="s-True")) == 1
+    assert page.list(text="nowhere") == []
+
+
+def test_what_has_expired_reads_as_archived_swept_or_not(page, clock):
+    story = page.add("observation", "x", ttl="1m")
+    assert [one.status for one in page.list(status="active")] == ["active"]
+    clock.advance("1m")
+    assert page.list(status="active") == page.active() == []
+    (over,) = page.list(status="archived")
+    assert over == page.get(story.id)
+    assert (over.status_class, over.reason_code, over.version) == ("final", "expired", 1)
+
+
+def test_it_is_the_engines_time_that_counts(page):
+    story = page.add("observation", "x", expires_at=datetime.now(UTC) + timedelta(hours=1))
+    assert page.get(story.id).status == "active"
+
+
+def test_pages_do_not_see_each_other(bus):
+    names = ("main", "a", "a:b", "user:42", "a/b", "A", ".", "-", "_", "x" * 128, "@me", "user:42:b")
+    for name in names:
+        bus.page(name).add("observation", name, tags=["b:c", "c", "b"], owner="b:c", dedupe_key="k")
+    for name in names:
+        page = bus.page(name)
+        for found in (page.list(), page.list(tags=["b:c", "c"]), page.list(owner="b:c"), page.active()):
+            assert contents(found) == [name]
+        assert page.get(found[0].id) == found[0]
+        assert len(page.history(found[0].id)) == 1
+    stranger = bus.page("main").list()[0]
+    assert bus.page("a").get(stranger.id) is None
+    with pytest.raises(NotFound):
+        bus.page("a").resolve(stranger.id)

@@ -1,0 +1,112 @@
+"""Opening a bus: shards are fixed, buses are apart, and what was written is there for the next one."""
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.errors import InvalidField, InvalidSource, ShardsMismatch
+from tests.inspection import keys_of, log_length
+
+WORD = "AZaz09_.@/-"
+
+
+def test_what_was_written_is_there_for_the_next(connect):
+    first = connect()
+    added = first.page().add("observation", "x")
+    first.close()
+    assert connect("other").page().get(added.id) == added
+
+
+def test_the_number_of_shards_is_fixed_when_the_bus_is_created(connect, engine):
+    connect().page().add("observation", "x")
+    with pytest.raises(ShardsMismatch, match="drop the `shards` setting or set it to") as refused:
+        connect(shards=engine.shards + 1)
+    assert (refused.value.expected, refused.value.actual) == (engine.shards + 1, engine.shards)
+    assert connect(shards=None).core.log.shards == engine.shards
+
+
+def test_shards_hold_pages_whole(connect, engine):
+    bus = connect()
+    for n in range(20):
+        bus.page(f"page-{n}").add("observation", f"{n}")
+    assert [bus.page(f"page-{n}").list()[0].content for n in range(20)] == [f"{n}" for n in range(20)]
+    shards = [shard.events for shard in bus.status().shards]
+    assert sum(shards) == 20
+    assert len(shards) == engine.shards
+    assert all(shards)
+    assert len(list(bus.events())) == 20
+    assert sorted(page.page for page in bus.status().pages) == sorted(f"page-{n}" for n in range(20))
+
+
+def test_a_position_of_the_bus_covers_all_shards(connect):
+    bus = connect()
+    for n in range(10):
+        bus.page(f"page-{n}").add("observation", f"{n}")
+    place = bus.position()
+    for n in range(10):
+        bus.page(f"page-{n}").add("observation", "later")
+    assert [event.content for event in bus.events(str(place))] == ["later"] * 10
+
+
+def test_buses_on_one_engine_do_not_see_each_other(connect, bus_name):
+    one, other = connect(), connect(bus=f"{bus_name}.b")
+    one.page().add("observation", "x")
+    assert other.page().list() == []
+    assert log_length(other) == 0
+
+
+def test_names_may_have_every_legal_character(connect, bus_name):
+    bus = connect(bus=f"{bus_name}{WORD}")
+    for name in (WORD + ":", "x" * 128, ":", "-"):
+        added = bus.page(name).add("observation", name, ttl="1h")
+        assert bus.page(name).list() == [added]
+
+
+def test_a_bus_without_a_source_needs_one_for_each_observation(connect):
+    page = connect(source=None).page()
+    with pytest.raises(InvalidSource, match="pass source="):
+        page.add("observation", "x")
+    assert page.add("observation", "x", source="tool-1").source == "tool-1"
+    (event,) = page.history(page.list()[0].id)
+    assert event.by == "tool-1"
+    page.resolve(page.list()[0].id)
+    assert page.history(page.list()[0].id)[-1].by == "anonymous"
+
+
+def test_status_says_what_is_going_on(bus, page, engine):
+    page.add("observation", "x")
+    status = bus.status()
+    assert status.bus == bus.core.log.bus
+    assert [one.end for one in status.shards if one.events] == [str(bus.position().shards[keys_of(bus).shard])]
+    assert ("risk_alert" in status.types, status.registry_version) == (True, 0)
+    if engine.is_real:
+        assert status.engine in ("Redis", "Valkey")
+        assert status.memory_bytes > 0
+
+
+def test_a_closed_bus_can_be_left_twice(connect):
+    with connect() as bus:
+        bus.page().add("observation", "x")
+    bus.close()
+
+
+def test_a_bus_serves_many_threads(connect):
+    from concurrent.futures import ThreadPoolExecutor
+
+    bus = connect(max_observations=1000)
+    with ThreadPoolExecutor(8) as pool:
+        added = list(pool.map(lambda n: bus.page().add("observation", f"{n}"), range(100)))
+    assert len({one.id for one in added}) == 100
+    assert [one.position.seq for one in reversed(bus.page().list())] == list(range(1, 101))
+
+
+def test_settings_out_of_range_are_refused(engine_url):
+    from scratchbus.errors import SettingsError
+
+    for wrong in ({"shards": 0}, {"max_observations": 0}, {"on_full": "explode"}, {"colour": "red"}):
+        with pytest.raises(SettingsError, match=next(iter(wrong))):
+            Bus.connect(engine_url, **wrong)
+
+
+def test_the_first_status_has_to_be_an_open_one(page):
+    with pytest.raises(InvalidField, match="status"):
+        page.add("observation", "x", status="archived")

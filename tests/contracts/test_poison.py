@@ -1,0 +1,89 @@
+"""What is no event is set aside; nothing else stops because of it."""
+
+import pytest
+
+from tests.inspection import all_events, keys_of, project, raw_append, send
+
+pytestmark = pytest.mark.damages_the_log
+
+GARBAGE = {
+    "no body": {"kind": "updated", "event": ""},
+    "not JSON": {"kind": "updated", "event": "{{{"},
+    "no schema": {"kind": "updated", "event": '{"by":"x"}'},
+    "an unknown kind": {"kind": "teleported", "event": '{"v":1,"by":"x"}'},
+    "a missing field": {"kind": "linked", "event": '{"v":1,"by":"x"}'},
+    "an unknown field": {"kind": "linked", "event": '{"v":1,"by":"x","action":"a","colour":"red"}'},
+    "a change of the wrong kind": {"kind": "updated", "event": '{"v":1,"by":"x","changes":{"confidence":"high"}}'},
+    "a change of an unknown field": {"kind": "updated", "event": '{"v":1,"by":"x","changes":{"colour":"red"}}'},
+    "beyond the calendar": {"kind": "claimed", "event": '{"v":1,"by":"x","holder":"y","ttl":99999999999999999}'},
+    "not UTF-8": {"kind": b"\xff", "event": b"\xff\xfe", "id": b"\xff"},
+}
+
+
+def test_an_entry_without_any_field_of_an_event_is_gone_past(bus, page):
+    story = page.add("observation", "story")
+    keys = keys_of(bus)
+    send(bus, "XADD", keys.log, f"{story.ms}-2", "colour", "red")
+    send(bus, "SET", keys.tail, f"{story.ms}-2|")
+    project(bus)
+    assert page.list() == [story]
+    assert bus.status().shards[keys.shard].lag == 0
+
+
+@pytest.mark.parametrize("is_folded", [True, False])
+@pytest.mark.parametrize("fields", GARBAGE.values(), ids=GARBAGE)
+def test_poison_damages_its_document_and_the_flow_goes_on(bus, page, fields, is_folded):
+    story, other = page.add("observation", "story"), page.add("observation", "other")
+    raw_append(bus, subject=story.id, **fields)
+    later = page.add("observation", "later")
+    if is_folded:
+        project(bus)
+    damaged = page.get(story.id)
+    assert (damaged.damaged, damaged.version, damaged.content) == (True, 2, "story")
+    assert page.list() == page.active() == [later, other, damaged]
+    changed = page.update(story.id, content="changed")
+    assert (changed.content, changed.damaged) == ("changed", True)
+    project(bus)
+    assert page.list() == [later, other, changed]
+
+
+def test_poison_is_kept_with_its_reason_and_counted(bus, page):
+    story = page.add("observation", "story")
+    id = raw_append(bus, subject=story.id, kind="linked", event='{"v":1,"by":"x"}')
+    project(bus)
+    (entry,) = send(bus, "XRANGE", keys_of(bus).rejected("scratch_page"), "-", "+")
+    assert entry[0].decode() == id
+    fields = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
+    assert fields[b"reason"] == b"action: Field required"
+    assert (fields[b"subject"].decode(), fields[b"event"]) == (story.id, b'{"v":1,"by":"x"}')
+    shard = bus.status().shards[bus.core.log.shard("main")]
+    assert (shard.rejected, shard.lag) == (1, 0)
+
+
+def test_an_addition_that_is_poison_takes_its_followers_along(bus, page):
+    ghost, first = "01ARZ3NDEKTSV4RRFFQ69G5FAV", page.add("observation", "first")
+    raw_append(bus, subject=ghost, kind="added", event='{"v":1,"by":"x"}')
+    raw_append(bus, subject=ghost, kind="linked", event='{"v":1,"by":"x","action":"a"}')
+    raw_append(bus, kind="")
+    story = page.add("observation", "story")
+    project(bus)
+    assert page.list() == [story, first]
+    assert bus.status().shards[bus.core.log.shard("main")].rejected == 3
+
+
+def test_readers_of_the_log_go_past_it(bus, page):
+    story = page.add("observation", "story")
+    raw_append(bus, subject=story.id, kind="linked", event="garbage")
+    page.resolve(story.id)
+    assert [event.kind for event in bus.events()] == ["added", "status_changed"]
+    assert [event.kind for event in page.history(story.id)] == ["added", "status_changed"]
+
+
+def test_a_gap_is_said_and_folded_over(bus, page, caplog):
+    stories = [page.add("observation", f"{n}") for n in range(4)]
+    keys = keys_of(bus)
+    send(bus, "XDEL", keys.log, stories[1].position.stream_id)
+    assert [one.content for one in page.list()] == ["3", "2", "0"]
+    project(bus)
+    assert [one.content for one in page.list()] == ["3", "2", "0"]
+    assert len(all_events(bus)) == 3

@@ -1,0 +1,111 @@
+"""Types that are published reach every open bus, and stay while they are in use."""
+
+import pytest
+
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.errors import RegistryError, TypeInUse, UnknownType
+from tests.inspection import log_length
+
+ONE = "types:\n  build_failed:\n    priority: 80\n"
+TWO = ONE + "  build_passed: {}\n"
+
+
+@pytest.fixture
+def push(tmp_path):
+    """Publish a text as the registry of a bus."""
+
+    def push(bus, text):
+        file = tmp_path / "types.yaml"
+        file.write_text(text)
+        return bus.push_types(file)
+
+    return push
+
+
+def test_the_shipped_types_are_there_from_the_start(bus):
+    assert set(bus.types.types) == {
+        "pending_confirmation", "contextual_insight", "risk_alert", "observation", "action_suggestion",
+        "pattern_detected", "dependency", "reminder",
+    }  # fmt: skip
+
+
+def test_an_unknown_type_is_refused_with_the_nearest(bus, page):
+    with pytest.raises(UnknownType, match="did you mean 'risk_alert'") as refused:
+        page.add("risk_alrt", "x")
+    assert (refused.value.type, refused.value.nearest) == ("risk_alrt", "risk_alert")
+    assert "observation" in refused.value.known
+    assert log_length(bus) == 0
+
+
+def test_another_open_bus_takes_a_new_type_without_restart(connect, push):
+    publisher, other = connect("publisher"), connect("other")
+    with pytest.raises(UnknownType):
+        other.page().add("build_failed", "x")
+    assert push(publisher, ONE) is True
+    assert other.page().add("build_failed", "x").priority == 80
+
+
+def test_a_bus_opened_later_takes_the_published_types(connect, push):
+    push(connect(), ONE)
+    assert set(connect("later").types.types) == {"build_failed"}
+
+
+def test_changed_types_are_taken_when_asked_for(connect, push):
+    publisher, other = connect("publisher"), connect("other")
+    push(publisher, ONE)
+    assert other.refresh_types() is True
+    assert other.refresh_types() is False
+    push(publisher, ONE.replace("80", "10"))
+    assert other.refresh_types() is True
+    assert other.page().add("build_failed", "x").priority == 10
+
+
+def test_who_changed_the_types_is_on_record(connect, push):
+    push(connect("admin"), ONE)
+    (event,) = connect().events(kinds=["types_changed"])
+    assert (event.by, event.page, event.subject, event.text) == ("admin", "_bus", "types", ONE)
+
+
+def test_the_same_types_again_change_nothing(bus, push):
+    push(bus, ONE)
+    length = log_length(bus)
+    assert push(bus, ONE) is False
+    assert log_length(bus) == length
+
+
+def test_a_type_in_use_stays(bus, push):
+    push(bus, TWO)
+    story = bus.page("somewhere").add("build_passed", "x")
+    with pytest.raises(TypeInUse, match="'build_passed' has 1 open observations") as refused:
+        push(bus, ONE)
+    assert (refused.value.type, refused.value.open) == ("build_passed", 1)
+    bus.page("somewhere").resolve(story.id)
+    assert push(bus, ONE) is True
+    assert bus.page("somewhere").archive(story.id).status == "archived"
+
+
+def test_a_lifecycle_in_use_stays(bus, push):
+    push(bus, ONE)
+    story = bus.page().add("build_failed", "x")
+    other = ONE + (
+        "    lifecycle:\n      statuses: {red: open, green: closed}\n      initial: [red]\n"
+        "      transitions: {red: [green], green: [archived]}\n"
+    )
+    with pytest.raises(TypeInUse):
+        push(bus, other)
+    bus.page().archive(story.id)
+    assert push(bus, other) is True
+    assert bus.page().add("build_failed", "y").status == "red"
+
+
+def test_a_file_that_is_wrong_publishes_nothing(bus, push, tmp_path):
+    with pytest.raises(RegistryError, match=r"types\.yaml:3: .*colour"):
+        push(bus, "types:\n  a:\n    colour: red\n")
+    with pytest.raises(RegistryError, match="cannot be read"):
+        bus.push_types(tmp_path / "nowhere.yaml")
+    assert log_length(bus) == 0
+
+
+def test_a_registry_may_be_given_as_it_is(bus):
+    assert bus.push_types(parse_registry(ONE, "made up")) is True
+    assert set(bus.types.types) == {"build_failed"}

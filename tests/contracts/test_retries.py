@@ -1,0 +1,235 @@
+"""A retry with the same event id never happens twice, and answers what the first one did."""
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.errors import EventIdReused, InvalidField, InvalidId, VersionConflict
+from tests.inspection import all_events, log_length, project
+
+# Every write, as a call with an event id, and one that differs from it.
+WRITES = {
+    "add": (
+        lambda page, id, **more: page.add("observation", "new", **more),
+        lambda page, id, **more: page.add("observation", "other", **more),
+    ),
+    "update": (
+        lambda page, id, **more: page.update(id, content="new", tags=["a"], **more),
+        lambda page, id, **more: page.update(id, content="other", **more),
+    ),
+    "update with status": (
+        lambda page, id, **more: page.update(id, content="new", status="pending_review", **more),
+        lambda page, id, **more: page.update(id, content="new", **more),
+    ),
+    "review": (
+        lambda page, id, **more: page.review(id, reason="doubtful", **more),
+        lambda page, id, **more: page.review(id, **more),
+    ),
+    "resolve": (
+        lambda page, id, **more: page.resolve(id, **more),
+        lambda page, id, **more: page.resolve(id, reason="done", **more),
+    ),
+    "archive": (
+        lambda page, id, **more: page.archive(id, **more),
+        lambda page, id, **more: page.resolve(id, **more),
+    ),
+    "claim": (
+        lambda page, id, **more: page.claim(id, by="me", ttl="1m", **more),
+        lambda page, id, **more: page.claim(id, by="you", ttl="1m", **more),
+    ),
+    "link": (
+        lambda page, id, **more: page.link(id, "goal-1", **more),
+        lambda page, id, **more: page.link(id, "goal-2", **more),
+    ),
+}
+every_write = pytest.mark.parametrize(("write", "other"), WRITES.values(), ids=WRITES)
+
+
+@pytest.fixture
+def story(page):
+    return page.add("observation", "old")
+
+
+@every_write
+def test_a_retry_returns_what_the_first_one_did(bus, page, story, write, other):
+    first = write(page, story.id, event_id="once")
+    length = log_length(bus)
+    assert write(page, story.id, event_id="once") == first
+    assert log_length(bus) == length
+
+
+@every_write
+def test_the_same_id_for_something_else_is_refused(bus, page, story, write, other):
+    write(page, story.id, event_id="once")
+    length = log_length(bus)
+    with pytest.raises(EventIdReused, match="'once' was used before") as refused:
+        other(page, story.id, event_id="once")
+    assert refused.value.event_id == "once"
+    assert log_length(bus) == length
+
+
+def change_on(page, id):
+    page.link(id, "later")
+
+
+def archive_on(page, id):
+    page.archive(id)
+
+
+def clear_on(page, id):
+    if page.get(id).status != "resolved":
+        page.resolve(id)
+    page.clear_resolved([id])
+
+
+@pytest.mark.parametrize("later", [change_on, archive_on, clear_on])
+@every_write
+def test_a_retry_that_comes_late_returns_it_all_the_same(bus, page, story, write, other, later):
+    first = write(page, story.id, event_id="once")
+    subject = first.id if hasattr(first, "id") else story.id
+    if page.get(subject).status == "archived":
+        return
+    if page.get(subject).claim is not None:
+        page.release(subject, by="me")
+    later(page, subject)
+    length = log_length(bus)
+    assert write(page, story.id, event_id="once") == first
+    assert log_length(bus) == length
+
+
+def test_a_retry_is_known_on_every_connection(connect):
+    first = connect("one").page().resolve(connect().page().add("observation", "x").id, event_id="once")
+    assert connect("two").page().resolve(first.id, event_id="once") == first
+
+
+def test_a_retried_release_answers_as_the_first(page, story):
+    claim = page.claim(story.id)
+    released = page.release(story.id, event_id="once")
+    page.claim(story.id)
+    assert page.release(story.id, event_id="once") == released
+    assert page.get(story.id).claim.fence == claim.fence + 1
+
+
+def test_a_retried_reopening_answers_as_the_first(page, story):
+    page.resolve(story.id)
+    reopened = page.reopen(story.id, event_id="once")
+    page.resolve(story.id)
+    assert page.reopen(story.id, event_id="once") == reopened
+    assert page.get(story.id).status == "resolved"
+
+
+def test_a_retried_clearing_is_no_error(bus, page, story):
+    other = page.add("observation", "other")
+    for one in (story, other):
+        page.resolve(one.id)
+    page.clear_resolved([story.id, other.id], event_id="once")
+    length = log_length(bus)
+    page.clear_resolved([story.id, other.id], event_id="once")
+    assert log_length(bus) == length
+    with pytest.raises(EventIdReused):
+        page.clear_resolved([story.id], event_id="once")
+
+
+def test_a_retried_repeat_is_counted_once(page):
+    page.add("observation", "x", dedupe_key="k")
+    second = page.add("observation", "x", dedupe_key="k", event_id="once")
+    page.add("observation", "x", dedupe_key="k")
+    assert page.add("observation", "x", dedupe_key="k", event_id="once") == second
+    assert page.list()[0].occurrences == 3
+
+
+def test_a_retry_of_what_displaced_another_displaces_nothing_more(connect):
+    page = connect(max_observations=1).page()
+    page.add("observation", "old")
+    first = page.add("observation", "new", event_id="once")
+    assert page.add("observation", "new", event_id="once") == first
+    assert page.active() == [first]
+
+
+def batch(*contents):
+    return [NewObservation(type="observation", content=content) for content in contents]
+
+
+def test_a_retried_batch_is_the_first_one(bus, page):
+    first = page.add_many(batch("a", "b"), event_id="once")
+    assert page.add_many(batch("a", "b"), event_id="once") == first
+    assert log_length(bus) == 2
+
+
+@pytest.mark.parametrize("others", [("a",), ("a", "b", "c"), ("b", "a")])
+def test_another_batch_with_the_same_id_is_refused(bus, page, others):
+    page.add_many(batch("a", "b"), event_id="once")
+    with pytest.raises(EventIdReused):
+        page.add_many(batch(*others), event_id="once")
+    assert log_length(bus) == 2
+
+
+def test_a_batch_of_one_is_an_addition(page):
+    (first,) = page.add_many(batch("a"), event_id="once")
+    assert page.add("observation", "a", event_id="once") == first
+
+
+def named(*ids):
+    return [NewObservation(type="observation", content=id, event_id=id) for id in ids]
+
+
+def test_the_items_of_a_batch_may_have_ids_of_their_own(bus, page):
+    first = page.add_many(named("a", "b"))
+    assert page.add_many(named("a", "b")) == first
+    assert page.add("observation", "b", event_id="b") == first[1]
+    with pytest.raises(EventIdReused):
+        page.add_many(named("b", "c"))
+    assert log_length(bus) == 2
+
+
+def test_ids_for_half_a_batch_are_refused(bus, page):
+    for given, whole in ((named("a") + batch("b"), None), (named("a"), "once")):
+        with pytest.raises(InvalidField, match="event_id"):
+            page.add_many(given, event_id=whole)
+    assert log_length(bus) == 0
+
+
+def test_an_id_used_on_another_page_of_the_log_is_refused(connect):
+    bus = connect()
+    pages = [bus.page(name) for name in ("a", "b") if bus.core.log.shards == 1] or [bus.page("main"), bus.page("other")]
+    pages[0].add("observation", "x", event_id="once")
+    with pytest.raises(EventIdReused):
+        pages[1].add("observation", "x", event_id="once")
+
+
+@every_write
+def test_what_is_no_event_id_is_refused(bus, page, story, write, other):
+    length = log_length(bus)
+    for bad in ("", "with space", "é", "x" * 201, "line\n", 5):
+        with pytest.raises(InvalidId, match="event_id"):
+            write(page, story.id, event_id=bad)
+    assert log_length(bus) == length
+
+
+def test_the_longest_id_does_for_a_batch_too(page):
+    assert len(page.add_many(batch("a", "b"), event_id="x" * 200)) == 2
+
+
+def test_an_event_id_may_be_of_any_printable_ascii(bus, page):
+    id = "".join(chr(code) for code in range(0x21, 0x7F))
+    first = page.add("observation", "x", event_id=id)
+    project(bus)
+    assert page.list() == [first]
+    assert page.add("observation", "x", event_id=id) == first
+
+
+def test_a_retry_comes_before_the_version(page, story):
+    first = page.update(story.id, content="new", expected_version=1, event_id="once")
+    assert page.update(story.id, content="new", expected_version=1, event_id="once") == first
+    with pytest.raises(VersionConflict):
+        page.update(story.id, content="new", expected_version=1)
+
+
+def test_a_refused_write_leaves_its_id_free(page, story):
+    with pytest.raises(VersionConflict):
+        page.update(story.id, content="new", expected_version=7, event_id="once")
+    assert page.update(story.id, content="new", event_id="once").content == "new"
+
+
+def test_the_event_bears_the_callers_id(bus, page, story):
+    page.update(story.id, content="new", status="resolved", event_id="once")
+    assert [event.id for event in all_events(bus)[1:]] == ["once", "once/status"]

@@ -1,0 +1,223 @@
+"""What happens on a page that is full."""
+
+from datetime import timedelta
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.errors import PageFull
+from tests.inspection import all_events, log_length, project
+
+
+@pytest.fixture
+def three(connect):
+    """A page with room for three."""
+    return connect(max_observations=3).page()
+
+
+def contents(page):
+    return [one.content for one in page.active()]
+
+
+def test_a_newcomer_displaces_the_lowest_then_the_oldest(three):
+    three.add("risk_alert", "high")
+    low = three.add("observation", "low and old")
+    three.add("observation", "low and young")
+    new = three.add("observation", "new")
+    assert contents(three) == ["high", "new", "low and young"]
+    gone = three.get(low.id)
+    assert (gone.status, gone.reason_code, gone.reason) == ("archived", "displaced", f"made room for {new.id}")
+
+
+def test_displacement_and_addition_are_one_batch(connect):
+    bus = connect(max_observations=1)
+    old = bus.page().add("observation", "old")
+    new = bus.page().add("observation", "new")
+    events = all_events(bus)[1:]
+    assert [(event.kind, event.subject, event.batch) for event in events] == [
+        ("status_changed", old.id, "1/2"),
+        ("added", new.id, "2/2"),
+    ]
+    assert new.position == events[1].position
+
+
+def test_nothing_of_higher_priority_gives_way(three):
+    three.add_many([NewObservation(type="risk_alert", content=f"{n}") for n in range(3)])
+    with pytest.raises(PageFull, match="already has its 3 open observations") as refused:
+        three.add("observation", "unimportant")
+    assert (refused.value.page, refused.value.limit) == ("main", 3)
+    assert contents(three) == ["2", "1", "0"]
+
+
+def test_equal_priority_gives_way(three):
+    for n in range(4):
+        three.add("risk_alert", f"{n}")
+    assert contents(three) == ["3", "2", "1"]
+
+
+def test_what_is_claimed_does_not_give_way(three):
+    claimed = three.add("observation", "claimed")
+    three.add("observation", "second")
+    three.add("observation", "third")
+    three.claim(claimed.id, by="executor-1")
+    three.add("observation", "fourth")
+    assert contents(three) == ["fourth", "third", "claimed"]
+
+
+def test_a_page_full_of_claims_is_full(three):
+    for n in range(3):
+        three.claim(three.add("observation", f"{n}").id)
+    with pytest.raises(PageFull):
+        three.add("risk_alert", "urgent")
+
+
+def test_a_lapsed_claim_protects_nothing(three, clock):
+    for n in range(3):
+        three.claim(three.add("observation", f"{n}").id, ttl="10s")
+    clock.advance("11s")
+    three.add("observation", "new")
+    assert contents(three) == ["new", "2", "1"]
+
+
+def test_what_waits_for_review_fills_the_page_and_gives_way(three):
+    waiting = three.add("observation", "waiting", status="pending_review")
+    for n in range(3):
+        three.add("observation", f"{n}")
+    assert three.get(waiting.id).reason_code == "displaced"
+
+
+def test_what_has_expired_gives_way_first(three, clock):
+    high = three.add("risk_alert", "high but over", ttl="10s")
+    three.add("observation", "low")
+    three.add("observation", "low too")
+    clock.advance("11s")
+    three.add("observation", "new")
+    assert contents(three) == ["new", "low too", "low"]
+    assert three.get(high.id).reason_code == "expired"
+    assert [event.reason_code for event in three.history(high.id)[1:]] == ["expired"]
+
+
+def test_what_came_to_an_end_in_any_way_gives_way_first(three, clock):
+    shortened = three.add("risk_alert", "shortened", ttl="never")
+    three.update(shortened.id, expires_at=clock.now + timedelta(seconds=10))
+    three.add("risk_alert", "repeated", dedupe_key="k", ttl="1h")
+    three.add("risk_alert", "again", dedupe_key="k", ttl="10s")
+    reopened = three.add("observation", "reopened", ttl="1s")
+    three.reopen(three.resolve(reopened.id).id)
+    clock.advance("11s")
+    three.add("observation", "new")
+    assert contents(three) == ["new", "reopened"]
+
+
+def test_all_that_has_expired_gives_way_though_claimed(three, clock):
+    for n in range(3):
+        three.claim(three.add("risk_alert", f"{n}", ttl="10s").id, ttl="1h")
+    clock.advance("11s")
+    three.add("observation", "new")
+    assert contents(three) == ["new"]
+
+
+def test_a_page_may_refuse_instead(connect, clock):
+    bus = connect(max_observations=2, on_full="refuse")
+    page = bus.page()
+    page.add("observation", "first", ttl="10s")
+    page.add("observation", "second")
+    before = log_length(bus)
+    with pytest.raises(PageFull):
+        page.add("risk_alert", "urgent")
+    assert log_length(bus) == before
+    clock.advance("11s")
+    assert page.add("risk_alert", "urgent").status == "active"
+
+
+def test_a_batch_that_fits_displaces_only_what_it_must(three):
+    three.add("observation", "old")
+    three.add("observation", "young")
+    three.add_many([NewObservation(type="observation", content=f"{n}") for n in range(2)])
+    assert contents(three) == ["1", "0", "young"]
+
+
+def test_a_batch_never_displaces_its_own_members(three):
+    three.add("risk_alert", "urgent")
+    batch = [NewObservation(type="observation", content="low")] + [
+        NewObservation(type="risk_alert", content=f"{n}") for n in range(3)
+    ]
+    with pytest.raises(PageFull, match=r"item 4 of 4: .*; nothing was written"):
+        three.add_many(batch)
+    assert contents(three) == ["urgent"]
+
+
+def test_a_batch_spares_what_it_will_repeat_later(three):
+    kept = three.add("observation", "kept", dedupe_key="k")
+    three.add("observation", "middle")
+    three.add("observation", "young")
+    new, repeated = three.add_many(
+        [
+            NewObservation(type="observation", content="new"),
+            NewObservation(type="observation", content="again", dedupe_key="k"),
+        ]
+    )
+    assert (repeated.id, repeated.occurrences) == (kept.id, 2)
+    assert contents(three) == ["new", "young", "kept"]
+    assert new.status == "active"
+
+
+def test_closing_makes_room(three):
+    for n in range(3):
+        three.add("risk_alert", f"{n}")
+    three.resolve(three.list()[0].id)
+    assert three.add("observation", "fits").status == "active"
+
+
+def test_a_reopened_one_takes_room_again(three):
+    closed = three.add("risk_alert", "closed")
+    three.resolve(closed.id)
+    for n in range(3):
+        three.add("observation", f"{n}")
+    reopened = three.reopen(closed.id)
+    assert (reopened.status, reopened.version) == ("active", 3)
+    assert contents(three) == ["closed", "2", "1"]
+
+
+def test_a_reopened_one_finds_no_room_among_higher_ones(three):
+    closed = three.add("observation", "closed")
+    three.resolve(closed.id)
+    for n in range(3):
+        three.add("risk_alert", f"{n}")
+    with pytest.raises(PageFull):
+        three.reopen(closed.id)
+    assert three.get(closed.id).status == "resolved"
+
+
+def test_what_is_closed_does_not_fill_the_page(three):
+    for n in range(6):
+        three.resolve(three.add("observation", f"{n}").id)
+    assert len(three.list()) == 6
+    for n in range(3):
+        three.add("observation", f"open {n}")
+    assert {one.status for one in three.list(status=["active"])} == {"active"}
+
+
+def test_every_page_has_room_of_its_own(connect):
+    bus = connect(max_observations=1)
+    for name in ("main", "a", "b", "user:42"):
+        bus.page(name).add("observation", name)
+    assert [contents(bus.page(name)) for name in ("main", "a", "b", "user:42")] == [["main"], ["a"], ["b"], ["user:42"]]
+
+
+def test_displacement_sees_claims_that_are_not_folded_yet(three):
+    for n in range(3):
+        three.add("observation", f"{n}")
+    project(three._bus)
+    three.claim(three.list()[2].id)
+    three.add("observation", "new")
+    assert contents(three) == ["new", "2", "0"]
+
+
+def test_hundreds_of_expired_ones_make_room_at_once(connect, clock):
+    bus = connect(max_observations=400)
+    page = bus.page()
+    page.add_many([NewObservation(type="risk_alert", content=f"{n}", ttl="10s") for n in range(400)])
+    clock.advance("11s")
+    page.add("observation", "new")
+    assert contents(page) == ["new"]

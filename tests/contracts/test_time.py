@@ -1,0 +1,301 @@
+"""What time does: expiry, auto-archive, lapsed claims and reminders, each exactly once."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.errors import InvalidField, InvalidTTL, UnknownField
+from scratchbus.expiry import remind, run_expirer, sweep
+from tests.inspection import all_events, log_length, project
+from tests.waiting import eventually
+
+KEEPS = """
+types:
+  kept: {auto_archive_after: never}
+  brief: {auto_archive_after: 1m}
+  observation: {}
+"""
+
+
+def swept(bus):
+    return bus.run(sweep(bus.core))
+
+
+def kinds(page, id):
+    return [event.kind for event in page.history(id)]
+
+
+def test_what_has_expired_is_archived_once(bus, page, clock):
+    story = page.add("observation", "x", ttl="1m")
+    assert swept(bus) == 0
+    clock.advance("1m")
+    assert swept(bus) == 1
+    assert swept(bus) == 0
+    archived = page.get(story.id)
+    assert (archived.status, archived.reason_code, archived.version) == ("archived", "expired", 2)
+    assert page.history(story.id)[-1].by == "tester"
+
+
+def test_sweeping_changes_nothing_that_is_seen(bus, page, clock):
+    page.add("observation", "x", ttl="1m")
+    clock.advance("2m")
+    before = page.list()[0]
+    swept(bus)
+    after = page.list()[0]
+    assert after.model_copy(update={"version": 1, "ms": before.ms, "seq": before.seq}) == before
+
+
+def test_two_expirers_expire_each_once(connect, clock):
+    bus = connect(max_observations=1000)
+    bus.page().add_many([NewObservation(type="observation", content=f"{n}", ttl="1m") for n in range(600)])
+    clock.advance("2m")
+    project(bus)
+    counts: list[int] = []
+    expirers = [connect(f"expirer-{n}") for n in range(2)]
+    threads = [threading.Thread(target=lambda other=other: counts.append(swept(other))) for other in expirers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sum(counts) == 600
+    expired = [event.subject for event in all_events(bus) if event.kind == "status_changed"]
+    assert len(expired) == len(set(expired)) == 600
+
+
+def test_a_life_that_was_prolonged_does_not_end_early(bus, page, clock):
+    story = page.add("observation", "x", ttl="1m")
+    page.update(story.id, expires_at=clock.now + timedelta(minutes=5))
+    clock.advance("2m")
+    assert swept(bus) == 0
+    assert page.get(story.id).status == "active"
+
+
+def test_what_is_closed_does_not_expire(bus, page, clock):
+    story = page.add("observation", "x", ttl="1m")
+    page.resolve(story.id)
+    clock.advance("2m")
+    assert swept(bus) == 0
+    assert page.get(story.id).status == "resolved"
+
+
+@pytest.mark.parametrize("ttl", ["soon", "", "0", 0, -1, "1y", [], "200y"])
+def test_what_is_no_duration_is_refused(bus, page, ttl):
+    with pytest.raises((InvalidTTL, InvalidField), match="ttl"):
+        page.add("observation", "x", ttl=ttl)
+    assert log_length(bus) == 0
+
+
+def test_an_end_in_the_past_or_two_ends_are_refused(bus, page):
+    with pytest.raises(InvalidTTL, match="is in the past"):
+        page.add("observation", "x", expires_at=datetime(2020, 1, 1, tzinfo=UTC))
+    with pytest.raises(InvalidTTL, match="not both"):
+        page.add("observation", "x", ttl="1h", expires_at=datetime(2100, 1, 1, tzinfo=UTC))
+    assert log_length(bus) == 0
+
+
+def test_resolved_ones_are_archived_after_an_hour(bus, page, clock):
+    story = page.resolve(page.add("observation", "x").id)
+    assert story.archive_at == clock.now + timedelta(hours=1)
+    clock.advance("59m")
+    assert swept(bus) == 0
+    clock.advance("1m")
+    assert swept(bus) == 1
+    assert (page.get(story.id).status, page.get(story.id).reason_code) == ("archived", "auto_archived")
+    assert swept(bus) == 0
+
+
+def test_a_reopened_one_is_not_archived(bus, page, clock):
+    story = page.resolve(page.add("observation", "x").id)
+    assert page.reopen(story.id).archive_at is None
+    clock.advance("2h")
+    assert swept(bus) == 0
+
+
+def test_auto_archive_can_be_turned_off(connect, clock):
+    bus = connect(auto_archive_resolved=False)
+    assert bus.page().resolve(bus.page().add("observation", "x").id).archive_at is None
+    clock.advance("10d")
+    assert swept(bus) == 0
+
+
+def test_auto_archive_may_come_sooner(connect, clock):
+    bus = connect(auto_archive_after="5m")
+    bus.page().resolve(bus.page().add("observation", "x").id)
+    clock.advance("5m")
+    assert swept(bus) == 1
+
+
+def test_a_type_says_when_its_own_are_archived(connect, tmp_path, clock):
+    file = tmp_path / "types.yaml"
+    file.write_text(KEEPS)
+    bus = connect(observation_types=file)
+    for type in ("kept", "brief", "observation"):
+        bus.page().resolve(bus.page().add(type, type).id)
+    clock.advance("1m")
+    assert swept(bus) == 1
+    clock.advance("10d")
+    assert swept(bus) == 1
+    assert [one.content for one in bus.page().list(status="resolved")] == ["kept"]
+
+
+def test_a_reminder_falls_due_once(bus, page, clock):
+    reminder = page.add("reminder", "call back", remind_at=clock.now + timedelta(minutes=5))
+    assert swept(bus) == 0
+    clock.advance("5m")
+    assert swept(bus) == 1
+    assert swept(bus) == 0
+    due = page.get(reminder.id)
+    assert (due.status, due.due_at, due.remind_at) == ("active", clock.now, None)
+    assert kinds(page, reminder.id) == ["added", "due"]
+
+
+def test_a_reminder_for_the_past_falls_due_at_once(bus, page, clock):
+    page.add("reminder", "call back", remind_at=datetime(2020, 1, 1, tzinfo=UTC))
+    assert swept(bus) == 1
+
+
+def test_a_closed_reminder_does_not_fall_due(bus, connect, clock):
+    page = connect(auto_archive_resolved=False).page()
+    reminder = page.add("reminder", "call back", remind_at=clock.now + timedelta(minutes=5))
+    page.resolve(reminder.id)
+    clock.advance("5m")
+    assert swept(bus) == 0
+    page.reopen(reminder.id)
+    assert swept(bus) == 0
+
+
+def test_moments_come_one_after_the_other(bus, page, clock):
+    story = page.add("reminder", "x", ttl="10m", remind_at=clock.now + timedelta(minutes=5))
+    page.claim(story.id, ttl="2m")
+    for _ in range(12):
+        clock.advance("1m")
+        swept(bus)
+    assert kinds(page, story.id) == ["added", "claimed", "lapsed", "due", "status_changed"]
+
+
+def reminded(bus):
+    """Look for reminders in everything that has happened, as an expirer does."""
+    return bus.run(remind(bus.core, list(bus.events())))
+
+
+def test_a_reminder_waits_for_an_event(bus, page):
+    reminder = page.add("reminder", "look again", remind_on={"type": "risk_alert", "tags": ["fraud"]})
+    page.add("risk_alert", "harmless", tags=["other"])
+    page.add("observation", "fraud", tags=["fraud"])
+    assert reminded(bus) == 0
+    trigger = page.add("risk_alert", "fraud ring", tags=["security", "fraud"])
+    assert reminded(bus) == 1
+    assert reminded(bus) == 0
+    due = page.get(reminder.id)
+    assert (due.due_at, due.remind_on) == (page.history(reminder.id)[-1].at, None)
+    assert page.history(reminder.id)[-1].trigger == str(trigger.position)
+
+
+def test_a_reminder_waits_for_a_status(bus, page):
+    alert = page.add("risk_alert", "x")
+    reminder = page.add("reminder", "y", remind_on={"type": "risk_alert", "status": "resolved"})
+    page.review(alert.id)
+    assert reminded(bus) == 0
+    page.resolve(alert.id)
+    assert reminded(bus) == 1
+    assert kinds(page, reminder.id) == ["added", "due"]
+
+
+def test_what_was_before_a_reminder_does_not_count(bus, page):
+    page.add("risk_alert", "before")
+    page.add("reminder", "x", remind_on={"type": "risk_alert"})
+    bus.page("other").add("risk_alert", "elsewhere")
+    assert reminded(bus) == 0
+
+
+def test_one_event_may_make_many_reminders_due(bus, page):
+    for n in range(3):
+        page.add("reminder", f"{n}", remind_on={"type": "risk_alert"})
+    page.add("risk_alert", "x")
+    assert reminded(bus) == 3
+    assert len(page.list(type="reminder")) == 3
+
+
+def test_two_expirers_remind_once(connect):
+    bus, other = connect("a"), connect("b")
+    reminder = bus.page().add("reminder", "x", remind_on={"type": "risk_alert"})
+    bus.page().add("risk_alert", "now")
+    threads = [threading.Thread(target=reminded, args=(one,)) for one in (bus, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert kinds(bus.page(), reminder.id) == ["added", "due"]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "error"),
+    [
+        ({}, InvalidField),
+        ({"colour": "red"}, UnknownField),
+        ({"type": ""}, InvalidField),
+        ({"tags": "t"}, InvalidField),
+    ],
+)
+def test_what_nothing_can_match_is_no_trigger(bus, page, trigger, error):
+    with pytest.raises(error, match=r"remind_on|tags"):
+        page.add("reminder", "x", remind_on=trigger)
+    assert log_length(bus) == 0
+
+
+def has_come(page, id, kind):
+    return kinds(page, id)[-1] == kind
+
+
+def test_an_expirer_does_all_of_it_by_itself(connect):
+    bus, stop = connect(auto_archive_after="60ms", sweep_interval="20ms"), threading.Event()
+    page = bus.page()
+    expiring = page.add("observation", "x", ttl="80ms")
+    waiting = page.add("reminder", "y", remind_on={"type": "risk_alert"})
+    timed = page.add("reminder", "z", remind_at=datetime.now(UTC) + timedelta(milliseconds=80))
+    closed = page.resolve(page.add("observation", "w").id)
+    thread = threading.Thread(target=run_expirer, args=(connect("expirer", sweep_interval="20ms"), stop))
+    thread.start()
+    try:
+        page.add("risk_alert", "now")
+        wanted = {expiring.id: "status_changed", waiting.id: "due", timed.id: "due", closed.id: "status_changed"}
+        for id, kind in wanted.items():
+            eventually(partial(has_come, page, id, kind))
+        eventually(lambda: page.get(closed.id).reason_code == "auto_archived")
+    finally:
+        stop.set()
+        thread.join(10)
+    assert not thread.is_alive()
+    assert page.get(expiring.id).reason_code == "expired"
+
+
+def test_positions_grow_though_the_clock_goes_back(bus, page, clock):
+    positions = [page.add("observation", "now").position]
+    clock.advance("1h")
+    positions.append(page.add("observation", "later").position)
+    clock.set(clock.ms - 7_200_000)
+    positions.append(page.add("observation", "back").position)
+    positions.append(page.resolve(page.list()[0].id).position)
+    clock.advance("1m")
+    positions.append(page.add("observation", "still behind").position)
+    assert all((a.ms, a.seq) < (b.ms, b.seq) and a.ms <= b.ms for a, b in pairwise(positions))
+    assert [position.seq for position in positions] == list(range(positions[0].seq, positions[0].seq + 5))
+
+
+def test_reads_wait_for_the_time_of_the_engine_not_of_the_reader(page):
+    story = page.add("observation", "x", ttl="100ms")
+    eventually(lambda: page.get(story.id).status == "archived")
+    assert page.active() == []
+
+
+def test_a_fold_of_the_same_log_is_the_same_whatever_the_time(bus, page, clock):
+    page.add("observation", "x", ttl="1m")
+    before = page.list()[0]
+    clock.advance("10d")
+    project(bus)
+    clock.set(clock.ms - 864_000_000)
+    assert page.list()[0] == before

@@ -1,0 +1,202 @@
+"""What `update`, `link`, `clear_resolved` and `history` promise."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.errors import (
+    InvalidField,
+    InvalidTransition,
+    InvalidTTL,
+    NotFound,
+    ReadOnlyField,
+    TooLarge,
+    UnknownField,
+    VersionConflict,
+)
+from tests.inspection import all_events, log_length
+
+
+@pytest.fixture
+def story(page):
+    return page.add("observation", "old", tags=["a"], context={"x": 1}, metadata={"y": 1}, owner="me", ttl="1h")
+
+
+def test_each_field_that_may_change_does(page, story, clock):
+    clock.advance("1m")
+    changes = {
+        "content": "new",
+        "owner": "you",
+        "confidence": 0.5,
+        "context": {"z": [1, 2]},
+        "tags": ["b", "c"],
+        "metadata": {},
+        "expires_at": datetime(2100, 1, 1, tzinfo=UTC),
+    }
+    for version, (field, value) in enumerate(changes.items(), start=2):
+        after = page.update(story.id, **{field: value})
+        assert getattr(after, field) == value
+        assert after.version == version
+        assert after == page.get(story.id)
+    assert after.created_at < after.updated_at == clock.now
+
+
+def test_all_at_once_is_one_event(page, story):
+    after = page.update(story.id, content="new", tags=[], owner=None)
+    assert (after.content, after.tags, after.owner, after.version) == ("new", [], None, 2)
+
+
+def test_an_end_can_be_taken_away_and_given_anew(page, story, clock):
+    assert page.update(story.id, expires_at=None).expires_at is None
+    clock.advance("2h")
+    assert page.get(story.id).status == "active"
+    page.update(story.id, expires_at=clock.now + timedelta(hours=1))
+    clock.advance("1h")
+    assert page.get(story.id).status == "archived"
+
+
+def test_changed_fields_are_found_under_their_new_values(page, story):
+    page.list()
+    page.update(story.id, tags=["b"], owner="you")
+    assert page.list(tags="a") == page.list(owner="me") == []
+    assert page.list(tags="b")[0].id == page.list(owner="you")[0].id == story.id
+
+
+@pytest.mark.parametrize(
+    "field", ["id", "created_at", "source", "page", "type", "version", "priority", "occurrences", "claim", "position"]
+)
+def test_what_is_set_once_is_refused_by_name(bus, page, story, field):
+    length = log_length(bus)
+    with pytest.raises(ReadOnlyField, match=f"{field}: cannot be updated; these can: .*content") as refused:
+        page.update(story.id, **{"content": "new", field: "x"})
+    assert refused.value.field == field
+    assert log_length(bus) == length
+
+
+def test_an_unknown_field_is_refused_with_the_known_ones(bus, page, story):
+    with pytest.raises(UnknownField, match="colour: unknown field; use one of: confidence, content") as refused:
+        page.update(story.id, colour="red")
+    assert refused.value.known == sorted(refused.value.known)
+    with pytest.raises(UnknownField):
+        page.update(story.id, ttl="2h")
+    assert log_length(bus) == 1
+
+
+def test_nothing_to_change_is_refused(page, story):
+    with pytest.raises(InvalidField, match="nothing to update"):
+        page.update(story.id)
+
+
+def test_the_wrong_version_is_refused_with_the_actual_one(bus, page, story):
+    page.update(story.id, content="second")
+    for call in (
+        lambda: page.update(story.id, content="x", expected_version=1),
+        lambda: page.update(story.id, status="resolved", expected_version=1),
+        lambda: page.resolve(story.id, expected_version=3),
+    ):
+        with pytest.raises(VersionConflict, match="is at version 2, not") as refused:
+            call()
+        assert refused.value.actual == 2
+    assert log_length(bus) == 2
+    assert page.update(story.id, content="third", status="resolved", expected_version=2).version == 4
+
+
+def test_a_version_begins_at_one(page, story):
+    for version in (0, -1, "1"):
+        with pytest.raises(InvalidField, match="expected_version"):
+            page.update(story.id, content="x", expected_version=version)
+
+
+def test_an_end_in_the_past_is_refused(bus, page, story):
+    for end in (datetime(2020, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)):
+        with pytest.raises(InvalidTTL, match="is in the past"):
+            page.update(story.id, expires_at=end)
+    too_far = datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))
+    for none in (datetime(1, 1, 1, tzinfo=UTC), too_far, "tomorrow", 12):
+        with pytest.raises(InvalidField, match="expires_at"):
+            page.update(story.id, expires_at=none)
+    assert log_length(bus) == 1
+    assert page.update(story.id, expires_at=datetime.max.replace(tzinfo=UTC)).expires_at.year == 9999
+
+
+def test_the_limits_hold_for_updates_too(connect):
+    page = connect(max_content=10).page()
+    story = page.add("observation", "short")
+    for changes in (
+        {"content": "longer than ten"},
+        {"content": ""},
+        {"confidence": 2},
+        {"tags": "text"},
+        {"owner": ""},
+    ):
+        with pytest.raises(InvalidField) as refused:
+            page.update(story.id, **changes)
+        assert refused.value.field == next(iter(changes))
+    assert page.get(story.id) == story
+
+
+def test_links_are_kept_each_once(page, story):
+    for action in ("goal-1", "goal-2", "goal-1"):
+        linked = page.link(story.id, action)
+    assert (linked.links, linked.version) == (["goal-1", "goal-2"], 4)
+    page.archive(story.id)
+    assert page.link(story.id, "goal-3").links == ["goal-1", "goal-2", "goal-3"]
+
+
+def test_what_is_cleared_leaves_the_page_and_keeps_its_history(bus, page, story):
+    page.resolve(story.id)
+    page.clear_resolved([story.id])
+    assert page.get(story.id) is None
+    assert page.list() == page.active() == []
+    assert [event.kind for event in page.history(story.id)] == ["added", "status_changed", "cleared"]
+    with pytest.raises(NotFound):
+        page.reopen(story.id)
+    with pytest.raises(NotFound):
+        page.clear_resolved([story.id])
+
+
+def test_clearing_is_all_or_nothing(bus, page, story):
+    resolved = [page.resolve(page.add("observation", f"{n}").id).id for n in range(3)]
+    length = log_length(bus)
+    with pytest.raises(InvalidTransition, match=f"item 3 of 4: {story.id} is active and cannot be cleared"):
+        page.clear_resolved([*resolved[:2], story.id, resolved[2]])
+    assert log_length(bus) == length
+    page.archive(resolved[0])
+    with pytest.raises(InvalidTransition, match=f"{resolved[0]} is archived"):
+        page.clear_resolved(resolved)
+    with pytest.raises(NotFound, match="01ARZ3NDEKTSV4RRFFQ69G5FAV"):
+        page.clear_resolved([resolved[1], "01ARZ3NDEKTSV4RRFFQ69G5FAV"])
+    assert len(page.list()) == 4
+
+
+def test_clearing_is_one_batch_and_takes_each_once(bus, page):
+    ids = [page.resolve(page.add("observation", f"{n}").id).id for n in range(3)]
+    page.clear_resolved([*ids, ids[0], ids[1].lower()])
+    assert [event.batch for event in all_events(bus)[-3:]] == ["1/3", "2/3", "3/3"]
+    length = log_length(bus)
+    page.clear_resolved([])
+    assert log_length(bus) == length
+
+
+def test_more_than_a_thousand_to_clear_are_refused(page, story):
+    ids = [f"{story.id[:-5]}{n:05}" for n in range(1001)]
+    with pytest.raises(TooLarge, match="ids: 1,001 observations is over the limit of 1,000"):
+        page.clear_resolved(ids)
+
+
+def test_history_is_every_event_oldest_first(page, story):
+    page.update(story.id, content="new")
+    page.claim(story.id, by="me")
+    page.resolve(story.id, reason="done", fence=1)
+    events = page.history(story.id)
+    assert [event.kind for event in events] == ["added", "updated", "claimed", "status_changed"]
+    assert {event.subject for event in events} == {story.id}
+    assert [event.at for event in events] == sorted(event.at for event in events)
+    assert (events[3].by, events[3].reason, events[3].reason_code) == ("tester", "done", "resolved")
+
+
+def test_a_long_history_is_whole(page):
+    page.add_many([NewObservation(type="observation", content="x", dedupe_key="k") for _ in range(1000)])
+    (only,) = page.list()
+    assert len(page.history(only.id)) == only.occurrences == 1000

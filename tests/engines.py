@@ -1,0 +1,154 @@
+"""The engines that behaviour is tested on, and what a test needs to use one.
+
+A test that asks for `connect`, `bus` or `page` runs on each of them, on a bus of its own. Servers are started once a
+session, on unix sockets in temporary directories, and are gone after it, whatever the tests did.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from scratchbus import Bus, Page
+from scratchbus.log.embedded import ensure_running, find_running, stop
+from tests.clock import Clock, hand_over
+from tests.inspection import assert_sound
+from tests.waiting import eventually
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine to test on, and how many shards the buses on it get."""
+
+    url: str
+    shards: int
+    is_real: bool
+
+
+ENGINES = [
+    pytest.param(("memory", 1), id="memory"),
+    pytest.param(("embedded", 1), id="embedded", marks=pytest.mark.real),
+    pytest.param(("embedded", 4), id="embedded-4-shards", marks=pytest.mark.real),
+    pytest.param(("system", 1), id="system", marks=pytest.mark.real),
+]
+
+
+@pytest.fixture(scope="session")
+def short_directory() -> Iterator[Path]:
+    """A directory whose path is short enough for unix sockets."""
+    directory = Path(tempfile.mkdtemp(prefix="sb-"))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def embedded_url(short_directory: Path) -> Iterator[str]:
+    directory = short_directory / "embedded"
+    running = ensure_running(directory)
+    try:
+        yield f"embedded:{directory}"
+    finally:
+        try:
+            stop(directory)
+        finally:
+            if find_running(directory) is not None:
+                os.kill(running.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def system_url(short_directory: Path) -> Iterator[str]:
+    """A server of the machine's own `redis-server`; without one the test is skipped, but not where CI runs."""
+    program = shutil.which("redis-server")
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail("there is no redis-server on this machine; install it, as .ci/run does")
+        pytest.skip("there is no redis-server on this machine")
+    socket = short_directory / "system.sock"
+    process = subprocess.Popen(
+        [program, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(short_directory)],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        eventually(lambda: socket.exists() or process.poll() is not None)
+        with Redis(unix_socket_path=str(socket)) as client:
+            eventually(client.ping)
+        yield f"unix://{socket}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> Engine:
+    kind, shards = request.param
+    url = f"memory://{token_hex(6)}" if kind == "memory" else request.getfixturevalue(f"{kind}_url")
+    return Engine(url, shards, kind != "memory")
+
+
+@pytest.fixture
+def engine_url(engine: Engine) -> str:
+    return engine.url
+
+
+@pytest.fixture
+def bus_name() -> str:
+    """A name that no other test's bus has."""
+    return f"test-{token_hex(6)}"
+
+
+Connect = Callable[..., Bus]
+
+
+@pytest.fixture
+def connect(request: pytest.FixtureRequest, engine: Engine, bus_name: str) -> Iterator[Connect]:
+    """Open the test's bus, as often as the test likes; at the end the bus must be sound.
+
+    A test that damages the log on purpose is marked `damages_the_log`.
+    """
+    opened: list[Bus] = []
+
+    def new(source: str | None = "tester", **settings: Any) -> Bus:
+        mine: dict[str, Any] = {"bus": bus_name, "shards": engine.shards}
+        opened.append(Bus.connect(engine.url, source=source, **mine | settings))
+        return opened[-1]
+
+    yield new
+    try:
+        if opened and request.node.get_closest_marker("damages_the_log") is None:
+            assert_sound(opened[0])
+    finally:
+        for bus in opened:
+            bus.close()
+
+
+@pytest.fixture
+def bus(connect: Connect) -> Bus:
+    return connect()
+
+
+@pytest.fixture
+def page(bus: Bus) -> Page:
+    return bus.page("main")
+
+
+@pytest.fixture
+def clock(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """The engine's time, in the test's hands."""
+    with Clock(engine.url) as clock:
+        hand_over(monkeypatch)
+        yield clock

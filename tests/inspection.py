@@ -1,0 +1,217 @@
+"""Looking at a bus from below: its log, its documents, its heads and indexes, and whether they all say the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from scratchbus import Bus, Event, Observation
+from scratchbus.folding import fold_once
+from scratchbus.log.codec import Head, RawEntry, decode_document, decode_entry, entry_fields, entry_position
+from scratchbus.log.commit import Outcome
+from scratchbus.log.keys import PageKeys, ShardKeys
+from scratchbus.log.steps import Call, Step, ask
+from scratchbus.projections import scratch_page
+from tests.waiting import eventually
+
+PRIORITY_SPAN = 2**46  # what one more priority weighs in the score of an open observation
+
+Documents = dict[tuple[str, str], Observation]
+
+
+def send(bus: Bus, *command: Any) -> Any:
+    """Send one bare command to the engine of a bus."""
+    return bus.run(ask(0, *command))
+
+
+def keys_of(bus: Bus, page: str = "main") -> ShardKeys:
+    """Return the keys of the shard that a page is on."""
+    return bus.core.log.keys(bus.core.log.shard(page))
+
+
+def entries(bus: Bus, shard: int) -> list[RawEntry]:
+    """Return the raw log of a shard."""
+    return list(send(bus, "XRANGE", bus.core.log.keys(shard).log, "-", "+"))
+
+
+def all_events(bus: Bus) -> list[Event]:
+    """Return every event of every shard, each log in its order."""
+    return [decode_entry(entry, shard) for shard in range(bus.core.log.shards) for entry in entries(bus, shard)]
+
+
+def log_length(bus: Bus) -> int:
+    """Return how many events all logs of the bus hold."""
+    return sum(send(bus, "XLEN", bus.core.log.keys(shard).log) for shard in range(bus.core.log.shards))
+
+
+def raw_append(bus: Bus, page: str = "main", **fields: Any) -> str:
+    """Append an entry behind the script's back, as the next in order, and return its stream id."""
+    keys = keys_of(bus, page)
+    tail = send(bus, "GET", keys.tail)
+    ms, seq = (int(part) for part in tail.partition(b"|")[0].split(b"-")) if tail else (1, 0)
+    id = f"{ms}-{seq + 1}"
+    entry = {"id": f"raw{seq}", "page": page, "subject": "", "kind": "", "type": "", "batch": "1/1"} | fields
+    flat = [part for field in entry.items() for part in field]
+    commands = (("XADD", keys.log, id, *flat), ("SET", keys.tail, f"{id}|raw{seq}"))
+    bus.run(_call(keys.shard, *commands))
+    return id
+
+
+def _call(shard: int, *commands: tuple[Any, ...]) -> Step[list[Any]]:
+    replies = yield Call(shard, commands, is_write=True)
+    return list(replies)
+
+
+def project(bus: Bus) -> None:
+    """Fold everything there is, as a projector does."""
+    for shard in range(bus.core.log.shards):
+        eventually(partial(_fold, bus, shard))
+
+
+def _fold(bus: Bus, shard: int) -> bool:
+    folded, _ = bus.run(fold_once(bus.core.log, shard))
+    return folded.is_all and folded.outcome is Outcome.DONE
+
+
+def folded(bus: Bus) -> Documents:
+    """Return what the log says, folded from its first event on."""
+    state: Documents = {}
+    for event in all_events(bus):
+        before = state.pop((event.page, event.subject), None)
+        after = scratch_page.evolve(before, event)
+        if after is not None:
+            state[event.page, event.subject] = after
+    return state
+
+
+def documents(bus: Bus) -> Documents:
+    """Return what the projection has stored."""
+    state: Documents = {}
+    for keys, page in _pages(bus):
+        for id, row in _hash(bus, PageKeys(keys, page).docs).items():
+            state[page, id] = decode_document(row.encode())
+    return state
+
+
+def heads(bus: Bus) -> dict[tuple[str, str], Head]:
+    """Return what the append script knows of every subject."""
+    return {
+        (page, subject): Head.parse(row.encode())
+        for keys, page in _pages(bus)
+        for subject, row in _hash(bus, keys.heads(page)).items()
+    }
+
+
+def assert_sound(bus: Bus) -> None:
+    """Check that log, documents, heads and indexes agree, and that the log is whole and in order."""
+    for shard in range(bus.core.log.shards):
+        _assert_ordered(bus, bus.core.log.keys(shard))
+    project(bus)
+    state = folded(bus)
+    assert documents(bus) == state, "the stored documents are not the fold of the log"
+    _assert_heads(bus, state)
+    _assert_open_and_keys(bus)
+    _assert_due(bus)
+    _assert_indexes(bus, state)
+
+
+def _pages(bus: Bus) -> Iterator[tuple[ShardKeys, str]]:
+    for shard in range(bus.core.log.shards):
+        keys = bus.core.log.keys(shard)
+        for page in _hash(bus, keys.pages):
+            yield keys, page
+
+
+def _hash(bus: Bus, key: str) -> dict[str, str]:
+    flat = [part.decode() for part in send(bus, "HGETALL", key)]
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _scores(bus: Bus, key: str) -> dict[str, int]:
+    flat = [part.decode() for part in send(bus, "ZRANGE", key, 0, -1, "WITHSCORES")]
+    return {member: int(float(score)) for member, score in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def _assert_ordered(bus: Bus, keys: ShardKeys) -> None:
+    log = entries(bus, keys.shard)
+    positions = [entry_position(entry, keys.shard) for entry in log]
+    assert [position.seq for position in positions] == list(range(1, len(log) + 1)), "seq has a gap"
+    assert all(a.ms <= b.ms for a, b in pairwise(positions)), "the time of the log went back"
+    last: dict[tuple[bytes, bytes], bytes] = defaultdict(bytes)
+    left = 0
+    for entry in log:
+        fields = entry_fields(entry)
+        subject = fields[b"page"], fields[b"subject"]
+        assert fields[b"prev"] == last[subject], "an event does not name the one before it"
+        last[subject] = entry[0]
+        index, total = (int(part) for part in fields[b"batch"].split(b"/"))
+        assert index == (1 if left == 0 else total - left + 1), "a batch is torn"
+        left = total - index
+    assert left == 0, "the last batch is torn"
+    tail = send(bus, "GET", keys.tail)
+    if log:
+        assert tail == log[-1][0] + b"|" + entry_fields(log[-1])[b"id"]
+    else:
+        assert tail is None
+
+
+def _assert_heads(bus: Bus, state: Documents) -> None:
+    found = heads(bus)
+    known = {key for key, head in found.items() if head.status != "cleared" and key[0] != "_bus"}
+    assert known == state.keys(), "heads and documents are about different observations"
+    for key in known:
+        head, document = found[key], state[key]
+        claim = document.claim
+        assert (head.version, head.status, head.status_class, head.type, head.priority) == (
+            document.version, document.status, document.status_class[0], document.type, document.priority,
+        )  # fmt: skip
+        assert (head.added, head.position) == (document.added_seq, document.position.stream_id)
+        assert head.fence == document.fence
+        assert (head.holder, head.until) == ((claim.by, _ms(claim.until)) if claim else ("", 0))
+        assert head.expires == _ms(document.expires_at)
+        assert head.wake == (_ms(document.remind_at) if document.is_open else _ms(document.archive_at))
+        assert head.dedupe_key == (document.dedupe_key or "")
+
+
+def _ms(at: Any) -> int:
+    return 0 if at is None else round(at.timestamp() * 1000)
+
+
+def _assert_open_and_keys(bus: Bus) -> None:
+    by_page: dict[str, dict[str, Head]] = defaultdict(dict)
+    for (page, subject), head in heads(bus).items():
+        if head.status_class == "o":
+            by_page[page][subject] = head
+    for keys, page in _pages(bus):
+        is_open = by_page[page]
+        scores = {subject: head.priority * PRIORITY_SPAN + head.added for subject, head in is_open.items()}
+        assert _scores(bus, keys.open(page)) == scores, "the open set is not what the heads say"
+        held = {head.dedupe_key: subject for subject, head in is_open.items() if head.dedupe_key}
+        assert _hash(bus, keys.dedupe(page)) == held, "the dedupe keys are not those of the open observations"
+
+
+def _assert_due(bus: Bus) -> None:
+    expected: dict[int, dict[str, int]] = defaultdict(dict)
+    for (page, subject), head in heads(bus).items():
+        moments = [head.wake]
+        if head.status_class == "o":
+            moments += [head.expires, head.until if head.holder else 0]
+        if any(moments):
+            expected[bus.core.log.shard(page)][f"{subject}@{page}"] = min(filter(None, moments))
+    for shard in range(bus.core.log.shards):
+        due = PageKeys(bus.core.log.keys(shard), "").due
+        assert _scores(bus, due) == expected[shard], "the due set is not what the heads say"
+
+
+def _assert_indexes(bus: Bus, state: Documents) -> None:
+    expected: dict[str, dict[str, int]] = defaultdict(dict)
+    for (page, id), document in state.items():
+        names = PageKeys(keys_of(bus, page), page)
+        expected[names.all][id] = document.added_seq
+        for index in scratch_page.index_entries(document):
+            expected[names.index(*index)][id] = document.added_seq
+    for key, scores in expected.items():
+        assert _scores(bus, key) == scores, f"{key} is not the index of the documents"
