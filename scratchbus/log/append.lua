@@ -22,7 +22,8 @@
 --
 -- Reply: {1, ms, then per event: seq, version, kind, subject, fence}      written; seq 0: skipped, kind says why
 --        {2, stream id, …}                                               all events were here before
---        {0, index, reason, …}                                           refused, nothing was written
+--        {0, index, reason, …}                                           refused, nothing was written; nobody waits for
+--                                                                        the answer when the reason is "late"
 
 local LOG, TAIL, ORIGIN, PAGES, DUE, HEADS, OPEN, DEDUPE, IDS =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -161,6 +162,26 @@ local function scan_ids()
   if missing < count then return found end
 end
 
+-- What is sent again under an id of our own making is remembered for an hour, longer than a network holds on to what it
+-- delays: should the request before it arrive after all, it changes nothing.
+
+local function is_late()
+  local retried = IDS .. 'retried'
+  if SCAN == '' and call('EXISTS', retried) == 0 then return false end
+  for at = FIRST, #ARGV, WIDTH do
+    if ARGV[at + 1] == '' then
+      if SCAN == '' then
+        if call('SISMEMBER', retried, ARGV[at]) == 1 then return true end
+      else
+        call('SADD', retried, ARGV[at])
+        call('PEXPIRE', retried, 3600000)
+      end
+    end
+  end
+  return false
+end
+
+if is_late() then return {0, 1, 'late'} end
 local found, reused = known_ids()
 if reused then return reused end
 if not found and SCAN ~= '' then found = scan_ids() end
