@@ -53,7 +53,10 @@ class ShardKeys:
 
     @property
     def ids(self) -> str:
-        """Prefix of hashes, one a day: the callers' own event ids -> `<digest>|<stream id>`."""
+        """Prefix of hashes, one a day: the callers' own event ids -> `<digest>|<stream id>`.
+
+        With `retried` behind it, a set: the other ids that were sent again within the last hour.
+        """
         return self.tag + "ids:"
 
     @property

@@ -205,11 +205,13 @@ def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: li
             raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
         if first and entry_position(first[0], shard).seq > was.seq + 1:
             raise PositionLost(f"shard {shard}: the log was trimmed past {was}; it begins at {first[0][0].decode()}")
-        if first and entry_position(first[0], shard).seq <= was.seq:
-            raise LogRewound(f"shard {shard}: the log no longer has {was}; read it again from the start")
+        if end.seq < was.seq:
+            raise LogRewound(f"shard {shard}: the log ends at {end} and never had {was}; read it again from the start")
     before = was.seq if was.seq or was.ms == 0 else None
     for entry in entries:
         seq = entry_position(entry, shard).seq
+        if before is not None and seq <= before:
+            raise LogRewound(f"shard {shard}: after {was} comes {entry[0].decode()}; read the log again from the start")
         if before is not None and seq != before + 1:
             (first,) = yield from ask_all(shard, [("XRANGE", log.keys(shard).log, "-", "+", "COUNT", 1)])
             if first and first[0][0] == entry[0]:
