@@ -44,13 +44,15 @@ def check_guards(event_id: object, fence: object, expected_version: object = Non
             raise InvalidField(field, f"{number!r} is not a number above 0")
 
 
-def check_content(content: object, limit: int) -> str:
-    """Return content that is not empty and within the limit (bytes of UTF-8)."""
-    if not isinstance(content, str) or not content.strip():
-        raise InvalidField("content", "is empty; say what was observed")
-    size = bytes_of("content", content)
+def check_content(content: object, limit: int, field: str = "content") -> str:
+    """Return a text that is not empty and within the limit (bytes of UTF-8)."""
+    if not isinstance(content, str):
+        raise InvalidField(field, f"{content!r} is not a text")
+    if not content or content.isspace():
+        raise InvalidField(field, "is empty; say what was observed")
+    size = bytes_of(field, content)
     if size > limit:
-        raise TooLarge("content", size, limit)
+        raise TooLarge(field, size, limit)
     return content
 
 
@@ -152,7 +154,7 @@ def check_reason(reason: str | None) -> str | None:
     """Return a reason of at most 4 KiB, or None."""
     if reason is None:
         return None
-    return check_content(reason, 4096)
+    return check_content(reason, 4096, "reason")
 
 
 def as_time(field: str, value: object) -> datetime:

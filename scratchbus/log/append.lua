@@ -70,16 +70,13 @@ end
 local stored = call('HGET', PAGES, PAGE)
 local soonest = stored
 
-local function note_soonest(moments)
-  local least = soonest or '9007199254740991'
-  for _, ms in ipairs(moments) do
-    if ms ~= '0' and tonumber(ms) < tonumber(least) then least = ms end
-  end
-  if least ~= stored then call('HSET', PAGES, PAGE, least) end
+local function note_expiry(ms)
+  if not soonest then soonest = '9007199254740991' end
+  if ms ~= '0' and tonumber(ms) < tonumber(soonest) then soonest = ms end
 end
 
 if are_plain() then
-  local reply, rows, scores, moments, pos = {1, now}, {}, {}, {}, nil
+  local reply, rows, scores, pos = {1, now}, {}, {}, nil
   if not tail then call('SET', ORIGIN, ARGV[7] .. '.' .. time[1] .. '.' .. time[2]) end
   for k = 1, count do
     local at, seq = FIRST + (k - 1) * WIDTH, last_seq + k
@@ -88,7 +85,7 @@ if are_plain() then
     call('XADD', LOG, pos, 'id', ARGV[at], 'subject', subject, 'page', PAGE, 'kind', kind, 'type', type,
       'batch', k .. '/' .. count, 'prev', '', 'event', ARGV[at + 5])
     local row, expires = #rows, moment(ARGV[at + 12])
-    moments[k] = expires
+    note_expiry(expires)
     rows[row + 1] = subject
     rows[row + 2] = '1|' .. ARGV[at + 9] .. '|' .. ARGV[at + 10] .. '|' .. type .. '|' .. priority .. '|' .. added .. '|'
       .. expires .. '|' .. moment(ARGV[at + 13]) .. '|0||0|' .. pos .. '|'
@@ -103,7 +100,7 @@ if are_plain() then
     call('HSET', HEADS, unpack(rows, from, to))
     call('ZADD', OPEN, unpack(scores, from, to))
   end
-  note_soonest(moments)
+  if soonest ~= stored then call('HSET', PAGES, PAGE, soonest) end
   return reply
 end
 
@@ -504,7 +501,7 @@ if total > 0 then
   end
   call('SET', TAIL, plan[total][1] .. '|' .. plan[total][2])
 
-  local rows, moments = {}, {}
+  local rows = {}
   local function flush(command, key, list, least)
     if #list >= least then
       if #list > 0 then call(command, key, unpack(list)) end
@@ -517,10 +514,10 @@ if total > 0 then
     rows[#rows + 1] = h.version .. '|' .. h.status .. '|' .. h.class .. '|' .. h.type .. '|' .. h.priority .. '|'
       .. h.added .. '|' .. h.expires .. '|' .. h.wake .. '|' .. h.fence .. '|' .. h.holder .. '|' .. h.till .. '|'
       .. h.pos .. '|' .. h.key
-    if h.class == 'o' then moments[#moments + 1] = h.expires end
+    if h.class == 'o' then note_expiry(h.expires) end
     rows = flush('HSET', HEADS, rows, 1000)
   end
-  note_soonest(moments)
+  if not stored or soonest ~= stored then call('HSET', PAGES, PAGE, soonest or '9007199254740991') end
   flush('HSET', HEADS, rows, 0)
 
   local scores, gone = {}, {}

@@ -32,11 +32,7 @@ save ""
 auto-aof-rewrite-percentage 100
 auto-aof-rewrite-min-size 64mb
 maxmemory-policy noeviction
-latency-tracking no
 """
-
-_MALLOC = "glibc.malloc.tcache_max=32768:glibc.malloc.tcache_count=256"
-"""The bundled server uses the C library's allocator; a larger per-thread cache makes scripts about a tenth faster."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,6 @@ def _spawn(binary: EngineBinary, directory: Path, lock: int, deadline: float) ->
         subprocess.run(
             [binary.path, files.CONFIG],
             cwd=directory,
-            env={"GLIBC_TUNABLES": _MALLOC, **os.environ},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

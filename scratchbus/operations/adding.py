@@ -38,7 +38,7 @@ from scratchbus.queries import get
 
 
 def new(
-    type: str,
+    type: object,
     content: str,
     source: str | None,
     owner: str | None,
@@ -59,6 +59,8 @@ def new(
     """Return what `add` was given as one object, still unchecked. Raises UnknownField."""
     for name in unknown:
         raise UnknownField(name, NewObservation.model_fields)
+    if not isinstance(type, str):
+        raise InvalidField("type", f"{type!r} is not a text")
     return trusted(
         NewObservation,
         {
@@ -146,7 +148,7 @@ def plan_added(
             {"content": content, "source": source, "owner": owner, "context": context, "metadata": metadata}
         )
     if key is not None and not (isinstance(key, str) and 0 < bytes_of("dedupe_key", key) <= MAX_KEY):
-        raise InvalidField("dedupe_key", f"has to be a text of 1 to {MAX_KEY} bytes")
+        raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
     times: Any = new.times
     if not isinstance(times, int) or isinstance(times, bool) or times < 1:
         raise InvalidField("times", f"{times!r} is not a number above 0")
