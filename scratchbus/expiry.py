@@ -50,7 +50,7 @@ def sweep(core: Core) -> Step[int]:
 def _sweep_some(core: Core, shard: int, build: int) -> Step[tuple[int, int]]:
     keys = core.log.keys(shard)
     due = PageKeys(keys, "", build).due
-    (reply,) = yield Call(shard, (_DUE.command((due,), (keys.heads(""), AT_ONCE)),))
+    (reply,) = yield Call(shard, (_DUE.command((due, keys.tail), (keys.heads(""), AT_ONCE)),))
     now, rows = reply[0], reply[1:]
     by_page: dict[str, list[Write]] = defaultdict(list)
     for member, row in zip(rows[::2], rows[1::2], strict=True):

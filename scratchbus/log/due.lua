@@ -1,10 +1,11 @@
 -- What time has come for: the members of the due set up to now, each with its head.
 --
--- KEYS  1 due      ARGV  1 prefix of the keys of heads   2 at most how many
+-- KEYS  1 due  2 tail      ARGV  1 prefix of the keys of heads   2 at most how many
 -- Reply: {now, member, head or "", …}
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+now = math.max(now, tonumber(string.match(redis.call('GET', KEYS[2]) or '', '^%d+') or 0)) -- see query.lua
 local reply = {now}
 local members = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now), 'LIMIT', 0, tonumber(ARGV[2]))
 for _, member in ipairs(members) do

@@ -24,6 +24,7 @@ end
 local time = call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local tail, checkpoint = call('GET', TAIL) or '', call('GET', CKPT) or ''
+now = math.max(now, tonumber(string.match(tail, '^%d+') or 0)) -- a clock that was set back: the log's time stands still
 local reached = string.match(checkpoint, '^([^|]*)')
 local entries, touched = {}, {}
 if MOST >= 0 and tail ~= '' and string.match(tail, '^([^|]*)') ~= reached then
