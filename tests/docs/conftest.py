@@ -1,0 +1,21 @@
+"""A place where the documents' snippets may do as they like, with an embedded engine of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scratchbus.log import embedded
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory, in which `Bus.connect()` leads to an engine that is gone afterwards."""
+    home, here = tmp_path / "home", tmp_path / "here"
+    here.mkdir()
+    monkeypatch.setenv("SCRATCHBUS_HOME", str(home))
+    monkeypatch.chdir(here)
+    yield here
+    embedded.stop(home)

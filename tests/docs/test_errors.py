@@ -1,0 +1,55 @@
+"""The table of errors has every class, with the exit code it leads to, in the order of the tree."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from scratchbus import errors
+from scratchbus.edges.exit_codes import exit_code
+from scratchbus.errors import ScratchbusError
+from tests.docs.markdown import ROOT, codes, rows
+
+_ROWS = list(rows((ROOT / "docs" / "integration.md").read_text("utf-8"), "## Errors"))
+_CLASSES = {
+    name: found
+    for name, found in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(found, ScratchbusError) and not name.startswith("_")
+}
+
+
+def test_every_class_of_errors_has_its_row():
+    assert sorted(codes(row[0])[0] for row in _ROWS) == sorted(_CLASSES)
+
+
+@pytest.mark.parametrize("row", _ROWS, ids=lambda row: row[0].strip("`"))
+def test_the_exit_code_is_the_real_one(row: list[str]):
+    error = ScratchbusError.__new__(_CLASSES[codes(row[0])[0]])
+    assert row[3] == str(exit_code(error))
+
+
+@pytest.mark.parametrize("row", _ROWS, ids=lambda row: row[0].strip("`"))
+def test_the_attributes_that_are_named_are_there(row: list[str]):
+    source = inspect.getsource(errors)
+    for name in codes(row[1]):
+        if name.startswith("."):
+            assert f"self{name} = " in source, name
+
+
+def test_a_class_comes_behind_the_one_it_is_below():
+    order = [codes(row[0])[0] for row in _ROWS]
+    for name in order:
+        for above in _CLASSES[name].__mro__[1:]:
+            if above.__name__ in order:
+                assert order.index(above.__name__) < order.index(name), name
+
+
+def test_the_command_line_documents_the_same_codes():
+    from scratchbus.edges import exit_codes
+
+    names = {"internal": "INTERNAL", "usage": "USAGE", "not found": "NOT_FOUND", "conflict": "CONFLICT",
+             "invalid input": "INVALID_INPUT", "engine": "ENGINE", "Ctrl-C": "INTERRUPTED"}  # fmt: skip
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    listed = ", ".join(f"{getattr(exit_codes, name)} {word}" for word, name in names.items())
+    assert f"Exit codes: 0 fine, {listed}" in readme

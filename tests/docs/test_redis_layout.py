@@ -1,0 +1,90 @@
+"""The document for operators names every key there is, and every field in its order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.domain.events import EVENTS
+from scratchbus.log.codec import Head, entry_fields
+from tests.docs.markdown import ROOT, codes, rows
+from tests.inspection import entries, project, raw_append, send
+
+TEXT = (ROOT / "docs" / "redis-layout.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
+    """A bus on which everything has happened that leaves a key."""
+    with Bus.connect("memory://layout", source="tester", max_observations=2) as bus:
+        page = bus.page("user:42")
+        page.add("observation", "x", tags=["a#b"], owner="agent", event_id="mine")
+        page.add("reminder", "y", remind_on={"type": "risk_alert"}, remind_at=datetime.now(UTC) + timedelta(hours=1))
+        claimed = page.add("risk_alert", "z", dedupe_key="k")  # which displaces the first
+        page.claim(claimed.id)
+        file = tmp_path_factory.mktemp("types") / "types.yaml"
+        file.write_text(f"{bus.types.text}\n  another:\n")
+        bus.push_types(file)
+        raw_append(bus, "user:42", kind="exploded")
+        project(bus)
+        send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), "0-0")
+        send(bus, "SADD", bus.core.log.keys(0).ids + "retried", "id")
+        yield bus
+
+
+def _documented() -> dict[str, re.Pattern[str]]:
+    """Return the documented keys as patterns."""
+    return {key: _pattern(key) for row in rows(TEXT, "## Keys") for key in codes(row[0])}
+
+
+def _pattern(key: str) -> re.Pattern[str]:
+    places = {"<day>": r"\d+", "<build>": r"\d+"}
+    parts = re.split(r"(<\w+>)", key)
+    return re.compile("".join(places.get(part, ".+" if part.startswith("<") else re.escape(part)) for part in parts))
+
+
+def test_every_key_is_documented_and_every_documented_key_is_there(bus: Bus):
+    tag = bus.core.log.keys(0).tag
+    keys = [key.decode() for key in send(bus, "KEYS", "*")]
+    assert all(key.startswith(tag) for key in keys)
+    there = {key.removeprefix(tag) for key in keys}
+    documented = _documented()
+    assert [key for key in there if not any(each.fullmatch(key) for each in documented.values())] == []
+    assert [name for name, each in documented.items() if not any(map(each.fullmatch, there))] == []
+
+
+def test_the_redis_types_are_the_documented_ones(bus: Bus):
+    tag = bus.core.log.keys(0).tag
+    types = {"sorted set": "zset"}
+    documented = [
+        (pattern, types.get(row[1], row[1]))
+        for pattern, row in zip(_documented().values(), rows(TEXT, "## Keys"), strict=True)
+    ]
+    for key in send(bus, "KEYS", "*"):
+        name = key.decode().removeprefix(tag)
+        (kind,) = [kind for pattern, kind in documented if pattern.fullmatch(name)]
+        assert send(bus, "TYPE", key).decode() == kind, name
+
+
+def test_the_fields_of_an_event_are_documented_in_their_order(bus: Bus):
+    documented = [codes(row[0])[0] for row in rows(TEXT, "## An event")]
+    assert documented == [name.decode() for name in entry_fields(entries(bus, 0)[0])]
+
+
+def test_every_kind_of_event_is_documented():
+    kinds = next(row[1] for row in rows(TEXT, "## An event") if row[0] == "`kind`")
+    assert codes(kinds) == list(EVENTS)
+
+
+def test_the_fields_of_a_head_are_documented_in_their_order():
+    assert [codes(row[0])[0] for row in rows(TEXT, "## A head")] == list(Head._fields)
+
+
+def test_the_example_of_a_head_is_one():
+    (example,) = re.findall(r"^`(\d+\|.*)`\.$", TEXT, re.MULTILINE)
+    head = Head.parse(example.encode())
+    assert (head.version, head.type, head.holder) == (2, "risk_alert", "executor-1")

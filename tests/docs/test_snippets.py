@@ -1,0 +1,57 @@
+"""What the documents show is run: each file's Python in one program, each file's commands in one shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scratchbus import Bus
+from tests.docs.markdown import ROOT, blocks
+
+DOCUMENTS = ("README.md", "docs/integration.md")
+PROMPT, COMPLAINT = "$ ", "scratchbus: "
+_SHELL = f'scratchbus() {{ "{sys.executable}" -m scratchbus.edges.cli "$@"; }}'
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_python_of_a_document_does_what_it_says(name: str, place: Path):
+    file = ROOT / name
+    snippets = blocks(file.read_text("utf-8"), "python")
+    assert snippets
+    names: dict[str, Any] = {"__name__": "__main__"}
+    try:
+        for snippet in snippets:
+            padding = "\n" * (snippet.line - 1)  # so that a traceback names the line of the document
+            exec(compile(padding + snippet.text, str(file), "exec", dont_inherit=True), names)  # noqa: S102
+    finally:
+        for value in names.values():
+            if isinstance(value, Bus):
+                value.close()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_commands_of_a_document_do_what_it_says(name: str, place: Path):
+    lines = [line for block in blocks((ROOT / name).read_text("utf-8"), "console") for line in block.text.splitlines()]
+    script = [_SHELL]
+    for number, line in enumerate(lines):
+        if line.startswith(PROMPT):
+            output = list(takewhile(lambda line: not line.startswith(PROMPT), lines[number + 1 :]))
+            is_refused = bool(output) and output[0].startswith(COMPLAINT)
+            command = line.removeprefix(PROMPT)
+            otherwise = "exit 1"
+            script.append(f"{command} && {otherwise}" if is_refused else f"{command} || {otherwise}")
+    done = subprocess.run(
+        ["/bin/sh", "-x", "-c", "\n".join([*script, "true"])],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
