@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from redis import connection as blocking
 from redis.asyncio import connection as nonblocking
@@ -22,6 +22,7 @@ from scratchbus.log.steps import Step, ask
 OLDEST = (7, 0)
 """The oldest Redis that will do; every Valkey from 8 on is newer."""
 
+_PASSWORD_OPTION = re.compile(r"(password=)[^&]*", re.IGNORECASE)
 _READ_SIZE = 256 * 1024  # bytes at once; a projector's chunk is about a megabyte
 _WAITING = 15.0  # seconds; longer than any call blocks, so that an engine that hangs is noticed
 
@@ -32,7 +33,7 @@ SCHEMES = "redis://, rediss://, unix://, embedded:[directory], memory://name"
 class Target:
     """An engine that a URL names: how to make connections to it, and how to call it in messages."""
 
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     where: str
     kind: str
     make: Callable[[float | None], Connection]
@@ -109,7 +110,9 @@ def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
         parsed: dict[str, Any] = dict(blocking.parse_url(url))  # type: ignore[no-untyped-call]  # redis-py's
         aparsed: dict[str, Any] = dict(nonblocking.parse_url(url))
     except (ValueError, TypeError) as error:
-        raise InvalidURL(f"{_without_password(url)!r} is not an engine URL: {error}; write one of: {SCHEMES}") from None
+        shown = _without_password(url)
+        why = f": {error}" if shown == url else ""  # the reason may quote a part of the password
+        raise InvalidURL(f"{shown!r} is not an engine URL{why}; write one of: {SCHEMES}") from None
     cls = parsed.pop("connection_class", blocking.Connection)
     acls = aparsed.pop("connection_class", nonblocking.Connection)
     own = {"protocol", "retry", "decode_responses", "socket_timeout"}
@@ -150,11 +153,13 @@ _servers_lock = threading.Lock()
 
 
 def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+    """Return a URL with `***` for its password, wherever it stands, also when the URL is not well formed."""
+    scheme, mark, rest = url.partition("://")
+    if "@" in rest and not rest.startswith("/"):
+        user, place = rest.rpartition("@")[::2]
+        name, colon, _ = user.partition(":")
+        rest = f"{name}:***@{place}" if colon else rest
+    return _PASSWORD_OPTION.sub(r"\1***", scheme + mark + rest)
 
 
 def check_engine(where: str, ack: str) -> Step[dict[str, str]]:

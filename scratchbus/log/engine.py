@@ -30,6 +30,7 @@ from scratchbus.errors import (
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step
 
 T = TypeVar("T")
+Commands = tuple[tuple[Any, ...], ...]
 
 
 class Connection(Protocol):
@@ -68,7 +69,8 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     """Return our error for one of redis-py's; `where` names the engine, without any password."""
     text = str(error)
     word = text.split(" ", 1)[0]
-    if isinstance(error, redis_errors.AuthenticationError) or word in ("WRONGPASS", "NOAUTH"):
+    is_about_password = "invalid username-password" in text  # over a unix socket asyncio has no class for it
+    if isinstance(error, redis_errors.AuthenticationError) or word in ("WRONGPASS", "NOAUTH") or is_about_password:
         return EngineAuth(f"{where} refuses the user name or password; check them in the URL")
     if isinstance(error, redis_errors.BusyLoadingError) or word == "LOADING":
         return EngineLoading(f"{where} is still loading its data; try again in a moment")
@@ -80,8 +82,10 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         return EngineFull(f"{where} is out of memory; raise its maxmemory or archive old history")
     if "MISCONF" in text:
         return EngineReadOnly(f"{where} takes no writes because it cannot persist; see its log, free disk space")
-    if isinstance(error, redis_errors.NoPermissionError) or word == "NOPERM" or "NOPERM" in text:
+    if isinstance(error, redis_errors.NoPermissionError) or "NOPERM" in text or "ACL failure" in text:
         return EngineForbidden(f"{where} forbids it ({text}); use a user with the right role")
+    if isinstance(error, redis_errors.InvalidResponse):
+        return EngineUnreachable(f"{where} does not answer as Redis does ({text}); check host and port")
     return EngineError(f"{where}: {text}")
 
 
@@ -89,8 +93,15 @@ def _pack(commands: Iterable[tuple[Any, ...]]) -> list[bytes]:
     return [b"".join([pack_command(command) for command in commands])]
 
 
-def _whole(command: tuple[Any, ...]) -> tuple[Any, ...]:
-    return ("EVAL", Script.known[command[1]], *command[2:])
+def _whole_from(commands: Commands, missing: list[int]) -> Commands:
+    """Return the commands from the first missing script on, with these scripts whole.
+
+    What comes behind a script is sent again with it: a WAIT vouches only for what came before.
+    """
+    return tuple(
+        ("EVAL", Script.known[command[1]], *command[2:]) if index in missing else command
+        for index, command in enumerate(commands)
+    )[missing[0] :]
 
 
 def backoff(attempt: int) -> float:
@@ -140,6 +151,8 @@ class Engine:
                     raise translate(error, self.where) from None
                 time.sleep(backoff(attempt))
             except redis_errors.RedisError as error:
+                if isinstance(error, redis_errors.ReadOnlyError):
+                    connection.disconnect()  # a primary that was demoted keeps its clients; connect anew
                 raise translate(error, self.where) from None
             except BaseException:
                 connection.disconnect()  # its reply may still be on the way
@@ -148,7 +161,15 @@ class Engine:
                 self._idle.append(connection)
         raise AssertionError("unreachable")
 
-    def _exchange(self, connection: Connection, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
+    def _exchange(self, connection: Connection, commands: Commands) -> list[Any]:
+        replies, missing = self._converse(connection, commands)
+        if missing:
+            again = _whole_from(commands, missing)
+            replies[missing[0] :], _ = self._converse(connection, again)
+        return replies
+
+    def _converse(self, connection: Connection, commands: Commands) -> tuple[list[Any], list[int]]:
+        """Send commands; return their replies, and which of them are scripts that the engine does not have."""
         connection.send_packed_command(_pack(commands), check_health=False)
         replies: list[Any] = []
         failure: Exception | None = None
@@ -161,12 +182,10 @@ class Engine:
                 replies.append(None)
             except redis_errors.ResponseError as error:
                 failure = failure or error
+                replies.append(None)
         if failure is not None:
             raise failure
-        for index in missing:
-            connection.send_packed_command(_pack([_whole(commands[index])]), check_health=False)
-            replies[index] = connection.read_response()
-        return replies
+        return replies, missing
 
     def take(self) -> Connection:
         """Return an idle connection, or a new one."""
@@ -224,6 +243,8 @@ class AsyncEngine:
                     raise translate(error, self.where) from None
                 await asyncio.sleep(backoff(attempt))
             except redis_errors.RedisError as error:
+                if isinstance(error, redis_errors.ReadOnlyError):
+                    await connection.disconnect(nowait=True)  # see above
                 raise translate(error, self.where) from None
             except BaseException:
                 await connection.disconnect(nowait=True)  # its reply may still be on the way
@@ -232,7 +253,15 @@ class AsyncEngine:
                 self._idle.append(connection)
         raise AssertionError("unreachable")
 
-    async def _exchange(self, connection: AsyncConnection, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
+    async def _exchange(self, connection: AsyncConnection, commands: Commands) -> list[Any]:
+        replies, missing = await self._converse(connection, commands)
+        if missing:
+            again = _whole_from(commands, missing)
+            replies[missing[0] :], _ = await self._converse(connection, again)
+        return replies
+
+    async def _converse(self, connection: AsyncConnection, commands: Commands) -> tuple[list[Any], list[int]]:
+        """Send commands; return their replies, and which of them are scripts that the engine does not have."""
         await connection.send_packed_command(_pack(commands), check_health=False)
         replies: list[Any] = []
         failure: Exception | None = None
@@ -245,12 +274,10 @@ class AsyncEngine:
                 replies.append(None)
             except redis_errors.ResponseError as error:
                 failure = failure or error
+                replies.append(None)
         if failure is not None:
             raise failure
-        for index in missing:
-            await connection.send_packed_command(_pack([_whole(commands[index])]), check_health=False)
-            replies[index] = await connection.read_response()
-        return replies
+        return replies, missing
 
     def take(self) -> AsyncConnection:
         """Return an idle connection, or a new one."""

@@ -205,8 +205,9 @@ def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: li
             raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
         if first and entry_position(first[0], shard).seq > was.seq + 1:
             raise PositionLost(f"shard {shard}: the log was trimmed past {was}; it begins at {first[0][0].decode()}")
-        if end.seq < was.seq:
-            raise LogRewound(f"shard {shard}: the log ends at {end} and never had {was}; read it again from the start")
+        was_read = place.event_id and first and entry_position(first[0], shard).seq <= was.seq
+        if end.seq < was.seq or was_read:
+            raise LogRewound(f"shard {shard}: the log does not have {was}; read it again from the start")
     before = was.seq if was.seq or was.ms == 0 else None
     for entry in entries:
         seq = entry_position(entry, shard).seq
