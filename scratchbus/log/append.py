@@ -12,6 +12,8 @@ from scratchbus.domain.lifecycle import Lifecycle
 from scratchbus.domain.position import Position, moment
 from scratchbus.errors import (
     Claimed,
+    EngineError,
+    EngineLoading,
     EngineUnreachable,
     EventIdReused,
     InvalidTransition,
@@ -42,6 +44,8 @@ def _own(event: Event) -> str:
 
 
 _ARCHIVED: dict[str, Any] = {"by": "#by#", "status": "archived", "status_class": "final"}
+_START = "0-0"
+_IN_DOUBT = "whether the last write happened is not known: retry it with the same event_id"
 _SCRIPT = Script(
     "append",
     DISPLACED=_own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
@@ -192,14 +196,16 @@ def append(
         try:
             reply, *copies = yield Call(shard, (_SCRIPT.command(names, (*options, *arguments)), *wait), is_write=True)
             break
-        except Interrupted as lost:
+        except (Interrupted, EngineLoading) as lost:
             if time.monotonic() > deadline:
-                raise EngineUnreachable(
-                    f"{lost}; whether the last write happened is not known: retry it with the same event_id"
-                ) from None
+                raise EngineUnreachable(f"{lost}; {_IN_DOUBT}") from None
             yield Pause(backoff(attempt))
             attempt += 1
             scan = yield from _look_for(keys, before, {write.event.id.encode() for write in writes})
+        except EngineError as error:
+            if scan:
+                error.args = (f"{error}; {_IN_DOUBT}",)
+            raise
     outcome = _read_reply(log, shard, page, room, writes, reply)
     if copies and copies[0] < log.replicas:
         raise NotReplicated(copies[0], log.replicas)
@@ -208,15 +214,23 @@ def append(
 
 def _read_tail(keys: ShardKeys) -> Step[str]:
     tail = yield from ask(keys.shard, "GET", keys.tail)
-    return tail.partition(b"|")[0].decode() if tail else "0-0"
+    return tail.partition(b"|")[0].decode() if tail else _START
 
 
 def _look_for(keys: ShardKeys, after: str, ids: set[bytes]) -> Step[str]:
-    """Read the log after an id until it ends or has one of these events; return where the script should look on."""
+    """Read the log after an id until it ends or has one of these events; return where the script should look on.
+
+    A log that does not have that id, because another server took over, is read from its start.
+    """
+    try:
+        if after != _START and not (yield from ask(keys.shard, "XRANGE", keys.log, after, after)):
+            after = _START
+    except (EngineUnreachable, EngineLoading):
+        return after
     while True:
         try:
             entries = yield from ask(keys.shard, "XRANGE", keys.log, f"({after}", "+", "COUNT", 1000)
-        except EngineUnreachable:
+        except (EngineUnreachable, EngineLoading):
             return after
         for entry in entries:
             if entry_fields(entry).get(b"id") in ids:
