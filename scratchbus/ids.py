@@ -1,9 +1,10 @@
-"""New ids: ULIDs for observations, short random words for events, whose order their positions give."""
+"""New ids: ULIDs for observations, short words for events, whose order their positions give."""
 
 from __future__ import annotations
 
+import os
 from base64 import urlsafe_b64encode
-from os import urandom
+from itertools import count
 
 from ulid import ULID
 
@@ -13,6 +14,23 @@ def new_id() -> str:
     return str(ULID())
 
 
-def new_event_id() -> str:
-    """Return a new event id: 72 random bits as 12 characters."""
-    return urlsafe_b64encode(urandom(9)).decode("ascii")
+class _EventIds:
+    """Words that no other process makes: 72 random bits of this one, and a count."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Draw new bits; a forked child must not go on with its parent's."""
+        self._process = urlsafe_b64encode(os.urandom(9)).decode("ascii")
+        self._counter = count(1)
+
+    def __call__(self) -> str:
+        """Return the next one."""
+        return f"{self._process}{next(self._counter):x}"
+
+
+new_event_id = _EventIds()
+"""Return a new event id; no two processes make the same."""
+
+os.register_at_fork(after_in_child=new_event_id.begin_anew)

@@ -21,6 +21,7 @@
 --   g  a versioned subject without lifecycle
 --
 -- Reply: {1, ms, then per event: seq, version, kind, subject, fence}      written; seq 0: skipped, kind says why
+--        {3, ms, first seq}                                              written, as they came: all of them new
 --        {2, stream id, …}                                               all events were here before
 --        {0, index, reason, …}                                           refused, nothing was written; nobody waits for
 --                                                                        the answer when the reason is "late"
@@ -50,11 +51,18 @@ local MS = format('%.0f', now)
 local function are_plain()
   local seen, size = {}, call('ZCARD', OPEN)
   if SCAN ~= '' or (ROOM > 0 and size + count > ROOM) then return false end
-  for at = FIRST, #ARGV, WIDTH do
+  local subjects = {}
+  for k = 1, count do
+    local at = FIRST + (k - 1) * WIDTH
     local subject = ARGV[at + 2]
-    if ARGV[at + 6] ~= 'a' or ARGV[at + 1] ~= '' or ARGV[at + 14] ~= '' or ARGV[at + 15] ~= '' or seen[subject]
-      or call('HEXISTS', HEADS, subject) == 1 then return false end
+    if ARGV[at + 6] ~= 'a' or ARGV[at + 1] ~= '' or ARGV[at + 14] ~= '' or ARGV[at + 15] ~= '' or seen[subject] then
+      return false
+    end
     seen[subject] = true
+    subjects[k] = subject
+  end
+  for _, head in ipairs(call('HMGET', HEADS, unpack(subjects))) do
+    if head then return false end
   end
   return true
 end
@@ -76,7 +84,7 @@ local function note_expiry(ms)
 end
 
 if are_plain() then
-  local reply, rows, scores, pos = {1, now}, {}, {}, nil
+  local rows, scores, pos = {}, {}, nil
   if not tail then call('SET', ORIGIN, ARGV[7] .. '.' .. time[1] .. '.' .. time[2]) end
   for k = 1, count do
     local at, seq = FIRST + (k - 1) * WIDTH, last_seq + k
@@ -91,8 +99,6 @@ if are_plain() then
       .. expires .. '|' .. moment(ARGV[at + 13]) .. '|0||0|' .. pos .. '|'
     scores[row + 1] = format('%.0f', tonumber(priority) * SPAN + seq)
     scores[row + 2] = subject
-    local r = #reply
-    reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = seq, 1, kind, subject, 0
   end
   call('SET', TAIL, pos .. '|' .. ARGV[FIRST + (count - 1) * WIDTH])
   for from = 1, #rows, 1000 do
@@ -101,7 +107,7 @@ if are_plain() then
     call('ZADD', OPEN, unpack(scores, from, to))
   end
   if soonest ~= stored then call('HSET', PAGES, PAGE, soonest) end
-  return reply
+  return {3, now, last_seq + 1}
 end
 
 local function int(n) return format('%.0f', n) end

@@ -261,6 +261,14 @@ def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write],
                 log.seen[shard] = row.position.stream_id
                 break
         return Appended(written)
+    if reply[0] == 3:
+        _, ms, first = reply
+        written = [
+            Written(Position(ms, seq, shard), 1, write.event.kind, write.event.subject, 0)
+            for seq, write in enumerate(writes, first)
+        ]
+        log.seen[shard] = written[-1].position.stream_id
+        return Appended(written)
     if reply[0] == 2:
         return Appended([], [_position(row, shard) for row in reply[1:] if row])
     index = reply[1] - 1
