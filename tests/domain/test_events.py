@@ -1,0 +1,119 @@
+"""The events: a closed list, immutable, each the same after being written and read."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Added, AnyEvent, Linked, Updated
+from scratchbus.errors import CodeTooOld
+from scratchbus.log.codec import Poison, decode_entry, encode_body, is_batch_end
+
+anything = TypeAdapter(AnyEvent)
+
+KINDS = {
+    "added", "updated", "repeated", "status_changed", "claimed", "released", "lapsed", "linked", "due", "cleared",
+    "types_changed",
+}  # fmt: skip
+
+text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(text, json_values, max_size=3)
+added = st.builds(
+    Added,
+    content=text,
+    by=text,
+    source=st.none() | text,
+    owner=st.none() | text,
+    status=st.sampled_from(["active", "pending_review"]),
+    confidence=st.floats(0, 1),
+    context=objects,
+    metadata=objects,
+    tags=st.lists(text, max_size=3),
+    ttl=st.none() | st.integers(1, 10**12),
+    expires_at=st.none() | st.just(datetime(2100, 1, 1, 1, 2, 3, 456_000, UTC)),
+    times=st.integers(1, 10**6),
+    dedupe_key=st.none() | text,
+)
+linked = st.builds(Linked, by=text, action=text, cause=st.none() | text, traceparent=st.none() | text)
+
+
+def entry(event, **more):
+    fields = {"id": "e1", "subject": "S", "page": "main", "kind": event.kind, "type": "t", "batch": "1/1", "prev": ""}
+    flat = [part for name, value in (fields | more).items() for part in (name.encode(), value.encode())]
+    return [b"5-7", [*flat, b"event", encode_body(event)]]
+
+
+def test_the_kinds_are_a_closed_list():
+    assert EVENTS.keys() == KINDS
+    assert {cls.model_fields["kind"].default for cls in EVENTS.values()} == KINDS
+
+
+@given(added | linked)
+def test_an_event_is_the_same_after_being_written_and_read(event):
+    said_by_the_log = {*ENVELOPE, "at"}
+    read = decode_entry(entry(event), 3)
+    assert read.model_dump(exclude=said_by_the_log) == event.model_dump(exclude=said_by_the_log)
+    assert (read.id, read.page, read.subject, read.type, read.position) == ("e1", "main", "S", "t", (5, 7, 3))
+
+
+def test_a_body_begins_with_its_schema_and_leaves_out_what_is_default():
+    body = encode_body(Added(content="x", by="tool", id="e1", page="main", subject="S"))
+    assert json.loads(body) == {"v": SCHEMA, "content": "x", "by": "tool"}
+    assert body.startswith(b'{"v":1,')
+
+
+def test_the_union_is_told_apart_by_kind():
+    assert isinstance(anything.validate_python({"kind": "linked", "by": "x", "action": "a"}), Linked)
+    with pytest.raises(ValidationError):
+        anything.validate_python({"kind": "teleported", "by": "x"})
+
+
+def test_events_do_not_change():
+    event = Linked(by="x", action="a")
+    with pytest.raises(ValidationError):
+        event.action = "b"  # type: ignore[misc]  # that is the point
+
+
+def test_an_update_is_of_fields_that_can_be_updated():
+    Updated(by="x", changes={"content": "y", "expires_at": None})
+    for changes in ({"id": "y"}, {"confidence": "high"}, {"tags": "a"}):
+        with pytest.raises(ValidationError):
+            Updated.model_validate({"by": "x", "changes": changes})
+
+
+def test_a_newer_schema_is_not_poison():
+    newer = entry(Linked(by="x", action="a"))
+    newer[1][-1] = b'{"v":2,"by":"x"}'
+    with pytest.raises(CodeTooOld, match="event 5-7 has schema version 2, this code knows 1; upgrade scratchbus"):
+        decode_entry(newer, 0)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"v":1}', b'{"v":"2"}', b'{"v":1,"by":5}', b'{"v":0,"by":"x"}', b"\xff"]
+)
+def test_poison_says_where_it_is_and_why(body):
+    broken = entry(Linked(by="x", action="a"))
+    broken[1][-1] = body
+    with pytest.raises(Poison) as poison:
+        decode_entry(broken, 3)
+    assert poison.value.reason
+    assert poison.value.position == (5, 7, 3)
+    assert (poison.value.envelope["page"], poison.value.envelope["subject"]) == ("main", "S")
+
+
+def test_the_end_of_a_batch_is_seen():
+    event = Linked(by="x", action="a")
+    assert [is_batch_end(entry(event, batch=batch)) for batch in ("1/1", "1/3", "2/3", "3/3")] == [
+        True,
+        False,
+        False,
+        True,
+    ]

@@ -1,0 +1,66 @@
+"""The item of a page, and what a caller gives to make one."""
+
+from datetime import timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from scratchbus import NewObservation, Observation
+from scratchbus.domain.observation import UPDATABLE
+from scratchbus.domain.position import moment
+from scratchbus.errors import InvalidField, UnknownField
+from scratchbus.log.codec import decode_document, decode_documents, encode_document
+
+ONE = Observation(
+    id="01ARZ3NDEKTSV4RRFFQ69G5FAV", page="main", type="t", content="é", source="tool", added_ms=1000, added_seq=1,
+    ms=2000, seq=5, shard=3, version=2, tags=["a"], context={"n": 1}, expires_at=moment(60_123),
+)  # fmt: skip
+
+
+def test_its_times_and_places_follow_from_its_events():
+    assert (ONE.created_at, ONE.updated_at) == (moment(1000), moment(2000))
+    assert (ONE.position, ONE.added) == ((2000, 5, 3), (1000, 1, 3))
+    assert ONE.is_open
+    assert not ONE.model_copy(update={"status_class": "closed"}).is_open
+
+
+def test_it_does_not_change():
+    with pytest.raises(ValidationError):
+        ONE.content = "y"  # type: ignore[misc]  # that is the point
+
+
+def test_it_is_the_same_after_being_stored():
+    assert decode_document(encode_document(ONE)) == ONE
+    assert decode_documents([encode_document(ONE)] * 3) == [ONE] * 3
+    assert decode_documents([]) == []
+
+
+def test_documents_of_other_versions_are_read_for_what_is_known():
+    row = encode_document(ONE)[:-1] + b',"mood":"good"}'
+    assert decode_document(row) == ONE
+
+
+def test_what_may_be_updated_is_a_field_of_it():
+    assert set(UPDATABLE) <= set(Observation.model_fields)
+    assert not {"id", "created_at", "source", "page", "type"} & set(UPDATABLE)
+
+
+def test_what_is_given_says_which_field_is_wrong():
+    with pytest.raises(UnknownField, match="colour: unknown field; use one of: confidence, content") as unknown:
+        NewObservation(type="t", content="x", colour="red")
+    assert unknown.value.field == "colour"
+    with pytest.raises(InvalidField, match="content: is missing"):
+        NewObservation(type="t")
+    with pytest.raises(InvalidField, match=r"tags\.1"):
+        NewObservation(type="t", content="x", tags=["a", 5])
+
+
+def test_what_is_given_is_all_optional_but_type_and_content():
+    new = NewObservation(type="t", content="x")
+    assert new.times == 1
+    assert {name for name, value in new if value is None} == set(NewObservation.model_fields) - {
+        "type",
+        "content",
+        "times",
+    }
+    assert NewObservation(type="t", content="x", ttl=timedelta(hours=1)).ttl == timedelta(hours=1)

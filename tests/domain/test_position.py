@@ -1,0 +1,54 @@
+"""Positions: where an event stands, as text and in order."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scratchbus.domain.position import START, BusPosition, Position, millis, moment
+from scratchbus.errors import InvalidPosition
+
+positions = st.builds(Position, st.integers(0, 10**14), st.integers(0, 10**14), st.integers(0, 16383))
+
+
+@given(positions)
+def test_a_position_survives_being_written_and_read(position):
+    assert Position.parse(str(position)) == position
+
+
+@given(st.lists(positions, min_size=2, max_size=16))
+def test_a_position_of_a_bus_survives_being_written_and_read(shards):
+    whole = BusPosition(tuple(position._replace(shard=n) for n, position in enumerate(shards)))
+    assert BusPosition.parse(str(whole)) == whole
+
+
+def test_its_text_names_the_shard_where_it_is_not_the_first():
+    assert str(Position(5, 7)) == "5-7"
+    assert str(Position(5, 7, 3)) == "3/5-7"
+    assert Position(5, 7, 3).stream_id == "5-7"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "5-", "-7", "5-7-9", "a-b", " 5-7", "5-7\n", "x/5-7", "1/2/5-7", "-1-7", "1" * 16 + "-1"]
+)
+def test_what_is_no_position_is_refused(text):
+    with pytest.raises(InvalidPosition, match="write it as <ms>-<seq>"):
+        Position.parse(text)
+
+
+def test_positions_compare_as_integers():
+    assert START < Position(9, 1) < Position(9, 10) < Position(10, 2)
+    assert max(Position(999, 1), Position(1000, 2)) == Position(1000, 2)
+
+
+@given(st.integers(0, 253_402_300_799_999))
+def test_moments_are_exact(ms):
+    assert millis(moment(ms)) == ms
+    assert moment(ms).tzinfo is UTC
+
+
+def test_a_time_of_another_zone_is_the_same_moment():
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert millis(noon) == millis(noon.astimezone(timezone(timedelta(hours=5)))) == millis(noon.replace(tzinfo=None))
+    assert Position(millis(noon), 1).at == noon

@@ -1,0 +1,128 @@
+"""The small values: names, sources, durations, ids, confidences."""
+
+import math
+import string
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scratchbus.domain.values import (
+    check_bus,
+    check_confidence,
+    check_event_id,
+    check_id,
+    check_page,
+    check_source,
+    duration_ms,
+    duration_text,
+    is_type_name,
+)
+from scratchbus.errors import InvalidField, InvalidId, InvalidName, InvalidSource, InvalidTTL
+
+DURATIONS = {
+    "250ms": 250,
+    "90s": 90_000,
+    "2h": 7_200_000,
+    "1h30m": 5_400_000,
+    "1.5h": 5_400_000,
+    "7d": 604_800_000,
+    "1w": 604_800_000,
+    " 2H ": 7_200_000,
+    "30": 30_000,
+    "0.5": 500,
+    30: 30_000,
+    0.25: 250,
+    timedelta(minutes=1): 60_000,
+    timedelta(microseconds=1500): 2,
+}
+NO_DURATIONS = [
+    "", "soon", "h", "2 h", "2h ago", "-2h", "1y", "0", 0, -1, 0.0001, "0s", math.nan, math.inf, True, None, [],
+    "36501d", 10**12, timedelta(0), timedelta(days=-1), "1e3",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given_", "ms"), DURATIONS.items())
+def test_a_duration_is_read_as_people_write_it(given_, ms):
+    assert duration_ms(given_) == ms
+
+
+@pytest.mark.parametrize("given_", NO_DURATIONS, ids=repr)
+def test_what_is_no_duration_is_refused_with_examples(given_):
+    with pytest.raises(InvalidTTL, match=r'lease: .* is not a duration; write .*"2h"'):
+        duration_ms(given_, "lease")
+
+
+def test_never_has_no_end():
+    assert duration_ms("never") is duration_ms("NEVER ") is None
+
+
+@given(st.integers(1, 100 * 365 * 86_400_000))
+def test_a_duration_survives_being_written_and_read(ms):
+    assert duration_ms(duration_text(ms)) == ms
+
+
+def test_durations_are_written_as_people_do():
+    assert [duration_text(ms) for ms in (None, 0, 250, 5_400_000, 604_800_000)] == [
+        "never",
+        "0s",
+        "250ms",
+        "1h30m",
+        "1w",
+    ]
+
+
+@given(st.text(string.ascii_letters + string.digits + "_.:@/-", min_size=1, max_size=128))
+def test_a_source_begins_with_a_letter_or_digit(text):
+    if text[0] in string.ascii_letters + string.digits:
+        assert check_source(text) == text
+    else:
+        with pytest.raises(InvalidSource):
+            check_source(text)
+
+
+@pytest.mark.parametrize("text", ["", "a b", "ä", "a\n", "a" * 129, "a#b", None, 5, b"a"])
+def test_names_have_a_few_characters_only(text):
+    for check, error in ((check_source, InvalidSource), (check_page, InvalidName), (check_bus, InvalidName)):
+        with pytest.raises(error, match="use 1–128 of"):
+            check(text)
+
+
+def test_pages_may_have_colons_and_buses_not():
+    assert check_page("user:42") == "user:42"
+    with pytest.raises(InvalidName):
+        check_bus("user:42")
+    for name in ("-", "a/b", "team@host", "x" * 128):
+        assert check_page(name) == check_bus(name) == name
+
+
+def test_an_id_is_a_ulid_in_any_case():
+    id = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    assert check_id(id) == check_id(id.lower()) == id
+    for wrong in ("", id[:-1], id + "A", "8" + id[1:], id[:-1] + "U", id[:-1] + "é", None, 5, b"x"):
+        with pytest.raises(InvalidId, match="ids are ULIDs of 26 characters"):
+            check_id(wrong)
+
+
+@given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=200))
+def test_an_event_id_is_any_printable_ascii_without_spaces(text):
+    assert check_event_id(text) == text
+
+
+@given(st.floats(0, 1) | st.integers(0, 1))
+def test_a_confidence_is_a_number_from_zero_to_one(value):
+    assert check_confidence(value) == value
+    assert isinstance(check_confidence(value), float)
+
+
+@pytest.mark.parametrize("value", [-0.01, 1.01, math.nan, math.inf, True, "0.5", None, [], 1j])
+def test_what_is_no_confidence_is_refused(value):
+    with pytest.raises(InvalidField, match="is not a number from 0 to 1"):
+        check_confidence(value)
+
+
+def test_names_of_types_are_plain():
+    assert is_type_name("build_failed2")
+    for wrong in ("", "Build", "2fast", "a-b", "a|b", "a" * 65, None, "ä", "a\n"):
+        assert not is_type_name(wrong)
