@@ -37,7 +37,7 @@ class Target:
     where: str
     kind: str
     make: Callable[[float | None], Connection]
-    amake: Callable[[float | None], AsyncConnection]
+    amake: Callable[[], AsyncConnection]
     timeout: float = 5.0
     directory: Path | None = None
 
@@ -52,7 +52,7 @@ class Target:
 
     def async_engine(self) -> AsyncEngine:
         """Return an asyncio driver."""
-        return AsyncEngine(lambda: self.amake(self.timeout), self.where)
+        return AsyncEngine(self.amake, self.where, self.timeout)
 
     def reader(self) -> Engine:
         """Return a blocking driver for calls that wait on the log."""
@@ -60,7 +60,7 @@ class Target:
 
     def async_reader(self) -> AsyncEngine:
         """Return an asyncio driver for calls that wait on the log."""
-        return AsyncEngine(lambda: self.amake(_WAITING), self.where)
+        return AsyncEngine(self.amake, self.where, _WAITING)
 
 
 def target(
@@ -94,7 +94,7 @@ def target(
                 f"the embedded engine in {directory}",
                 scheme,
                 lambda timeout: restarting(blocking.UnixDomainSocketConnection, timeout),
-                lambda timeout: restarting(nonblocking.UnixDomainSocketConnection, timeout),
+                lambda: restarting(nonblocking.UnixDomainSocketConnection, None),
                 socket_timeout,
                 directory,
             )
@@ -123,7 +123,7 @@ def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
         f"the engine at {_without_password(url)}",
         "server",
         lambda timeout: cls(socket_timeout=timeout, **kept),
-        lambda timeout: acls(socket_timeout=timeout, **akept),
+        lambda: acls(socket_timeout=None, **akept),
         socket_timeout,
     )
 
@@ -138,13 +138,13 @@ def _memory(url: str) -> Target:
     with _servers_lock:
         server = _servers.get(name) or _servers.setdefault(name, FakeServer(version=(7,)))
     pool: Any = FakeRedis(server=server, protocol=2).connection_pool
-    apool: Any = AsyncFakeRedis(server=server, protocol=2).connection_pool
+    apool: Any = AsyncFakeRedis(server=server, protocol=2, socket_timeout=None).connection_pool
     return Target(
         url,
         f"the memory engine {name!r}",
         "memory",
         lambda _: pool.make_connection(),
-        lambda _: apool.make_connection(),
+        apool.make_connection,
     )
 
 

@@ -203,11 +203,16 @@ class Engine:
 
 
 class AsyncEngine:
-    """Drives conversations over asyncio connections."""
+    """Drives conversations over asyncio connections.
 
-    def __init__(self, make: Callable[[], AsyncConnection], where: str) -> None:
+    `timeout` (seconds) bounds the wait for a reply; the connections have none of their own, since redis-py guards a
+    write with `asyncio.wait_for`, which before Python 3.12 may swallow the cancellation of its task.
+    """
+
+    def __init__(self, make: Callable[[], AsyncConnection], where: str, timeout: float) -> None:
         self._make = make
         self._idle: deque[AsyncConnection] = deque()
+        self._timeout = timeout
         self.where = where
 
     async def run(self, conversation: Step[T]) -> T:
@@ -254,10 +259,15 @@ class AsyncEngine:
         raise AssertionError("unreachable")
 
     async def _exchange(self, connection: AsyncConnection, commands: Commands) -> list[Any]:
-        replies, missing = await self._converse(connection, commands)
-        if missing:
-            again = _whole_from(commands, missing)
-            replies[missing[0] :], _ = await self._converse(connection, again)
+        try:
+            async with asyncio.timeout(self._timeout):
+                replies, missing = await self._converse(connection, commands)
+                if missing:
+                    again = _whole_from(commands, missing)
+                    replies[missing[0] :], _ = await self._converse(connection, again)
+        except TimeoutError:
+            await connection.disconnect(nowait=True)
+            raise redis_errors.TimeoutError(f"no reply within {self._timeout:g} s") from None
         return replies
 
     async def _converse(self, connection: AsyncConnection, commands: Commands) -> tuple[list[Any], list[int]]:
