@@ -7,6 +7,7 @@ import inspect
 import pytest
 
 from scratchbus import errors
+from scratchbus.edges import exit_codes
 from scratchbus.edges.exit_codes import exit_code
 from scratchbus.errors import ScratchbusError
 from tests.docs.markdown import ROOT, codes, rows
@@ -46,8 +47,6 @@ def test_a_class_comes_behind_the_one_it_is_below():
 
 
 def test_the_command_line_documents_the_same_codes():
-    from scratchbus.edges import exit_codes
-
     names = {"internal": "INTERNAL", "usage": "USAGE", "not found": "NOT_FOUND", "conflict": "CONFLICT",
              "invalid input": "INVALID_INPUT", "engine": "ENGINE", "Ctrl-C": "INTERRUPTED"}  # fmt: skip
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())

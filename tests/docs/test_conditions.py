@@ -1,0 +1,42 @@
+"""The list of what is tested names tests that exist, and nothing in it is without one."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import ROOT, codes, rows
+
+TESTS = ROOT / "tests"
+PROMISES = [f"P{number}" for number in range(1, 11)]
+
+_CONDITIONS = list(rows((ROOT / "docs" / "test-conditions.md").read_text("utf-8")))
+_README = list(rows((ROOT / "README.md").read_text("utf-8"), "## Promises"))
+
+
+@cache
+def _tests_in(file: Path) -> frozenset[str]:
+    nodes = ast.parse(file.read_text("utf-8")).body
+    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@pytest.mark.parametrize("row", [*_CONDITIONS, *_README], ids=lambda row: row[0])
+def test_every_test_that_is_named_exists(row: list[str]):
+    named = [code.partition("::") for code in codes(row[-1])]
+    assert named, f"nothing holds {row[0]}: {row[1]}"
+    for file, _, name in named:
+        assert (TESTS / file).is_file(), file
+        assert name.startswith("test_"), name
+        assert name in _tests_in(TESTS / file), f"{file}::{name}"
+
+
+def test_no_promise_and_no_number_is_left_out():
+    names = [row[0] for row in _CONDITIONS]
+    assert list(dict.fromkeys(name for name in names if name.startswith("P"))) == PROMISES
+    assert [row[0] for row in _README] == PROMISES
+    for letter in "SB":
+        numbers = [name for name in names if name.startswith(letter)]
+        assert numbers == [f"{letter}{number}" for number in range(1, len(numbers) + 1)]
