@@ -111,7 +111,9 @@ def check_tags(tags: object, most: int) -> list[str]:
         return []
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
         raise InvalidField("tags", f"{tags!r} is not a list of texts")
-    unique = list(dict.fromkeys(check_label("tags", tag) for tag in tags))
+    for tag in tags:
+        check_label("tags", tag)
+    unique = list(dict.fromkeys(tags))
     if len(unique) > most:
         raise TooLarge("tags", len(unique), most, "tags")
     return unique
