@@ -67,8 +67,8 @@ def finish(core: Core, page: str, before: Observation | None, writes: list[Write
             after = evolved(after, write.event, row, shard)
         return after
     found = yield from get(core.log, page, [last.subject], core.fresh)
-    if last.subject not in found:
-        raise not_found(page, last.subject)
+    if last.subject not in found:  # someone else has taken it off the page since
+        return (yield from recall_all(core, page, [last.position]))[0]
     return found[last.subject]
 
 
