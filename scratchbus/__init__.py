@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.errors import ScratchbusError
+    from scratchbus.why import because
 
 _HOMES = {
     "Bus": "bus",
@@ -26,6 +27,7 @@ _HOMES = {
     "BusPosition": "domain.position",
     "Position": "domain.position",
     "ScratchbusError": "errors",
+    "because": "why",
 }
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "Page",
     "Position",
     "ScratchbusError",
+    "because",
 ]
 
 

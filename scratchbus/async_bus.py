@@ -91,7 +91,8 @@ class AsyncPage:
     ) -> Observations:
         """Return the observations that match everything given, newest first; `after` is the last item seen before.
 
-        `text` (in the content, any case) and `context` look at each observation; the rest is indexed.
+        Type, tags and owner are indexed; status and source are looked at on the way; `text` (in the content, any
+        case) and `context` read every observation that the rest leaves.
         """
         wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
         return await self._bus.run(looking.list_all(self._bus.core, self.name, wanted, limit, after, stale_ok))

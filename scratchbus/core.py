@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
@@ -26,6 +27,10 @@ TYPES = "types"
 """The subject, on the system page, whose last event is the registry in force."""
 
 
+REGISTRY_AGE = 5.0
+"""Seconds after which a process looks whether someone published a newer registry."""
+
+
 @dataclass(slots=True)
 class Core:
     """An open bus, without its connections."""
@@ -41,6 +46,7 @@ class Core:
     max_content: int = MAX_BYTES
     fresh: Freshness = field(default_factory=Freshness)
     registry_version: int = 0
+    registry_checked: float = 0.0
 
     def speaker(self, source: str | None) -> str:
         """Return who an observation is from: the caller's word, else the bus's. Raises InvalidSource for neither."""
@@ -74,7 +80,12 @@ class Host(Protocol):
 
 
 def type_of(core: Core, name: str) -> Step[ObservationType]:
-    """Return a type of the registry; an unknown one makes the bus look once for a newer registry."""
+    """Return a type of the registry.
+
+    A newer registry is looked for every few seconds, and at once when the type is unknown.
+    """
+    if time.monotonic() - core.registry_checked > REGISTRY_AGE:
+        yield from refresh_registry(core)
     try:
         return core.registry.get(name)
     except UnknownType:
@@ -85,17 +96,19 @@ def type_of(core: Core, name: str) -> Step[ObservationType]:
 
 def refresh_registry(core: Core) -> Step[bool]:
     """Take the published registry if it is newer than the one in use; say whether it was."""
-    head, registry = yield from _read_registry(core.log)
-    if registry is None or head is None or head.version <= core.registry_version:
+    head, registry = yield from _read_registry(core.log, core.registry_version)
+    core.registry_checked = time.monotonic()
+    if registry is None or head is None:
         return False
     core.registry, core.registry_version = registry, head.version
     return True
 
 
-def _read_registry(log: Log) -> Step[tuple[Head | None, Registry | None]]:
+def _read_registry(log: Log, known: int = 0) -> Step[tuple[Head | None, Registry | None]]:
+    """Return the head of the registry, and the published registry unless it is the known one."""
     head = yield from read_head(log, SYSTEM_PAGE, TYPES)
-    if head is None:
-        return None, None
+    if head is None or head.version == known:
+        return head, None
     (event,) = yield from read_events(log, [head.event_position(0)])
     return head, parse_registry(cast(TypesChanged, event).text, f"types (version {head.version})")
 

@@ -89,7 +89,7 @@ class Settings(BaseModel):
     auto_archive_after: Lasting = "1h"
     sweep_interval: Finite = "1s"
 
-    fresh_timeout: Finite = "5s"
+    fresh_timeout: Finite = "30s"
     idempotency_window: Finite = "7d"
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = "info"

@@ -149,7 +149,7 @@ def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[li
         keys, id = log.keys(place.position.shard), place.position.stream_id
         commands += [("GET", keys.origin), ("XRANGE", keys.log, id, id)]
     answer, *checks = yield from ask_all(0, commands)
-    by_key = {key.decode(): entries for key, entries in answer or ()}
+    by_key = _in_time({key.decode(): entries for key, entries in answer or ()})
     out = []
     for place, origin, at in zip(places, checks[::2], checks[1::2], strict=True):
         shard = place.position.shard
@@ -160,6 +160,19 @@ def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[li
             place.event_id = entry_fields(entries[-1]).get(b"id", b"").decode()
             out.append((shard, entries))
     return out
+
+
+def _in_time(found: dict[str, list[RawEntry]]) -> dict[str, list[RawEntry]]:
+    """Leave out what is later than the end of a shard that has more to give.
+
+    So all shards are read in time's order, and whoever goes on behind an event's position has seen all before it.
+    """
+    ends = [entry_position(entries[-1], 0).ms for entries in found.values() if len(entries) >= CHUNK]
+    if not ends or len(found) == 1:
+        return found
+    return {
+        key: [entry for entry in entries if entry_position(entry, 0).ms <= min(ends)] for key, entries in found.items()
+    }
 
 
 def _read_indexed(log: Log, place: Cursor) -> Step[list[RawEntry]]:

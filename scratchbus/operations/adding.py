@@ -35,6 +35,7 @@ from scratchbus.log.codec import encode_body, encode_unplaced
 from scratchbus.log.steps import Step
 from scratchbus.operations.outcome import digest_of, evolved, recall_all
 from scratchbus.queries import get
+from scratchbus.why import reasons
 
 
 def new(
@@ -152,11 +153,12 @@ def plan_added(
     times: Any = new.times
     if not isinstance(times, int) or isinstance(times, bool) or times < 1:
         raise InvalidField("times", f"{times!r} is not a number above 0")
-    by = core.source or source
+    by, why = core.source or source, reasons()
     event = trusted(
         Added,
         {
             **_UNPLACED,
+            **why,
             "by": by,
             "content": content,
             "source": None if source == by else source,
@@ -181,7 +183,7 @@ def plan_added(
     event.placed(id=event_id or new_event_id(), page=page, subject=new_id(), type=kind.name)
     argument = ""
     if key is not None:
-        again = encode_body(Repeated(by=by, times=times, ttl=ttl, expires_at=expires_at, evidence=evidence))
+        again = encode_body(Repeated(by=by, **why, times=times, ttl=ttl, expires_at=expires_at, evidence=evidence))
         argument = f"{len(again)}:{again.decode()}{key}"
     return Write(
         event,

@@ -19,6 +19,7 @@ from scratchbus.log.append import MAX_BATCH, Write, append
 from scratchbus.log.steps import Step
 from scratchbus.operations.outcome import before_of, digest_of, finish, life_of, type_name, type_or_none
 from scratchbus.queries import get
+from scratchbus.why import reasons
 
 _TRIES = 5
 _REASONS: dict[str, ReasonCode] = {
@@ -56,6 +57,7 @@ def update(
             subject=id,
             type=type_name(kind),
             by=by,
+            **reasons(),
             changes=cast(Changes, patch),
         )
         writes.append(
@@ -147,6 +149,7 @@ def _transition(
         subject=id,
         type=type_name(kind),
         by=core.by,
+        **reasons(),
         status=status,
         status_class=status_class,
         reason_code=_REASONS.get(status, "changed"),
@@ -183,7 +186,7 @@ def clear_resolved(core: Core, page: str, ids: Sequence[str], event_id: str | No
     for index, id in enumerate(checked):
         kind = (yield from type_or_none(core, found[id].type)) if id in found else None
         own = event_id and (event_id if index == 0 else f"{event_id}/{index}")
-        event = Cleared(id=own or new_event_id(), page=page, subject=id, by=core.by)
+        event = Cleared(id=own or new_event_id(), page=page, subject=id, by=core.by, **reasons())
         life = life_of(kind)
         writes.append(Write(event, "d", digest, allowed=life.of_class("closed"), verb="cleared", lifecycle=life))
     yield from append(core.log, page, writes)

@@ -16,6 +16,7 @@ from scratchbus.ids import new_event_id
 from scratchbus.log.append import Write, append
 from scratchbus.log.steps import Step
 from scratchbus.operations.outcome import before_of, digest_of, finish, recall_all
+from scratchbus.why import reasons
 
 
 def claim(
@@ -28,7 +29,14 @@ def claim(
     check_guards(event_id, fence)
     digest = digest_of("claim", page, id, holder, ttl_ms, fence) if event_id else ""
     event = Claimed(
-        id=event_id or new_event_id(), page=page, subject=id, by=core.by, holder=holder, ttl=ttl_ms, fence=fence
+        id=event_id or new_event_id(),
+        page=page,
+        subject=id,
+        by=core.by,
+        **reasons(),
+        holder=holder,
+        ttl=ttl_ms,
+        fence=fence,
     )
     write = Write(
         event, "c", digest, argument=f"{ttl_ms}:{holder}", fence=fence, verb="claimed", lifecycle=DEFAULT
@@ -49,7 +57,7 @@ def release(
     check_guards(event_id, fence)
     digest = digest_of("release", page, id, holder, fence) if event_id else ""
     before, _ = yield from before_of(core, page, id, event_id)
-    event = Released(id=event_id or new_event_id(), page=page, subject=id, by=core.by)
+    event = Released(id=event_id or new_event_id(), page=page, subject=id, by=core.by, **reasons())
     write = Write(event, "e", digest, argument=holder, fence=fence, verb="released", lifecycle=DEFAULT)
     done = yield from append(core.log, page, [write])
     return (yield from finish(core, page, before, [write], done))
@@ -61,7 +69,7 @@ def link(core: Core, page: str, id: str, action: str, event_id: str | None, fenc
     check_guards(event_id, fence)
     digest = digest_of("link", page, id, action) if event_id else ""
     before, _ = yield from before_of(core, page, id, event_id)
-    event = Linked(id=event_id or new_event_id(), page=page, subject=id, by=core.by, action=action)
+    event = Linked(id=event_id or new_event_id(), page=page, subject=id, by=core.by, **reasons(), action=action)
     write = Write(event, "n", digest, fence=fence, verb="linked", lifecycle=DEFAULT)
     done = yield from append(core.log, page, [write])
     return (yield from finish(core, page, before, [write], done))

@@ -60,6 +60,16 @@ def test_changed_types_are_taken_when_asked_for(connect, push):
     assert other.page().add("build_failed", "x").priority == 10
 
 
+def test_changed_types_are_taken_after_a_while(connect, push, monkeypatch):
+    publisher, other = connect("publisher"), connect("other")
+    push(publisher, ONE)
+    assert other.page().add("build_failed", "x").priority == 80
+    push(publisher, ONE.replace("80", "10"))
+    assert other.page().add("build_failed", "x").priority == 80
+    monkeypatch.setattr("scratchbus.core.REGISTRY_AGE", 0)
+    assert other.page().add("build_failed", "x").priority == 10
+
+
 def test_who_changed_the_types_is_on_record(connect, push):
     push(connect("admin"), ONE)
     (event,) = connect().events(kinds=["types_changed"])

@@ -1,0 +1,46 @@
+"""Why something is done: what it reacts to, and the trace it belongs to, for all events made meanwhile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import Position
+from scratchbus.errors import InvalidField
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_NOTHING: dict[str, Any] = {}
+
+_reasons: ContextVar[dict[str, Any]] = ContextVar("scratchbus_reasons", default=_NOTHING)  # never changed
+
+
+def reasons() -> dict[str, Any]:
+    """Return the `cause` and `traceparent` of events that are made now."""
+    return _reasons.get()
+
+
+@contextmanager
+def because(cause: Event | Position | str | None = None, *, traceparent: str | None = None) -> Iterator[None]:
+    """Let every event that is made inside say what it reacts to, and the W3C trace context it belongs to.
+
+        with because(event):
+            page.add("action_suggestion", …)
+
+    It holds for this thread or task. Inner ones add to outer ones. Raises InvalidPosition or InvalidField.
+    """
+    given = dict(_reasons.get())
+    if cause is not None:
+        given["cause"] = str(cause.position if isinstance(cause, Event) else Position.parse(str(cause)))
+    if traceparent is not None:
+        if not _TRACEPARENT.fullmatch(traceparent):
+            raise InvalidField("traceparent", f"{traceparent!r} is not a W3C trace context")
+        given["traceparent"] = traceparent
+    token = _reasons.set(given)
+    try:
+        yield
+    finally:
+        _reasons.reset(token)

@@ -1,0 +1,19 @@
+"""Over several shards: whoever goes on behind an event's position has seen all before it."""
+
+import random
+
+from scratchbus import NewObservation
+
+
+def test_events_come_in_time_and_can_be_resumed_behind_any_of_them(connect):
+    bus = connect()
+    choice = random.Random(7)
+    pages = [bus.page(f"page-{n}") for n in range(12)]
+    for _ in range(40):
+        size = choice.choice([1, 2, 90])  # some shards have more than one read of the log gives
+        choice.choice(pages).add_many([NewObservation(type="observation", content="x")] * size)
+    events = list(bus.events())
+    assert [event.ms for event in events] == sorted(event.ms for event in events)
+    for index in choice.sample(range(len(events)), 8):
+        resumed = {event.id for event in bus.events(after=str(events[index].position))}
+        assert {event.id for event in events[index + 1 :]} <= resumed

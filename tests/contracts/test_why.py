@@ -1,0 +1,40 @@
+"""Events say what they react to, and the trace they belong to."""
+
+import pytest
+
+from scratchbus import because
+from scratchbus.errors import InvalidField, InvalidPosition
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_every_event_made_inside_says_why(bus, page):
+    (seen,) = [page.add("observation", "x"), *bus.events()][1:]
+    with because(seen, traceparent=TRACE):
+        story = page.add("risk_alert", "y", dedupe_key="k")
+        page.add("risk_alert", "y", dedupe_key="k")
+        page.update(story.id, content="z")
+        fence = page.claim(story.id, by="executor-1").fence
+        page.link(story.id, "goal-1")
+        page.release(story.id, fence=fence)
+        page.resolve(story.id)
+        page.clear_resolved([story.id])
+    events = page.history(story.id)
+    assert len(events) == 8
+    assert {(event.cause, event.traceparent) for event in events} == {(str(seen.position), TRACE)}
+
+
+def test_outside_there_is_no_reason(page):
+    with because("12-1"), because(traceparent=TRACE):
+        inner = page.add("observation", "x")
+    outer = page.add("observation", "y")
+    assert [(event.cause, event.traceparent) for event in page.history(inner.id)] == [("12-1", TRACE)]
+    assert [(event.cause, event.traceparent) for event in page.history(outer.id)] == [(None, None)]
+
+
+def test_a_reason_that_is_none_is_refused(page):
+    with pytest.raises(InvalidPosition), because("yesterday"):
+        page.add("observation", "x")
+    with pytest.raises(InvalidField), because(traceparent="abc"):
+        page.add("observation", "x")
+    assert page.list() == []
