@@ -1,0 +1,315 @@
+"""Decides whether a bus kept its promises: reads everything that the engine holds and compares it with the log.
+
+The state is folded anew from the log's first event; what the engine has beside the log has to be what follows from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from scratchbus import Bus
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import START, Position, millis
+from scratchbus.log.append import Log
+from scratchbus.log.codec import Head, Poison, decode_document, decode_entry, entry_fields, entry_position
+from scratchbus.log.commit import Checkpoint
+from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys
+from scratchbus.log.positions import read_positions
+from scratchbus.log.steps import Step, ask
+from scratchbus.projections import scratch_page
+
+SPAN = 2**46
+"""The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
+
+_CLASS = {"open": "o", "closed": "c", "final": "f"}
+
+Documents = dict[str, Observation | None]
+Chains = dict[tuple[str, str], str]
+
+
+class Finding(NamedTuple):
+    """A promise that was not kept: which kind of breach, and what shows it."""
+
+    kind: str
+    what: str
+
+
+@dataclass
+class Acknowledged:
+    """What callers were told is written: the ids of events, and words that stand in exactly one event's body."""
+
+    event_ids: list[str] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)
+
+
+@dataclass
+class PageState:
+    """What the engine holds of one page beside the log."""
+
+    heads: dict[str, Head]
+    open: dict[str, float]
+    dedupe: dict[str, str]
+    docs: dict[str, Observation]
+    all: dict[str, float]
+    positions: list[Position]
+    indexes: dict[tuple[str, str], dict[str, float]]
+
+
+@dataclass
+class ShardState:
+    """What the engine holds of one shard."""
+
+    shard: int
+    entries: list[Any]
+    tail: str
+    origin: str
+    checkpoint: Checkpoint
+    due: dict[str, float]
+    names: set[str]
+    rejected: list[str]
+    pages: dict[str, PageState]
+
+
+def check(bus: Bus, acknowledged: Acknowledged | None = None) -> list[Finding]:
+    """Return all findings about a bus that nobody uses at the moment; none is what every test wants."""
+    log = bus.core.log
+    states = [bus.run(read_shard(log, shard)) for shard in range(log.shards)]
+    found = [finding for state in states for finding in judge(state)]
+    return found + judge_acknowledged(states, acknowledged or Acknowledged())
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def read_shard(log: Log, shard: int) -> Step[ShardState]:
+    """Read one shard whole."""
+    keys = log.keys(shard)
+    entries = yield from ask(shard, "XRANGE", keys.log, "-", "+")
+    names = {name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))}
+    row = yield from ask(shard, "GET", keys.checkpoint(scratch_page.NAME))
+    rejected = yield from ask(shard, "XRANGE", keys.rejected(scratch_page.NAME), "-", "+")
+    pages = {}
+    for name in sorted(names | {entry_fields(entry)[b"page"].decode() for entry in entries}):
+        pages[name] = yield from _read_page(keys, name)
+    return ShardState(
+        shard,
+        entries,
+        _text((yield from ask(shard, "GET", keys.tail))),
+        _text((yield from ask(shard, "GET", keys.origin))),
+        Checkpoint.parse(row, shard),
+        _scores((yield from ask(shard, "ZRANGE", PageKeys(keys, "").due, 0, -1, "WITHSCORES"))),
+        names,
+        [entry[0].decode() for entry in rejected],
+        pages,
+    )
+
+
+def _read_page(keys: ShardKeys, page: str) -> Step[PageState]:
+    shard, names = keys.shard, PageKeys(keys, page)
+    indexes = {}
+    for kind in ("type", "tag", "owner", "waiting"):
+        prefix = names.index(kind, "")
+        for key in (yield from ask(shard, "KEYS", f"{prefix}*")):
+            rows = yield from ask(shard, "ZRANGE", key, 0, -1, "WITHSCORES")
+            indexes[kind, key.decode().removeprefix(prefix)] = _scores(rows)
+    heads = yield from ask(shard, "HGETALL", keys.heads(page))
+    docs = yield from ask(shard, "HGETALL", names.docs)
+    positions = yield from read_positions(shard, names.positions, START, 1_000_000)
+    return PageState(
+        {id.decode(): Head.parse(row) for id, row in zip(heads[::2], heads[1::2], strict=True)},
+        _scores((yield from ask(shard, "ZRANGE", keys.open(page), 0, -1, "WITHSCORES"))),
+        _mapping((yield from ask(shard, "HGETALL", keys.dedupe(page)))),
+        {id.decode(): decode_document(row) for id, row in zip(docs[::2], docs[1::2], strict=True)},
+        _scores((yield from ask(shard, "ZRANGE", names.all, 0, -1, "WITHSCORES"))),
+        positions,
+        indexes,
+    )
+
+
+def _text(row: bytes | None) -> str:
+    return row.decode() if row else ""
+
+
+def _mapping(flat: list[bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def _scores(flat: list[bytes]) -> dict[str, float]:
+    return {member.decode(): float(score) for member, score in zip(flat[::2], flat[1::2], strict=True)}
+
+
+# -- judging -------------------------------------------------------------------------------------------------------
+
+
+def judge(state: ShardState) -> list[Finding]:
+    """Return what is wrong with one shard."""
+    found = [*_judge_log(state), *_judge_batches(state)]
+    end, chains = fold(state, len(state.entries))
+    reached, _ = fold(state, _count_folded(state))
+    found += _judge_chains(chains)
+    due: dict[str, float] = {}
+    for page, held in state.pages.items():
+        found += _judge_state(page, held, reached.get(page, {}), state)
+        found += _judge_heads(page, held, end.get(page, {}))
+        found += _judge_open(page, held)
+        due |= {f"{id}@{page}": moment for id, document in reached[page].items() if (moment := next_moment(document))}
+    return [*found, *_differences("due drift", f"shard {state.shard}", state.due, due)]
+
+
+def _judge_log(state: ShardState) -> Iterable[Finding]:
+    ids: Counter[str] = Counter()
+    ms = seq = 0
+    for entry in state.entries:
+        at = entry_position(entry, state.shard)
+        if at.ms < ms or at.seq <= seq:
+            yield Finding("non-monotonic", f"{at} after {ms}-{seq}")
+        elif at.seq != seq + 1:
+            yield Finding("gap", f"{at} after {ms}-{seq}")
+        ms, seq = at.ms, at.seq
+        ids[entry_fields(entry)[b"id"].decode()] += 1
+    for id, times in ids.items():
+        if times > 1:
+            yield Finding("duplicated", f"event {id} is there {times} times")
+    if state.entries:
+        last = state.entries[-1]
+        tail = f"{last[0].decode()}|{entry_fields(last)[b'id'].decode()}"
+        if state.tail != tail:
+            yield Finding("tail", f"{state.tail!r} is not {tail!r}")
+        if not state.origin:
+            yield Finding("tail", "there is no origin")
+
+
+def _judge_batches(state: ShardState) -> Iterable[Finding]:
+    expected = (1, 0)
+    for entry in state.entries:
+        index, total = map(int, entry_fields(entry)[b"batch"].split(b"/"))
+        if (index, total) != expected and not (index == 1 and expected[1] == 0):
+            yield Finding("torn batch", f"{entry[0].decode()} is {index}/{total} where {expected} was to come")
+        expected = (1, 0) if index == total else (index + 1, total)
+    if expected[1]:
+        yield Finding("torn batch", f"the log ends where {expected} was to come")
+
+
+def fold(state: ShardState, count: int) -> tuple[dict[str, Documents], Chains]:
+    """Fold the first events of the log from nothing; return the documents by page, and where chains are broken."""
+    pages: dict[str, Documents] = defaultdict(dict)
+    before: dict[tuple[str, str], str] = {}
+    broken: Chains = {}
+    for entry in state.entries[:count]:
+        try:
+            event = decode_entry(entry, state.shard)
+        except Poison as poison:
+            page, subject = poison.envelope["page"], poison.envelope["subject"]
+            if (document := pages[page].get(subject)) is not None:
+                at = poison.position
+                pages[page][subject] = scratch_page.damage(document, at.ms, at.seq)
+            continue
+        key = event.page, event.subject
+        if event.prev != before.get(key, ""):
+            broken[key] = f"{event.position} says that {event.prev!r} came before, not {before.get(key, '')!r}"
+        before[key] = event.position.stream_id
+        pages[event.page][event.subject] = scratch_page.evolve(pages[event.page].get(event.subject), event)
+    return pages, broken
+
+
+def _count_folded(state: ShardState) -> int:
+    return sum(entry_position(entry, state.shard) <= state.checkpoint.position for entry in state.entries)
+
+
+def _judge_chains(chains: Chains) -> Iterable[Finding]:
+    for (page, subject), what in chains.items():
+        yield Finding("broken chain", f"{subject} on {page}: {what}")
+
+
+def _judge_state(page: str, held: PageState, folded: Documents, state: ShardState) -> Iterable[Finding]:
+    live = {id: document for id, document in folded.items() if document is not None}
+    yield from _differences("state != fold", page, held.docs, live)
+    added = {id: float(document.added_seq) for id, document in live.items()}
+    yield from _differences("index drift", f"{page}, all", held.all, added)
+    indexes: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for id, document in live.items():
+        for index in scratch_page.index_entries(document):
+            indexes[index][id] = added[id]
+    yield from _differences("index drift", page, held.indexes, indexes)
+    positions = [
+        entry_position(entry, state.shard)
+        for entry in state.entries[: _count_folded(state)]
+        if entry_fields(entry)[b"page"].decode() == page
+    ]
+    if held.positions != positions:
+        yield Finding("index drift", f"{page}: {len(held.positions)} positions instead of {len(positions)}")
+    if page not in state.names:
+        yield Finding("index drift", f"{page} is not among the pages")
+
+
+def head_of(document: Observation) -> Head:
+    """Return the head that an observation has to have."""
+    wake = document.remind_at if document.is_open else document.archive_at
+    claim = document.claim
+    return Head(
+        version=document.version,
+        status=document.status,
+        status_class=_CLASS[document.status_class],
+        type=document.type,
+        priority=document.priority,
+        added=document.added_seq,
+        expires=millis(document.expires_at) if document.expires_at else 0,
+        wake=millis(wake) if wake else 0,
+        fence=document.fence,
+        holder=claim.by if claim else "",
+        until=millis(claim.until) if claim else 0,
+        position=document.position.stream_id,
+        dedupe_key=document.dedupe_key or "",
+    )
+
+
+def _judge_heads(page: str, held: PageState, folded: Documents) -> Iterable[Finding]:
+    if page == SYSTEM_PAGE:
+        return  # no observations are there
+    live = {id: head for id, head in held.heads.items() if head.status != "cleared"}
+    expected = {id: head_of(document) for id, document in folded.items() if document is not None}
+    yield from _differences("heads != fold", page, live, expected)
+
+
+def _judge_open(page: str, held: PageState) -> Iterable[Finding]:
+    opened = {id: head for id, head in held.heads.items() if head.status_class == "o"}
+    room = {id: float(head.priority * SPAN + head.added) for id, head in opened.items()}
+    yield from _differences("room drift", page, held.open, room)
+    keys = {head.dedupe_key: id for id, head in opened.items() if head.dedupe_key}
+    yield from _differences("keys drift", page, held.dedupe, keys)
+
+
+def next_moment(document: Observation | None) -> float:
+    """Return when (ms) time does something to an observation next; 0 for never."""
+    if document is None:
+        return 0
+    moments = [document.archive_at]
+    if document.is_open:
+        moments = [document.remind_at, document.expires_at, document.claim.until if document.claim else None]
+    return min((float(millis(moment)) for moment in moments if moment), default=0)
+
+
+def _differences(kind: str, where: str, held: Mapping[Any, Any], expected: Mapping[Any, Any]) -> Iterable[Finding]:
+    for key in held.keys() | expected.keys():
+        if held.get(key) != expected.get(key):
+            yield Finding(kind, f"{where}: {key}: {held.get(key)!r} instead of {expected.get(key)!r}")
+
+
+def judge_acknowledged(states: Iterable[ShardState], acknowledged: Acknowledged) -> list[Finding]:
+    """Return what callers were told is written and is not, or is more than once."""
+    bodies, ids = [], Counter[str]()
+    for state in states:
+        for entry in state.entries:
+            fields = entry_fields(entry)
+            bodies.append(fields[b"event"].decode())
+            ids[fields[b"id"].decode()] += 1
+    text = "\n".join(bodies)
+    found = [Finding("lost", f"event {id}") for id in acknowledged.event_ids if not ids[id]]
+    for mark in acknowledged.marks:
+        times = text.count(f'"{mark}"')
+        if times != 1:
+            found.append(Finding("duplicated" if times else "lost", f"{mark} is there {times} times"))
+    return found

@@ -1,0 +1,54 @@
+"""Servers, proxies and processes for the tests of races and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.processes import Crew
+from tests.faults.servers import Server, embedded_binary, system_binary
+
+
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    return embedded_binary()
+
+
+@pytest.fixture(params=["embedded", "system"])
+def each_binary(request: pytest.FixtureRequest) -> Path:
+    """Both families of servers, where the system has one too."""
+    if request.param == "embedded":
+        return embedded_binary()
+    found = system_binary()
+    return found or pytest.skip("there is no redis-server on this system")
+
+
+@pytest.fixture
+def new_server(binary: Path) -> Iterator[Callable[..., Server]]:
+    """Start servers that are killed and removed at the end."""
+    made: list[Server] = []
+
+    def new(use: Path | None = None, *, tcp: bool = False, **config: str) -> Server:
+        made.append(Server(use or binary, tcp=tcp, **config))
+        return made[-1].start()
+
+    yield new
+    for server in made:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[Server]:
+    """One server for all tests that do it no harm; they differ by the name of their bus."""
+    server = Server(embedded_binary(), tcp=True)
+    yield server.start()
+    server.close()
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    """Processes of this test; those that run at the end are killed."""
+    with Crew() as crew:
+        yield crew

@@ -1,0 +1,40 @@
+"""Doing something before, after, or instead of a request of a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from scratchbus import Bus
+from scratchbus.log.steps import Call, Interrupted
+
+Send = Callable[[], list[Any]]
+Around = Callable[[Call, Send], list[Any]]
+"""Gets a request and what sends it; returns the replies, or raises what the engine would raise."""
+
+
+@contextmanager
+def interposed(bus: Bus, around: Around) -> Iterator[None]:
+    """Have every request of a bus go through a function."""
+    engine = bus._engine
+    execute = engine.execute
+    engine.execute = lambda call: around(call, lambda: execute(call))  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del engine.execute  # the class has it still
+
+
+def losing_replies(times: int = 1) -> Around:
+    """Lose the replies of the first writes."""
+    left = [times]
+
+    def around(call: Call, send: Send) -> list[Any]:
+        replies = send()
+        if call.is_write and left[0]:
+            left[0] -= 1
+            raise Interrupted("the test lost the reply")
+        return replies
+
+    return around

@@ -1,0 +1,192 @@
+"""Every write operation, as something to be done on a page in the middle of a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import Any, NamedTuple
+
+from scratchbus import NewObservation, Observation
+from scratchbus.bus import Page
+from scratchbus.errors import Conflict, NotFound
+
+_numbers = count(1)
+
+
+def _add(page: Page, **more: Any) -> Observation:
+    return page.add("observation", "something", **more)
+
+
+def _open(page: Page) -> list[str]:
+    return [_add(page).id]
+
+
+def _keyed(page: Page) -> list[str]:
+    key = f"key-{next(_numbers)}"
+    return [_add(page, dedupe_key=key).id, key]
+
+
+def _claimed(page: Page) -> list[Any]:
+    id = _add(page).id
+    return [id, page.claim(id, by="subject").fence]
+
+
+def _resolved(page: Page) -> list[str]:
+    return [page.resolve(_add(page).id).id]
+
+
+def _two_resolved(page: Page) -> list[str]:
+    return _resolved(page) + _resolved(page)
+
+
+class Operation(NamedTuple):
+    """A write: what it needs to be there, the call, what another does meanwhile, and the events that it appends.
+
+    `prepare` and `meddle` are done by another client; `meddle` may be refused, it only has to get in the way.
+    """
+
+    prepare: Callable[[Page], list[Any]]
+    act: Callable[..., Any]
+    meddle: Callable[..., object]
+    kinds: tuple[str, ...]
+
+
+OPERATIONS: dict[str, Operation] = {
+    "add": Operation(
+        lambda page: [],
+        lambda page, event_id: _add(page, event_id=event_id),
+        lambda page: _add(page),
+        ("added",),
+    ),
+    "add, a key that is free": Operation(
+        lambda page: [f"key-{next(_numbers)}"],
+        lambda page, key, event_id: _add(page, dedupe_key=key, event_id=event_id),
+        lambda page, key: _add(page, dedupe_key=key),
+        ("added|repeated",),
+    ),
+    "add, a key that is held": Operation(
+        _keyed,
+        lambda page, id, key, event_id: _add(page, dedupe_key=key, times=3, event_id=event_id),
+        lambda page, id, key: _add(page, dedupe_key=key),
+        ("repeated",),
+    ),
+    "add, a key that gets free": Operation(
+        _keyed,
+        lambda page, id, key, event_id: _add(page, dedupe_key=key, times=3, event_id=event_id),
+        lambda page, id, key: page.resolve(id),
+        ("added|repeated",),
+    ),
+    "add many": Operation(
+        lambda page: [],
+        lambda page, event_id: page.add_many(
+            [NewObservation(type="observation", content=word) for word in ("one", "two", "three")], event_id=event_id
+        ),
+        lambda page: _add(page),
+        ("added", "added", "added"),
+    ),
+    "update": Operation(
+        _open,
+        lambda page, id, event_id: page.update(id, content="else", event_id=event_id),
+        lambda page, id: page.update(id, tags=["meddled"]),
+        ("updated",),
+    ),
+    "update with its status": Operation(
+        _open,
+        lambda page, id, event_id: page.update(id, content="else", status="pending_review", event_id=event_id),
+        lambda page, id: page.update(id, status="active"),
+        ("updated", "status_changed"),
+    ),
+    "update from a version": Operation(
+        _open,
+        lambda page, id, event_id: page.update(id, content="else", expected_version=1, event_id=event_id),
+        lambda page, id: page.link(id, "meddled"),
+        ("updated",),
+    ),
+    "review": Operation(
+        _open,
+        lambda page, id, event_id: page.review(id, event_id=event_id),
+        lambda page, id: page.update(id, status="active"),
+        ("status_changed",),
+    ),
+    "resolve": Operation(
+        _open,
+        lambda page, id, event_id: page.resolve(id, event_id=event_id),
+        lambda page, id: page.reopen(id),
+        ("status_changed",),
+    ),
+    "resolve, and it is taken away": Operation(
+        _open,
+        lambda page, id, event_id: page.resolve(id, event_id=event_id),
+        lambda page, id: page.clear_resolved([id]),
+        ("status_changed",),
+    ),
+    "archive": Operation(
+        _open,
+        lambda page, id, event_id: page.archive(id, event_id=event_id),
+        lambda page, id: page.link(id, "meddled"),
+        ("status_changed",),
+    ),
+    "reopen": Operation(
+        _resolved,
+        lambda page, id, event_id: page.reopen(id, event_id=event_id),
+        lambda page, id: page.resolve(id),
+        ("status_changed",),
+    ),
+    "claim": Operation(
+        _open,
+        lambda page, id, event_id: page.claim(id, event_id=event_id),
+        lambda page, id: page.link(id, "meddled"),
+        ("claimed",),
+    ),
+    "claim, and another wants it": Operation(
+        _open,
+        lambda page, id, event_id: page.claim(id, event_id=event_id),
+        lambda page, id: page.claim(id),
+        ("claimed",),
+    ),
+    "prolong a claim": Operation(
+        _claimed,
+        lambda page, id, fence, event_id: page.claim(id, fence=fence, event_id=event_id),
+        lambda page, id, fence: page.release(id, by="subject"),
+        ("claimed",),
+    ),
+    "release": Operation(
+        _claimed,
+        lambda page, id, fence, event_id: page.release(id, event_id=event_id),
+        lambda page, id, fence: page.claim(id),
+        ("released",),
+    ),
+    "resolve with a fence": Operation(
+        _claimed,
+        lambda page, id, fence, event_id: page.resolve(id, fence=fence, event_id=event_id),
+        lambda page, id, fence: page.reopen(id),
+        ("status_changed",),
+    ),
+    "link": Operation(
+        _open,
+        lambda page, id, event_id: page.link(id, "goal-1", event_id=event_id),
+        lambda page, id: page.resolve(id),
+        ("linked",),
+    ),
+    "clear resolved": Operation(
+        _two_resolved,
+        lambda page, one, two, event_id: page.clear_resolved([one, two], event_id=event_id),
+        lambda page, one, two: page.reopen(two),
+        ("cleared", "cleared"),
+    ),
+}
+"""Every write operation by name. A kind may be one of several: `added|repeated`."""
+
+
+def meddle(operation: Operation, page: Page, things: list[Any]) -> None:
+    """Get in the way, where that is allowed."""
+    with suppress(Conflict, NotFound):
+        operation.meddle(page, *things)
+
+
+def are_of_kinds(kinds: list[str], expected: tuple[str, ...]) -> bool:
+    """Say whether these are the kinds of events that an operation appends."""
+    return len(kinds) == len(expected) and all(
+        kind in wanted.split("|") for kind, wanted in zip(kinds, expected, strict=True)
+    )

@@ -1,0 +1,58 @@
+"""Processes that tests start and kill."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Collection
+from multiprocessing.process import BaseProcess
+from typing import Any, Self
+
+_CONTEXT = multiprocessing.get_context("forkserver")  # a fork of a process without threads, and without the imports
+_CONTEXT.set_forkserver_preload(["scratchbus", "tests.faults.workers"])
+
+
+class Crew:
+    """Some processes, each of which runs a function of a module; none outlives the crew."""
+
+    def __init__(self) -> None:
+        self._members: list[BaseProcess] = []
+
+    def start(self, work: Callable[..., None], *args: Any) -> BaseProcess:
+        process = _CONTEXT.Process(target=work, args=args, daemon=True)
+        process.start()
+        self._members.append(process)
+        return process
+
+    def barrier(self, parties: int) -> Any:
+        """Return a barrier that processes may be given."""
+        return _CONTEXT.Barrier(parties, timeout=30)
+
+    def queue(self) -> Any:
+        """Return a queue that processes may be given."""
+        return _CONTEXT.Queue()
+
+    def join(self, within: float = 40.0, *, but: Collection[BaseProcess] = ()) -> None:
+        """Wait until all others have ended by themselves, without an error. Those that were killed do not count."""
+        for process in self._members:
+            if process in but or process.exitcode == -signal.SIGKILL:
+                continue
+            process.join(within)
+            assert process.exitcode == 0, f"{process.name} ended with {process.exitcode}"
+
+    def close(self) -> None:
+        """Kill all that still run."""
+        for process in self._members:
+            kill(process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def kill(process: BaseProcess) -> None:
+    """End a process as a crash does."""
+    process.kill()
+    process.join()

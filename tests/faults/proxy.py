@@ -1,0 +1,169 @@
+"""A proxy on loopback that loses what it is told to lose."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Literal, Self, cast
+
+import hiredis
+
+from tests.faults.servers import Server
+
+Cut = Literal["request", "reply"]
+"""What is lost with the connection: a request before the server gets it, or a reply that the server has sent."""
+
+
+class Lost(Exception):
+    """The connection is to be cut here."""
+
+
+class Proxy:
+    """Forwards to a server's unix socket, and cuts connections.
+
+    `arm` cuts once, at the n-th request or reply from then on; `storm` cuts at random until `calm`. What happens at
+    a cut, `meanwhile`, is over before the client can notice it.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._target = str(server.socket)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._is_lost: Callable[[Cut], bool] = lambda kind: False
+        self._meanwhile: Callable[[], object] = lambda: None
+        self._keeps = self._is_mute = False
+        self._kept: list[tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]] = []
+        self._links: set[asyncio.Task[None]] = set()
+        self._failure: Exception | None = None
+        self.cuts = 0
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def arm(self, kind: Cut, number: int, meanwhile: Callable[[], object] | None = None, *, keep: bool = False) -> None:
+        """Cut at the n-th request or reply from now on. With `keep`, a lost request waits for `deliver`."""
+        left = [number]
+
+        def is_lost(passing: Cut) -> bool:
+            left[0] -= passing == kind
+            return passing == kind and left[0] == 0
+
+        self._meanwhile = meanwhile or (lambda: None)
+        self._keeps = keep
+        self._is_lost = is_lost
+        self.cuts = 0
+
+    def storm(self, random: Random, share: float) -> None:
+        """Cut at this share of all requests and replies."""
+        self._meanwhile, self._keeps = lambda: None, False
+        self._is_lost = lambda kind: random.random() < share
+
+    def swallow(self) -> None:
+        """Lose every reply from now on without cutting anything, as a network does that is down."""
+        self._is_mute = True
+
+    def calm(self) -> None:
+        """Lose nothing more."""
+        self._is_lost = lambda kind: False
+        self._is_mute = False
+
+    def lead_to(self, server: Server) -> None:
+        """Lead new connections to another server; those that there are stay."""
+        self._target = str(server.socket)
+
+    def fail_over(self, server: Server) -> None:
+        """Cut all connections, and lead new ones to another server."""
+        self.lead_to(server)
+        asyncio.run_coroutine_threadsafe(self._cut_all(), self._loop).result(10)
+
+    def deliver(self) -> None:
+        """Hand the server the requests that were kept, and wait for its replies, which nobody gets."""
+        asyncio.run_coroutine_threadsafe(self._deliver(), self._loop).result(10)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._link, "127.0.0.1", 0), self._loop
+        ).result(10)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        if self._failure is not None:
+            raise self._failure
+
+    # -- in the thread of the loop ---------------------------------------------------------------------------------
+
+    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = cast("asyncio.Task[None]", asyncio.current_task())
+        self._links.add(link)
+        try:
+            up_reader, up_writer = await asyncio.open_unix_connection(self._target)
+            pumps = [
+                asyncio.ensure_future(self._pump(reader, up_writer, "request", up_reader)),
+                asyncio.ensure_future(self._pump(up_reader, writer, "reply", up_reader)),
+            ]
+            try:
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not any(kept[1] is up_writer for kept in self._kept):
+                    up_writer.transport.abort()
+                for pump in pumps:
+                    pump.cancel()
+                await asyncio.gather(*pumps, return_exceptions=True)
+        except (OSError, asyncio.CancelledError):
+            pass  # the server is gone, or all is cut: so is this connection
+        finally:
+            writer.transport.abort()
+            self._links.discard(link)
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, kind: Cut, replies: asyncio.StreamReader
+    ) -> None:
+        parser = hiredis.Reader()
+        while data := await source.read(1 << 20):
+            parser.feed(data)
+            while parser.gets() is not False:
+                if self._is_lost(kind):
+                    self.cuts += 1
+                    if self._keeps and kind == "request":
+                        self._kept.append((replies, sink, data))
+                    self._happen()
+                    raise Lost
+            if not (self._is_mute and kind == "reply"):
+                sink.write(data)
+                await sink.drain()
+
+    def _happen(self) -> None:
+        try:
+            self._meanwhile()
+        except Exception as failure:  # raised again where the test sees it
+            self._failure = failure
+
+    async def _deliver(self) -> None:
+        for reader, writer, data in self._kept:
+            writer.write(data)
+            await writer.drain()
+            await reader.read(1)
+            writer.transport.abort()
+        self._kept.clear()
+
+    async def _cut_all(self) -> None:
+        while links := list(self._links):
+            for link in links:
+                link.cancel()
+            await asyncio.gather(*links, return_exceptions=True)
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self._cut_all()
+        for _, writer, _ in self._kept:
+            writer.transport.abort()

@@ -1,0 +1,317 @@
+"""Engines that will not do: each gets its own error, nothing is written, and no password is ever shown."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import hiredis
+import pytest
+
+from scratchbus import AsyncBus, Bus
+from scratchbus.errors import (
+    EngineAuth,
+    EngineError,
+    EngineForbidden,
+    EngineFull,
+    EngineLoading,
+    EngineMisconfigured,
+    EngineReadOnly,
+    EngineTooOld,
+    EngineUnreachable,
+    ScratchbusError,
+)
+from scratchbus.log.connect import target
+from scratchbus.log.steps import ask_all
+from tests.faults.checker import check
+from tests.faults.operations import OPERATIONS
+from tests.faults.servers import DURABLE, Server, embedded_binary
+from tests.inspection import log_length, project
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+SECRET = "s3cr3t/:@?#%"
+
+
+def text_of(error: BaseException) -> str:
+    """Return all that an error, and what led to it, says."""
+    said = f"{error} {error!r} {error.args}"
+    return said + "".join(text_of(other) for other in (error.__cause__,) if other)
+
+
+def assert_refused_everywhere(bus: Bus, prepared: dict[str, list[Any]], error: type[EngineError]) -> None:
+    """Try every write operation, and see that each is refused and that nothing is written."""
+    before = log_length(bus)
+    for name, operation in OPERATIONS.items():
+        with pytest.raises(error):
+            operation.act(bus.page(), *prepared[name], event_id=None)
+    assert log_length(bus) == before
+
+
+# -- read-only, full, loading --------------------------------------------------------------------------------------
+
+
+def test_a_replica_can_be_read_and_takes_no_writes(new_server: Callable[..., Server]) -> None:
+    master, replica = new_server(tcp=True), new_server(tcp=True)
+    with Bus.connect(master.url, source="subject") as bus:
+        prepared = {name: operation.prepare(bus.page()) for name, operation in OPERATIONS.items()}
+        replica.follow(master)
+        eventually(lambda: replica.has_caught_up(master))
+        with Bus.connect(replica.url, source="subject") as reading:
+            assert_refused_everywhere(reading, prepared, EngineReadOnly)
+            assert len(reading.page().list(limit=None)) == len(bus.page().list(limit=None))
+            assert check(reading) == []
+        assert check(bus) == []
+
+
+def test_a_bus_cannot_be_created_on_a_replica(new_server: Callable[..., Server]) -> None:
+    master, replica = new_server(tcp=True), new_server(tcp=True)
+    replica.follow(master)
+    with pytest.raises(EngineReadOnly, match="connect to its primary"):
+        Bus.connect(replica.url)
+
+
+def test_an_engine_without_memory_takes_no_writes_and_loses_none(new_server: Callable[..., Server]) -> None:
+    server = new_server(**{"maxmemory-policy": "noeviction"})
+    with Bus.connect(server.url, source="subject", max_observations=10_000) as bus, server.client() as client:
+        prepared = {name: operation.prepare(bus.page()) for name, operation in OPERATIONS.items()}
+        seen = bus.page().list(limit=None)
+        client.config_set("maxmemory", "1mb")
+        assert_refused_everywhere(bus, prepared, EngineFull)
+        assert bus.page().list(limit=None) == seen
+        with pytest.raises(EngineFull):
+            project(bus)
+        assert check(bus) == []
+        client.config_set("maxmemory", "0")
+        project(bus)
+        assert check(bus) == []
+
+
+def test_an_engine_that_fills_up_keeps_what_it_acknowledged(new_server: Callable[..., Server]) -> None:
+    server = new_server(**{"maxmemory-policy": "noeviction"})
+    with Bus.connect(server.url, source="subject", max_observations=100_000) as bus, server.client() as client:
+        page, written = bus.page(), 0
+        client.config_set("maxmemory", str(client.info("memory")["used_memory"] + 1_000_000))
+
+        def fill() -> None:
+            nonlocal written
+            while True:
+                page.add("observation", "x" * 10_000)
+                written += 1
+
+        with pytest.raises(EngineFull, match="archive old history"):
+            fill()
+        assert written > 10
+        assert log_length(bus) == written
+        assert check(bus) == []
+
+
+@pytest.fixture
+def loading(new_server: Callable[..., Server]) -> Iterator[tuple[Server, Bus]]:
+    """An engine that was killed, started again, and takes a second to load its data; and a bus opened before."""
+    server = new_server(**DURABLE)
+    with Bus.connect(server.url, source="tester") as bus, server.client() as client:
+        bus.page().add("observation", "before")
+        client.mset({f"filler-{number}": "x" * 100 for number in range(2_000)})
+        client.bgrewriteaof()
+        eventually(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
+        server.kill()
+        server.config |= {"key-load-delay": "500", "loading-process-events-interval-bytes": "1024"}  # microseconds
+        server.start(wait=False)
+        eventually(server.is_loading)
+        yield server, bus
+
+
+def test_an_engine_that_still_loads_says_so(loading: tuple[Server, Bus]) -> None:
+    server, bus = loading
+    with pytest.raises(EngineLoading, match="try again in a moment"):
+        Bus.connect(server.url)
+    with pytest.raises(EngineLoading):
+        bus.page().list()
+    eventually(lambda: not server.is_loading())
+    assert log_length(bus) == 1
+    assert check(bus) == []
+
+
+def test_a_write_waits_for_an_engine_that_loads(loading: tuple[Server, Bus]) -> None:
+    server, bus = loading
+    bus.page().add("observation", "written while the engine loaded", dedupe_key="k")
+    assert not server.is_loading()
+    assert log_length(bus) == 2
+
+
+# -- passwords, rights, versions -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[Server]:
+    server = Server(embedded_binary(), tcp=True, requirepass=SECRET)
+    yield server.start()
+    server.close()
+
+
+def urls(server: Server, password: str) -> list[str]:
+    """Return all the ways to give a password in a URL."""
+    word = quote(password, safe="")
+    return [
+        f"redis://:{word}@127.0.0.1:{server.port}",
+        f"redis://default:{word}@127.0.0.1:{server.port}/0",
+        f"redis://127.0.0.1:{server.port}?password={word}",
+        f"unix://:{word}@{server.socket}",
+        f"unix://default:{word}@{server.socket}?db=0",
+        f"unix://{server.socket}?password={word}",
+    ]
+
+
+@pytest.mark.parametrize("way", range(6))
+def test_the_right_password_opens_and_is_never_shown(locked: Server, way: int) -> None:
+    url = urls(locked, SECRET)[way]
+    with Bus.connect(url, source="tester") as bus:
+        bus.page().add("observation", "behind a password")
+        shown = f"{bus.status()} {bus.settings}"
+    assert SECRET not in shown
+    assert quote(SECRET, safe="") not in shown
+
+
+@pytest.mark.parametrize("way", range(6))
+def test_a_wrong_password_is_refused_and_never_shown(locked: Server, way: int) -> None:
+    with pytest.raises(EngineAuth, match="user name or password") as caught:
+        Bus.connect(urls(locked, "wr0ng/:@?#%")[way])
+    assert "wr0ng" not in text_of(caught.value)
+
+
+async def test_a_wrong_password_is_refused_and_never_shown_under_asyncio(locked: Server) -> None:
+    for url in urls(locked, "wr0ng"):
+        with pytest.raises(EngineAuth) as caught:
+            await AsyncBus.connect(url)
+        assert "wr0ng" not in text_of(caught.value)
+
+
+def test_no_password_where_one_is_needed_is_refused(locked: Server) -> None:
+    for url in (locked.url, locked.tcp_url):
+        with pytest.raises(EngineAuth):
+            Bus.connect(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:s3cr3t@127.0.0.1:1",
+        "redis://user:s3cr3t@127.0.0.1:1/0",
+        "redis://127.0.0.1:1?password=s3cr3t",
+        "redis://127.0.0.1:1?username=user&password=s3cr3t&db=1",
+        "rediss://:s3cr3t@127.0.0.1:1",
+        "unix://:s3cr3t@/nowhere/s.sock",
+        "unix:///nowhere/s.sock?password=s3cr3t",
+        "redis://:s3cr3t@127.0.0.1:port",
+        "redis://:s3cr3t/more@127.0.0.1",
+        "redis://:more/s3cr3t@127.0.0.1",
+        "redis://:more?s3cr3t@127.0.0.1",
+        "redis://:more#s3cr3t@127.0.0.1",
+        "redis://:s3cr3t@[127.0.0.1",
+        "http://:s3cr3t@127.0.0.1",
+        "redis://user:s3cr3t@more@127.0.0.1:1",
+    ],
+)
+def test_no_error_shows_a_password(url: str) -> None:
+    with pytest.raises(ScratchbusError) as caught:
+        Bus.connect(url, connect_timeout=0.5)
+    assert "s3cr3t" not in text_of(caught.value)
+
+
+def test_a_user_without_the_right_is_told_so(new_server: Callable[..., Server]) -> None:
+    server = new_server(tcp=True)
+    with Bus.connect(server.url, source="tester") as bus, server.client() as client:
+        bus.page().add("observation", "before")
+        client.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@read", "+@connection", "+info")
+        client.execute_command("ACL", "SETUSER", "reader", "+evalsha", "+eval", "+time")
+        with Bus.connect(f"redis://reader:pw@127.0.0.1:{server.port}", source="reader") as reader:
+            assert [observation.content for observation in reader.page().list()] == ["before"]
+            with pytest.raises(EngineForbidden, match="right role") as caught:
+                reader.page().add("observation", "not allowed")
+            assert "pw" not in text_of(caught.value)
+        assert log_length(bus) == 1
+        assert check(bus) == []
+
+
+def test_ack_fsync_needs_a_server_that_syncs(new_server: Callable[..., Server]) -> None:
+    for config in ({}, {"appendonly": "yes", "appendfsync": "everysec"}):
+        with pytest.raises(EngineMisconfigured, match="appendfsync always"):
+            Bus.connect(new_server(**config).url, ack="fsync")
+    Bus.connect(new_server(**DURABLE).url, ack="fsync").close()
+
+
+@contextmanager
+def pretending(answers: Callable[[list[bytes]], bytes]) -> Iterator[str]:
+    """Run a server that answers each command as the function says; yield its URL."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            reader = hiredis.Reader()
+            while received := self.request.recv(65536):
+                reader.feed(received)
+                while (command := reader.gets()) is not False:
+                    self.request.sendall(answers(command))
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"redis://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+def bulk(text: str) -> bytes:
+    return f"${len(text)}\r\n{text}\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("info", "named"),
+    [
+        ("redis_version:6.2.14", "Redis 6.2.14"),
+        ("redis_version:5.0.7\r\nredis_mode:standalone", "Redis 5.0.7"),
+        ("server_name:odd", "Redis 0"),
+    ],
+)
+def test_an_engine_that_is_too_old_is_refused(info: str, named: str) -> None:
+    asked: list[bytes] = []
+
+    def answer(command: list[bytes]) -> bytes:
+        asked.append(command[0].upper())
+        return bulk(f"# Server\r\n{info}\r\n") if command[0].upper() == b"INFO" else b"+OK\r\n"
+
+    with pretending(answer) as url, pytest.raises(EngineTooOld, match=f"{named}; scratchbus needs Redis 7.0"):
+        Bus.connect(url)
+    assert not {b"HSETNX", b"EVALSHA", b"EVAL", b"SET", b"XADD"} & set(asked)
+
+
+def test_what_is_no_redis_at_all_is_unreachable() -> None:
+    with pretending(lambda command: b"HTTP/1.1 400 Bad Request\r\n\r\n") as url, pytest.raises(EngineUnreachable):
+        Bus.connect(url)
+
+
+def test_an_error_in_the_middle_of_many_replies_shifts_none() -> None:
+    """Replies that were not read must not be taken for those of the next request."""
+    busy = [True]
+
+    def answer(command: list[bytes]) -> bytes:
+        if command[0] == b"INFO":
+            return bulk("redis_version:7.2.0\r\n")
+        if busy[0] and command[0] != b"CLIENT":
+            return b"-LOADING Redis is loading the dataset in memory\r\n"
+        return bulk(command[1].decode()) if command[0] == b"GET" else b"+OK\r\n"
+
+    commands: list[tuple[str, ...]] = [("GET", "one"), ("GET", "two"), ("GET", "three")]
+    with pretending(answer) as url:
+        driver = target(url, home=None, appendfsync="everysec", socket_timeout=5, connect_timeout=5).engine()
+        with pytest.raises(EngineLoading):
+            driver.run(ask_all(0, commands))
+        busy[0] = False
+        assert driver.run(ask_all(0, commands)) == [b"one", b"two", b"three"]
+        driver.close()

@@ -1,0 +1,53 @@
+"""Many clients open a bus that is not there yet, at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.errors import ShardsMismatch
+from scratchbus.log.steps import ask
+from tests.faults import workers
+from tests.faults.checker import check
+from tests.faults.processes import Crew
+from tests.faults.servers import Server
+from tests.inspection import log_length, project
+
+pytestmark = pytest.mark.real
+
+CLIENTS = 10
+
+
+def connect_all(server: Server, crew: Crew, bus: str, shards: list[int]) -> list[int | None]:
+    """Have a process for each number of shards connect at the same moment; return what each one got."""
+    barrier, queue = crew.barrier(CLIENTS), crew.queue()
+    for number, count in enumerate(shards):
+        crew.start(workers.connect, server.url, bus, f"w{number}", count, barrier, queue)
+    got = [queue.get(timeout=30) for _ in shards]
+    crew.join()
+    return got
+
+
+def test_ten_clients_at_once_create_one_bus(shared_server: Server, crew: Crew, bus_name: str) -> None:
+    assert connect_all(shared_server, crew, bus_name, [4] * CLIENTS) == [4] * CLIENTS
+    with Bus.connect(shared_server.url, bus=bus_name) as bus:
+        assert bus.core.log.shards == 4
+        assert log_length(bus) == CLIENTS
+        origins = [bus.run(ask(shard, "GET", bus.core.log.keys(shard).origin)) for shard in range(4)]
+        assert len(set(origins)) == len(origins)
+        project(bus)
+        assert check(bus) == []
+    with pytest.raises(ShardsMismatch, match="has 4 shards, not 3"):
+        Bus.connect(shared_server.url, bus=bus_name, shards=3)
+
+
+def test_ten_clients_that_disagree_create_one_bus_and_the_others_are_refused(
+    shared_server: Server, crew: Crew, bus_name: str
+) -> None:
+    got = connect_all(shared_server, crew, bus_name, [2, 4] * (CLIENTS // 2))
+    with Bus.connect(shared_server.url, bus=bus_name) as bus:
+        shards = bus.core.log.shards
+        assert sorted(got, key=str) == [shards] * (CLIENTS // 2) + [None] * (CLIENTS // 2)
+        assert log_length(bus) == CLIENTS // 2
+        project(bus)
+        assert check(bus) == []

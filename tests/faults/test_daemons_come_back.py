@@ -1,0 +1,153 @@
+"""The real daemons, under an engine that goes away and comes back, again and again, and one that hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.errors import EngineError
+from scratchbus.log.embedded import ensure_running, stop
+from tests.faults.checker import Acknowledged, check
+from tests.faults.servers import DURABLE, Server
+from tests.inspection import project
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+Start = Callable[[str, str], subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start daemons by name on an engine, and wait until they work; those that run at the end are killed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start_one(name: str, url: str) -> subprocess.Popen[bytes]:
+        environment = {
+            **os.environ, "PYTHONPATH": str(ROOT), "SCRATCHBUS_URL": url, "SCRATCHBUS_SWEEP_INTERVAL": "50ms",
+        }  # fmt: skip
+        said = tmp_path / f"{name}-{len(started)}.err"
+        with said.open("wb") as file:
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, ROOT / "daemons" / f"{name}.py"], env=environment, stderr=file, cwd=tmp_path
+                )
+            )
+        eventually(lambda: b'"started"' in said.read_bytes())
+        return started[-1]
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+class Writer:
+    """Writes what it is told, whatever the engine does meanwhile."""
+
+    def __init__(self, connect: Callable[[], Bus]) -> None:
+        self._connect = connect
+        self.said = Acknowledged()
+
+    def persist(self, write: Callable[[Bus, str, str], object]) -> None:
+        event_id, mark = token_hex(8), token_hex(8)
+        eventually(lambda: self._tries(write, event_id, mark), within=30)
+        self.said.event_ids.append(event_id)
+        self.said.marks.append(mark)
+
+    def _tries(self, write: Callable[[Bus, str, str], object], event_id: str, mark: str) -> bool:
+        with suppress(EngineError), self._connect() as bus:
+            write(bus, event_id, mark)
+            return True
+        return False
+
+
+def add_mortal(bus: Bus, event_id: str, mark: str) -> None:
+    bus.page().add("reminder", mark, ttl="100ms", event_id=event_id)
+
+
+def everything_is_over(bus: Bus) -> bool:
+    """Say whether all is folded, and nothing is open: the daemons have done their work."""
+    with suppress(EngineError):
+        status = bus.status()
+        return status.shards[0].lag == 0 and all(page.open == 0 for page in status.pages)
+    return False
+
+
+def end(daemons: list[subprocess.Popen[bytes]]) -> None:
+    """Ask daemons to stop, and see that they do, cleanly and soon."""
+    for daemon in daemons:
+        daemon.send_signal(signal.SIGTERM)
+    assert [daemon.wait(10) for daemon in daemons] == [0] * len(daemons)
+
+
+def assert_all_ended_once(bus: Bus, said: Acknowledged) -> None:
+    ends = Counter(event.subject for event in bus.events(kinds={"status_changed"}))
+    assert len(ends) == len(said.marks)
+    assert set(ends.values()) == {1}
+    assert check(bus, said) == []
+
+
+def test_daemons_outlive_an_engine_that_is_killed_again_and_again(
+    new_server: Callable[..., Server], start: Start
+) -> None:
+    server = new_server(**DURABLE)
+    daemons = [start(name, server.url) for name in ("projector", "expirer", "projector", "expirer")]
+    writer = Writer(lambda: Bus.connect(server.url, source="writer", ack="fsync"))
+    for _ in range(4):
+        for _ in range(10):
+            writer.persist(add_mortal)
+        server.kill()
+        server.start()
+    with Bus.connect(server.url) as bus:
+        eventually(lambda: everything_is_over(bus), within=30)
+        end(daemons)
+        assert_all_ended_once(bus, writer.said)
+
+
+def test_daemons_outlive_an_engine_that_hangs(new_server: Callable[..., Server], start: Start) -> None:
+    server = new_server(**DURABLE)
+    daemons = [start(name, server.url) for name in ("projector", "expirer")]
+    with Bus.connect(server.url, source="writer", socket_timeout="100ms") as bus:
+        writer = Writer(lambda: Bus.connect(server.url, source="writer"))
+        writer.persist(add_mortal)
+        eventually(lambda: everything_is_over(bus))
+        server.pause()
+        with pytest.raises(EngineError):
+            bus.position()
+        server.go_on()
+        writer.persist(add_mortal)
+        eventually(lambda: everything_is_over(bus), within=30)
+        end(daemons)
+        assert_all_ended_once(bus, writer.said)
+
+
+def test_daemons_start_an_embedded_engine_that_was_killed_anew(start: Start, tmp_path: Path) -> None:
+    directory = tmp_path / "e"
+    url = f"embedded:{directory}"
+    try:
+        with Bus.connect(url, source="writer") as bus:
+            bus.page().add("reminder", "ends after the engine was killed", ttl="100ms")
+        daemons = [start(name, url) for name in ("projector", "expirer")]
+        engine = ensure_running(directory)
+        os.kill(engine.pid, signal.SIGKILL)
+        eventually(lambda: ensure_running(directory).pid != engine.pid)
+        with Bus.connect(url, source="writer") as bus:
+            eventually(lambda: everything_is_over(bus), within=30)
+            end(daemons)
+            project(bus)
+            assert [event.kind for event in bus.events()] == ["added", "status_changed"]
+            assert check(bus) == []
+    finally:
+        stop(directory)

@@ -1,0 +1,131 @@
+"""However many expirers run, what time brings happens once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from scratchbus import Bus, Event, NewObservation, expiry
+from scratchbus.expiry import sweep
+from scratchbus.log.steps import Call, ask
+from tests.clock import Clock, hand_over
+from tests.faults import workers
+from tests.faults.checker import check
+from tests.faults.interposing import Send, interposed
+from tests.faults.processes import Crew, kill
+from tests.faults.servers import Server
+from tests.inspection import project
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+DUE = 5_000
+
+
+@pytest.fixture
+def bus(shared_server: Server, bus_name: str) -> Iterator[Bus]:
+    with Bus.connect(shared_server.url, bus=bus_name, source="parent", max_observations=10_000, shards=2) as bus:
+        yield bus
+
+
+def reason_of(event: Event) -> str | None:
+    return getattr(event, "reason_code", None)
+
+
+def await_fewer_open(bus: Bus, count: int) -> None:
+    eventually(lambda: count_open(bus, "main") < count)
+
+
+def count_open(bus: Bus, page: str) -> int:
+    keys = bus.core.log.keys(bus.core.log.shard(page))
+    return int(bus.run(ask(keys.shard, "ZCARD", keys.open(page))))
+
+
+def test_two_expirers_append_one_expiry_for_each_of_5000(shared_server: Server, bus: Bus, crew: Crew) -> None:
+    pages = ["main", "other"]
+    moment = datetime.now(UTC) + timedelta(seconds=2)
+    items = [NewObservation(type="reminder", content=str(number), expires_at=moment) for number in range(DUE // 10)]
+    for number in range(10):
+        bus.page(pages[number % 2]).add_many(items)
+    hands = [crew.start(workers.expire, shared_server.url, bus.core.log.bus, "20ms") for _ in range(2)]
+    hands.append(crew.start(workers.project, shared_server.url, bus.core.log.bus))
+    eventually(lambda: not any(count_open(bus, page) for page in pages), within=40)
+    assert bus.run(sweep(bus.core)) == 0
+    for hand in hands:
+        kill(hand)
+    ends = list(bus.events(kinds={"status_changed"}))
+    assert {reason_of(event) for event in ends} == {"expired"}
+    assert len(ends) == DUE
+    assert set(Counter(event.subject for event in ends).values()) == {1}
+    project(bus)
+    assert check(bus) == []
+
+
+def test_an_expirer_that_is_killed_leaves_the_rest_to_the_next(shared_server: Server, bus: Bus, crew: Crew) -> None:
+    page = bus.page()
+    moment = datetime.now(UTC) + timedelta(seconds=0.5)
+    items = [NewObservation(type="reminder", content=str(number), expires_at=moment) for number in range(1_000)]
+    for _ in range(2):
+        page.add_many(items)
+    while count_open(bus, "main"):
+        hand = crew.start(workers.expire, shared_server.url, bus.core.log.bus, "20ms")
+        await_fewer_open(bus, count_open(bus, "main"))
+        kill(hand)
+    ends = [event.subject for event in bus.events(kinds={"status_changed"})]
+    assert len(ends) == len(set(ends)) == 2_000
+    project(bus)
+    assert check(bus) == []
+
+
+def test_a_moment_that_moves_while_expirers_look_is_not_forgotten(shared_server: Server, bus: Bus, crew: Crew) -> None:
+    """Repeats of a keyed observation move its end on and on, under the hands of expirers and a projector."""
+    page = bus.page()
+    for _ in range(2):
+        crew.start(workers.expire, shared_server.url, bus.core.log.bus, "5ms")
+    crew.start(workers.project, shared_server.url, bus.core.log.bus)
+    for number in range(1_500):
+        page.add("reminder", "again and again", dedupe_key=f"k{number % 5}", ttl="10ms")
+    eventually(lambda: count_open(bus, "main") == 0)
+    ends = Counter(reason_of(event) or event.kind for event in bus.events())
+    assert ends["added"] == ends["expired"]
+    assert ends["added"] + ends["repeated"] == 1_500
+    crew.close()
+    project(bus)
+    assert check(bus) == []
+
+
+def test_a_moment_that_moves_between_two_looks_is_not_forgotten(
+    shared_server: Server, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The due set lags behind: by the time it is read, a repeat has moved the end, and a projector notes it then."""
+    with Clock(shared_server.url) as clock, Bus.connect(shared_server.url, bus=bus.core.log.bus) as expirer:
+        hand_over(monkeypatch)
+        page = bus.page()
+
+        def add() -> None:
+            page.add("reminder", "again", dedupe_key="k", ttl="10s")
+
+        add()
+        clock.advance("9s")
+
+        def around(call: Call, send: Send) -> list[Any]:
+            if expiry._DUE.sha in call.commands[0] and call.shard == bus.core.log.shard("main") and not moved:
+                moved.append(True)
+                add()
+                clock.advance("2s")
+                replies = send()
+                project(bus)
+                return replies
+            return send()
+
+        moved: list[bool] = []
+        with interposed(expirer, around):
+            assert expirer.run(sweep(expirer.core)) == 0
+        assert moved
+        assert check(bus) == []
+        clock.advance("20s")
+        assert expirer.run(sweep(expirer.core)) == 1

@@ -1,0 +1,248 @@
+"""A replica takes over that lacks the last events: what was read from the old master must not get into the new one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.errors import EngineError, EngineReadOnly, LogRewound, NotReplicated
+from scratchbus.folding import Folded, fold_once
+from scratchbus.log.commit import Outcome
+from scratchbus.log.steps import Call
+from scratchbus.projector import run_projector
+from tests.clock import Clock, hand_over
+from tests.faults.checker import check
+from tests.faults.proxy import Proxy
+from tests.faults.servers import Server
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+
+class Pair(NamedTuple):
+    """A master and its replica, each with a bus on it, and a proxy that leads to the master until it fails over."""
+
+    master: Server
+    replica: Server
+    old: Bus
+    new: Bus
+
+    def fold_to_the_end(self) -> None:
+        while not self.old.run(fold_once(self.old.core.log, 0))[0].is_all:
+            pass
+
+    def part(self) -> None:
+        """Let the replica catch up, and then become a master of its own."""
+        eventually(lambda: self.replica.has_caught_up(self.master))
+        self.replica.promote()
+
+
+@pytest.fixture
+def pair(new_server: Callable[..., Server]) -> Iterator[Pair]:
+    master, replica = new_server(tcp=True), new_server(tcp=True)
+    with Bus.connect(master.url, source="old") as old:
+        page = old.page()
+        for word in ("one", "two", "three"):
+            page.add("observation", word, tags=["before"])
+        replica.follow(master)
+        eventually(lambda: replica.has_caught_up(master))
+        with Bus.connect(replica.url, source="new") as new:
+            yield Pair(master, replica, old, new)
+
+
+def fold_across(pair: Pair, between: Callable[[], object] = lambda: None) -> Outcome:
+    """Read from the old master as a projector does, and commit to the new one.
+
+    `between` happens after the events were read and before the documents are.
+    """
+    conversation = fold_once(pair.old.core.log, 0)
+    request = next(conversation)
+    while True:
+        assert isinstance(request, Call)
+        if any(command[0] == "HMGET" for command in request.commands):
+            between()
+        engine = (pair.new if request.is_write else pair.old)._engine
+        try:
+            request = conversation.send(engine.execute(request))
+        except StopIteration as done:
+            folded: Folded = done.value[0]
+            return folded.outcome
+
+
+def test_a_commit_of_what_only_the_old_master_had_is_refused(pair: Pair) -> None:
+    pair.part()
+    ghost = pair.old.page().add("observation", "only the old master knows of it", tags=["ghost"])
+    pair.new.page().add("observation", "what the new master got instead")
+    assert fold_across(pair) is Outcome.REWOUND
+    assert check(pair.new) == []
+    assert pair.new.page().get(ghost.id) is None
+    assert pair.new.page().list(tags="ghost") == []
+
+
+def test_a_commit_about_a_document_that_both_know_is_refused_too(pair: Pair) -> None:
+    pair.fold_to_the_end()
+    pair.part()
+    known = pair.old.page().list()[0]
+    pair.old.page().update(known.id, content="said to the old master")
+    pair.new.page().update(known.id, content="said to the new master")
+    assert fold_across(pair) is Outcome.REWOUND
+    assert check(pair.new) == []
+    assert pair.new.page().get(known.id).content == "said to the new master"
+
+
+def test_a_commit_of_what_both_masters_have_is_taken(pair: Pair) -> None:
+    pair.part()
+    pair.new.page().add("observation", "what the new master got since")
+    assert fold_across(pair) is Outcome.DONE
+    assert check(pair.new) == []
+
+
+def test_documents_that_are_newer_than_the_checkpoint_are_not_built_upon(pair: Pair) -> None:
+    """A projector reads events, another commits them, and it reads documents; the commit never reaches the replica."""
+    pair.fold_to_the_end()
+    page = pair.old.page()
+    changed, gone = page.list()[:2]
+    page.update(changed.id, content="changed")
+    page.resolve(gone.id)
+    page.clear_resolved([gone.id])
+    pair.part()
+    assert fold_across(pair, pair.fold_to_the_end) is not Outcome.DONE
+    assert check(pair.new) == []
+    assert pair.new.page().get(changed.id).content == "changed"
+
+
+def test_a_projector_that_fails_over_leaves_no_ghosts(pair: Pair) -> None:
+    with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="projector") as bus:
+        stop = threading.Event()
+        projector = threading.Thread(target=project_on, args=(bus, stop))
+        projector.start()
+        try:
+            for number in range(200):
+                pair.old.page(f"page-{number % 3}").add("observation", "before")
+            pair.replica.promote()
+            for number in range(200):
+                pair.old.page(f"page-{number % 3}").add("observation", "only the old master knows of it")
+                if number == 100:
+                    proxy.fail_over(pair.replica)
+                pair.new.page(f"page-{number % 3}").add("observation", "what the new master got instead")
+            eventually(lambda: pair.new.status().shards[0].lag == 0)
+        finally:
+            stop.set()
+            projector.join(10)
+    assert check(pair.new) == []
+    assert check(pair.old) == []
+
+
+def project_on(bus: Bus, stop: threading.Event) -> None:
+    """Be a projector, and begin anew when the engine goes away."""
+    while not stop.is_set():
+        try:
+            run_projector(bus, stop)
+        except (EngineError, LogRewound):
+            stop.wait(0.01)
+
+
+def test_a_reader_notices_that_the_new_master_has_other_events(pair: Pair) -> None:
+    with Proxy(pair.master) as proxy, Bus.connect(proxy.url) as bus:
+        stop = threading.Event()
+        events = bus.events(follow=True, stop=stop)
+        for _ in range(3):
+            next(events)
+        pair.part()
+        pair.old.page().add("observation", "only the old master knows of it")
+        assert next(events).position.seq == 4
+        pair.new.page().add("observation", "what the new master got instead")
+        pair.new.page().add("observation", "and more")
+        proxy.fail_over(pair.replica)
+        with pytest.raises(LogRewound):
+            next(events)
+        stop.set()
+
+
+def test_a_reader_notices_that_the_new_master_has_fewer_events(pair: Pair) -> None:
+    with Proxy(pair.master) as proxy, Bus.connect(proxy.url) as bus:
+        stop = threading.Event()
+        events = bus.events(follow=True, stop=stop)
+        pair.part()
+        pair.old.page().add("observation", "only the old master knows of it")
+        for _ in range(4):
+            next(events)
+        proxy.fail_over(pair.replica)
+        with pytest.raises(LogRewound):
+            next(events)
+        stop.set()
+
+
+@pytest.fixture
+def clocks(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clock, Clock]]:
+    """The clocks of the old and of the new master, once the replica has all that there is."""
+    eventually(lambda: pair.replica.has_caught_up(pair.master))
+    pair.replica.promote()
+    hand_over(monkeypatch)
+    with Clock(pair.master.url) as old, Clock(pair.replica.url) as new:
+        yield old, new
+
+
+def test_a_reader_notices_other_events_also_when_their_numbers_fit(pair: Pair, clocks: tuple[Clock, Clock]) -> None:
+    old, new = clocks
+    with Proxy(pair.master) as proxy, Bus.connect(proxy.url) as bus:
+        stop = threading.Event()
+        events = bus.events(follow=True, stop=stop)
+        old.advance("1m")
+        pair.old.page().add("observation", "only the old master knows of it")
+        for _ in range(4):
+            next(events)
+        pair.new.page().add("observation", "the new master's fourth")
+        new.advance("2m")
+        pair.new.page().add("observation", "the new master's fifth, which could follow the other fourth")
+        proxy.fail_over(pair.replica)
+        with pytest.raises(LogRewound):
+            next(events)
+        stop.set()
+
+
+def test_a_retry_finds_its_event_on_a_new_master_whose_clock_is_behind(pair: Pair, clocks: tuple[Clock, Clock]) -> None:
+    old, _ = clocks
+    with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="writer") as bus:
+        old.advance("1h")
+        bus.page().add("observation", "only the old master knows of it")
+        proxy.fail_over(pair.replica)
+        bus.position()
+        proxy.arm("reply", 1)
+        bus.page().add("observation", "once", dedupe_key="k")
+        assert proxy.cuts == 1
+    assert [event.kind for event in pair.new.events()].count("repeated") == 0
+    assert len(list(pair.new.events())) == 4
+    assert check(pair.new) == []
+
+
+def test_a_writer_leaves_a_master_that_became_a_replica(pair: Pair) -> None:
+    with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="writer") as bus:
+        bus.page().add("observation", "while the old master was one")
+        pair.part()
+        pair.master.follow(pair.replica)
+        proxy.lead_to(pair.replica)
+        with pytest.raises(EngineReadOnly):
+            bus.page().add("observation", "on the connection that there is")
+        bus.page().add("observation", "on a new one")
+    assert len(list(pair.new.events())) == 5
+    assert check(pair.new) == []
+
+
+def test_ack_replica_counts_the_copies_also_when_the_script_is_new_to_the_engine(pair: Pair) -> None:
+    with Bus.connect(pair.master.url, source="writer", ack="replica") as bus, pair.master.client() as client:
+        client.script_flush()
+        bus.page().add("observation", "on two engines")
+        pair.replica.pause()
+        client.script_flush()
+        with pytest.raises(NotReplicated, match="0 of 1 replicas"):
+            bus.page().add("observation", "on one engine", event_id="e")
+        pair.replica.go_on()
+        again = bus.page().add("observation", "on one engine", event_id="e")
+        assert pair.replica.has_caught_up(pair.master)
+        assert pair.new.page().get(again.id) == again
+    assert check(pair.old) == []

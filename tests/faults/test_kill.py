@@ -1,0 +1,77 @@
+"""`kill -9`, of projectors and of the engine, in the middle of a load, many times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from scratchbus import Bus
+from tests.faults import workers
+from tests.faults.checker import Acknowledged, check
+from tests.faults.processes import Crew, kill
+from tests.faults.servers import DURABLE, Server
+from tests.inspection import project
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+WRITERS = 3
+
+
+def read_said(files: list[Path]) -> Acknowledged:
+    """Return what the writers were told is written."""
+    lines = [json.loads(line) for file in files if file.exists() for line in file.read_text().splitlines()]
+    return Acknowledged([event_id for event_id, _ in lines if event_id], [mark for _, mark in lines])
+
+
+def count_lines(files: list[Path]) -> int:
+    return sum(file.read_bytes().count(b"\n") for file in files if file.exists())
+
+
+def await_lines(files: list[Path], count: int) -> None:
+    eventually(lambda: count_lines(files) >= count, within=30)
+
+
+def load_and_kill(server: Server, crew: Crew, directory: Path, random: Random, engines: int, projectors: int) -> None:
+    """Let writers write while the engine and two projectors are killed so many times; then check everything."""
+    stop, said = directory / "stop", [directory / f"said-{number}" for number in range(WRITERS)]
+    for number, file in enumerate(said):
+        crew.start(workers.write, server.url, "load", f"writer-{number}", stop, file)
+    hands = [crew.start(workers.project, server.url, "load") for _ in range(2)]
+    victims = ["engine"] * engines + ["projector"] * projectors
+    random.shuffle(victims)
+    for victim in victims:
+        await_lines(said, count_lines(said) + random.randint(1, 40))
+        if victim == "engine":
+            server.kill()
+            server.start()
+        else:
+            kill(hands.pop(random.randrange(2)))
+            hands.append(crew.start(workers.project, server.url, "load"))
+    stop.touch()
+    crew.join(but=hands)
+    for hand in hands:
+        kill(hand)
+    with Bus.connect(server.url, bus="load") as bus:
+        assert check(bus, read_said(said)) == []
+        project(bus)
+        assert check(bus, read_said(said)) == []
+
+
+def test_nothing_acknowledged_is_lost_when_processes_are_killed(
+    each_binary: Path, new_server: Callable[..., Server], crew: Crew, tmp_path: Path
+) -> None:
+    load_and_kill(new_server(each_binary, **DURABLE), crew, tmp_path, Random(1), engines=5, projectors=10)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_acknowledged_is_lost_when_processes_are_killed_for_minutes(
+    each_binary: Path, new_server: Callable[..., Server], crew: Crew, tmp_path: Path, seed: int
+) -> None:
+    load_and_kill(new_server(each_binary, **DURABLE), crew, tmp_path, Random(seed), engines=40, projectors=80)

@@ -1,0 +1,273 @@
+"""Whatever is lost on the way, no write is duplicated and none is lost; a claim, a transition, a batch included."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from scratchbus import AsyncBus, Bus
+from scratchbus.domain.events import Event, Linked
+from scratchbus.errors import Conflict, EngineUnreachable, NotFound
+from scratchbus.expiry import _next_reminders, sweep
+from scratchbus.folding import fold_once
+from scratchbus.ids import new_event_id, new_id
+from scratchbus.log.append import Write, append
+from scratchbus.log.commit import Outcome
+from tests.clock import Clock, hand_over
+from tests.faults.checker import Acknowledged, check
+from tests.faults.operations import OPERATIONS, Operation, are_of_kinds, meddle
+from tests.faults.proxy import Cut, Proxy
+from tests.faults.servers import Server
+from tests.faults.workers import JOBS
+from tests.inspection import project
+
+pytestmark = pytest.mark.real
+
+_MOST = 40  # requests or replies of one operation
+_calls = count(1)
+
+Actor = Callable[[Operation, list[Any], str | None], Any]
+"""Does an operation through the proxy, as `subject`."""
+
+
+class Trial(NamedTuple):
+    """How an operation is disturbed: what is cut, whether it has an own event id, whether another meddles."""
+
+    cut: Cut
+    has_id: bool
+    is_meddled: bool
+
+
+SHORT = [Trial("reply", False, True), Trial("reply", True, False), Trial("request", False, True)]
+CUTS: list[Cut] = ["request", "reply"]
+LONG = [Trial(cut, has_id, meddled) for cut in CUTS for has_id in (False, True) for meddled in (False, True)]
+
+
+@pytest.fixture
+def proxy(shared_server: Server) -> Iterator[Proxy]:
+    with Proxy(shared_server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def direct(shared_server: Server, bus_name: str) -> Iterator[Bus]:
+    """Another client, past the proxy."""
+    with Bus.connect(shared_server.url, source="other", bus=bus_name, max_observations=10_000) as bus:
+        yield bus
+
+
+@pytest.fixture
+def act(proxy: Proxy, direct: Bus) -> Iterator[Actor]:
+    with Bus.connect(proxy.url, source="subject", bus=direct.core.log.bus, max_observations=10_000) as bus:
+        bus.page().add("observation", "the first write asks more than the others")
+        yield lambda operation, things, event_id: operation.act(bus.page(), *things, event_id=event_id)
+
+
+@pytest.fixture
+def act_async(proxy: Proxy, direct: Bus) -> Iterator[Actor]:
+    with asyncio.Runner() as runner:
+        bus = AsyncBus.connect(proxy.url, source="subject", bus=direct.core.log.bus, max_observations=10_000)
+
+        async def act(operation: Operation, things: list[Any], event_id: str | None) -> Any:
+            return await operation.act(bus.page(), *things, event_id=event_id)
+
+        runner.run(act(OPERATIONS["add"], [], None))  # the first write asks more than the others
+        yield lambda operation, things, event_id: runner.run(act(operation, things, event_id))
+        runner.run(bus.close())
+
+
+def disturb(act: Actor, name: str, direct: Bus, proxy: Proxy, trial: Trial) -> None:
+    """Do an operation again and again, and cut the connection one reply, or request, later each time."""
+    operation = OPERATIONS[name]
+    for number in range(1, _MOST):
+        things = operation.prepare(direct.page())
+        before = direct.position()
+        meanwhile = partial(meddle, operation, direct.page(), things)
+        proxy.arm(trial.cut, number, meanwhile if trial.is_meddled else None)
+        event_id = f"call-{next(_calls)}" if trial.has_id else None
+        try:
+            act(operation, things, event_id)
+            is_done = True
+        except (Conflict, NotFound):
+            assert trial.is_meddled
+            is_done = False
+        was_cut = proxy.cuts > 0
+        written = [event for event in direct.events(after=before) if is_own(event)]
+        kinds = [event.kind for event in written]
+        assert are_of_kinds(kinds, operation.kinds if is_done else ()), f"{trial}, cut {number}: {kinds}"
+        if event_id is not None and is_done:
+            proxy.calm()
+            act(operation, things, event_id)
+            assert [event for event in direct.events(after=before) if is_own(event)] == written
+        if not was_cut:
+            assert number > 1
+            return
+    raise AssertionError(f"{name} takes more than {_MOST} round trips")
+
+
+def is_own(event: Event) -> bool:
+    return event.by == "subject"
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_lost_reply_duplicates_or_loses(name: str, act: Actor, direct: Bus, proxy: Proxy) -> None:
+    for trial in SHORT:
+        disturb(act, name, direct, proxy, trial)
+    assert check(direct) == []
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_lost_reply_duplicates_or_loses_under_asyncio(
+    name: str, act_async: Actor, direct: Bus, proxy: Proxy
+) -> None:
+    disturb(act_async, name, direct, proxy, SHORT[0])
+    assert check(direct) == []
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_request_that_arrives_after_its_retry_changes_nothing(
+    name: str, act: Actor, direct: Bus, proxy: Proxy
+) -> None:
+    operation = OPERATIONS[name]
+    for number in range(1, _MOST):
+        things = operation.prepare(direct.page())
+        before = direct.position()
+        proxy.arm("request", number, keep=True)
+        act(operation, things, None)
+        was_cut = proxy.cuts > 0
+        proxy.deliver()
+        kinds = [event.kind for event in direct.events(after=before) if is_own(event)]
+        assert are_of_kinds(kinds, operation.kinds), f"request {number} came late: {kinds}"
+        if not was_cut:
+            break
+    assert check(direct) == []
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_commit_whose_reply_is_lost_is_known_by_its_token(cut: Cut, direct: Bus, proxy: Proxy) -> None:
+    with Bus.connect(proxy.url, bus=direct.core.log.bus) as bus:
+        for number in count(1):
+            observation = direct.page().add("observation", "folded once", tags=["a"])
+            direct.page().link(observation.id, "goal-1")
+            proxy.arm(cut, number)
+            folded, reached = bus.run(fold_once(bus.core.log, 0))
+            if cut == "reply" or not proxy.cuts:
+                assert (folded.outcome, folded.events) == (Outcome.DONE, 2)
+            proxy.calm()
+            if folded.outcome is not Outcome.DONE:
+                folded, reached = bus.run(fold_once(bus.core.log, 0, reached))
+            assert folded.outcome is Outcome.DONE
+            assert reached.position == direct.position().shards[0]
+            assert check(direct) == []
+            if not proxy.cuts:
+                assert number > 3
+                break
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_what_time_brings_comes_once_whatever_the_expirer_loses(
+    cut: Cut, shared_server: Server, direct: Bus, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = direct.page()
+    with Clock(shared_server.url) as clock, Bus.connect(proxy.url, bus=direct.core.log.bus, source="subject") as bus:
+        hand_over(monkeypatch)
+        bus.page().add("observation", "the first write asks more than the others")
+        for number in count(1):
+            ends = [page.add("reminder", "has an end", ttl="5s").id for _ in range(3)]
+            waits = page.add("reminder", "waits", remind_on={"tags": [f"t{number}"]}, ttl="never").id
+            page.add("observation", "is waited for", tags=[f"t{number}"], ttl="never")
+            clock.advance("6s")
+            proxy.arm(cut, number)
+            bus.run(sweep(bus.core))
+            bus.run(_next_reminders(bus.core))
+            assert [[event.kind for event in page.history(id)] for id in ends] == [["added", "status_changed"]] * 3
+            if not proxy.cuts or number > 12:
+                break
+            assert [event.kind for event in page.history(waits)] == ["added", "due"]
+    project(direct)
+    assert check(direct) == []
+
+
+def storm(shared_server: Server, direct: Bus, proxy: Proxy, rounds: int, seed: int) -> None:
+    """Let threads share a bus while a tenth of all that passes is lost."""
+    said, failures = Acknowledged(), list[BaseException]()
+
+    def write(bus: Bus, name: str) -> None:
+        random, page = Random(f"{name}{seed}"), bus.page()
+        try:
+            for number in range(rounds):
+                job, mark = random.choice(JOBS), new_id()
+                try:
+                    job(page, random, f"{name}-{number}" if random.random() < 0.5 else None, mark)
+                    said.marks.append(mark)
+                except (Conflict, NotFound):
+                    pass
+                except EngineUnreachable:
+                    pass  # it may have happened or not
+        except BaseException as failure:
+            failures.append(failure)
+
+    with Bus.connect(proxy.url, bus=direct.core.log.bus, source="subject") as bus:
+        proxy.storm(Random(seed), 0.1)
+        threads = [threading.Thread(target=write, args=(bus, f"t{number}")) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        proxy.calm()
+    assert failures == []
+    assert len(said.marks) > rounds
+    project(direct)
+    assert check(direct, said) == []
+
+
+def test_threads_that_share_a_bus_in_a_storm_duplicate_and_lose_nothing(
+    shared_server: Server, direct: Bus, proxy: Proxy
+) -> None:
+    storm(shared_server, direct, proxy, 60, seed=1)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_threads_that_share_a_bus_in_a_long_storm_duplicate_and_lose_nothing(
+    shared_server: Server, direct: Bus, proxy: Proxy, seed: int
+) -> None:
+    storm(shared_server, direct, proxy, 400, seed)
+
+
+def test_a_write_on_a_network_that_is_down_says_that_it_may_have_happened(direct: Bus, proxy: Proxy) -> None:
+    with Bus.connect(proxy.url, bus=direct.core.log.bus, source="subject", socket_timeout="200ms") as bus:
+        page = bus.page()
+        id = page.add("observation", "linked once").id
+        bus.core.log.patience = 0.3
+        proxy.swallow()
+        with pytest.raises(EngineUnreachable, match="retry it with the same event_id"):
+            bus.run(append(bus.core.log, "main", [a_link(id, "goal-1")]))
+        proxy.calm()
+        page.link(id, "goal-2", event_id="goal-2")
+        assert page.link(id, "goal-2", event_id="goal-2").links == ["goal-1", "goal-2"]
+    assert check(direct, Acknowledged(marks=["goal-1", "goal-2"])) == []
+
+
+def a_link(id: str, action: str) -> Write:
+    return Write(Linked(id=new_event_id(), page="main", subject=id, by="subject", action=action), "n")
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_lost_reply_or_request_duplicates_or_loses_in_any_way(
+    name: str, act: Actor, act_async: Actor, direct: Bus, proxy: Proxy
+) -> None:
+    for trial in LONG:
+        disturb(act, name, direct, proxy, trial)
+        disturb(act_async, name, direct, proxy, trial)
+    assert check(direct) == []

@@ -1,0 +1,186 @@
+"""What the processes of these tests do. Each function runs in a process of its own, and may be killed anywhere."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from scratchbus import Bus, NewObservation
+from scratchbus.bus import Page
+from scratchbus.errors import Conflict, EngineError, LogError, NotFound, ShardsMismatch
+from scratchbus.expiry import run_expirer
+from scratchbus.ids import new_id
+from scratchbus.projector import run_projector
+
+Job = Callable[[Page, Random, str | None, str], object]
+"""A write on a page, with an own event id or None, and with a word that is to stand in the body of its event."""
+
+KEYS = [f"key-{number}" for number in range(5)]
+_PAUSE = 0.01  # seconds between two looks for an engine that is away
+
+
+# -- daemons -------------------------------------------------------------------------------------------------------
+
+
+def project(url: str, bus: str) -> None:
+    """Be a projector until the end."""
+    _serve(url, bus, run_projector)
+
+
+def expire(url: str, bus: str, interval: str) -> None:
+    """Be an expirer until the end."""
+    _serve(url, bus, run_expirer, sweep_interval=interval)
+
+
+def _serve(url: str, name: str, run: Callable[[Bus, threading.Event], None], **settings: Any) -> None:
+    never = threading.Event()
+    while True:
+        try:
+            with Bus.connect(url, bus=name, source=run.__name__, **settings) as bus:
+                run(bus, never)
+        except (EngineError, LogError):
+            never.wait(_PAUSE)
+
+
+# -- a load of writes ----------------------------------------------------------------------------------------------
+
+
+def write(url: str, bus: str, name: str, stop: Path, said: Path) -> None:
+    """Write all kinds of events until the file `stop` is there; note in `said` what was acknowledged."""
+    random, client = Random(name), _Client(url, bus, name)
+    with said.open("a", buffering=1) as file:  # a line is handed over whole, and at once
+        number = 0
+        while not stop.exists():
+            number += 1
+            job, mark = random.choice(JOBS), new_id()
+            event_id = f"{name}-{number}" if random.random() < 0.5 else None
+            if client.persist(job, random, event_id, mark):
+                file.write(json.dumps([event_id, mark]) + "\n")
+
+
+class _Client:
+    """A client that connects again as often as it takes."""
+
+    def __init__(self, url: str, bus: str, source: str) -> None:
+        self._connect = lambda: Bus.connect(url, bus=bus, source=source, ack="fsync", max_observations=30)
+        self._bus: Bus | None = None
+
+    def persist(self, job: Job, random: Random, event_id: str | None, mark: str) -> bool:
+        """Do a job, again and again if it has an own event id; say whether it was acknowledged."""
+        while True:
+            try:
+                self._bus = self._bus or self._connect()
+                job(self._bus.page(), random, event_id, mark)
+                return True
+            except (Conflict, NotFound):
+                return False
+            except EngineError:
+                if self._bus is not None:
+                    self._bus.close()
+                    self._bus = None
+                if event_id is None:
+                    return False  # it may have happened or not
+                threading.Event().wait(_PAUSE)
+
+
+def _some(page: Page, random: Random) -> str:
+    found = page.list(limit=10)
+    if not found:
+        raise NotFound("there is nothing yet")
+    return random.choice(found).id
+
+
+def _add(page: Page, random: Random, event_id: str | None, mark: str) -> None:
+    page.add("observation", mark, event_id=event_id, tags=[random.choice("abc")])
+
+
+def _add_keyed(page: Page, random: Random, event_id: str | None, mark: str) -> None:
+    page.add("observation", "again", event_id=event_id, dedupe_key=random.choice(KEYS), evidence=[mark])
+
+
+def _add_many(page: Page, random: Random, event_id: str | None, mark: str) -> None:
+    page.add_many([NewObservation(type="reminder", content=word) for word in ("one", mark, "three")], event_id=event_id)
+
+
+def _update(page: Page, random: Random, event_id: str | None, mark: str) -> None:
+    page.update(_some(page, random), content=mark, event_id=event_id)
+
+
+def _link(page: Page, random: Random, event_id: str | None, mark: str) -> None:
+    page.link(_some(page, random), mark, event_id=event_id)
+
+
+def _claim(page: Page, random: Random, event_id: str | None, mark: str) -> None:
+    page.claim(_some(page, random), by=mark, ttl="50ms", event_id=event_id)
+
+
+def _resolve(page: Page, random: Random, event_id: str | None, mark: str) -> None:
+    page.resolve(_some(page, random), reason=mark, event_id=event_id)
+
+
+def _reopen(page: Page, random: Random, event_id: str | None, mark: str) -> None:
+    page.reopen(_some(page, random), reason=mark, event_id=event_id)
+
+
+JOBS: list[Job] = [_add, _add, _add, _add_keyed, _add_keyed, _add_many, _update, _link, _claim, _resolve, _reopen]
+
+
+# -- contention ----------------------------------------------------------------------------------------------------
+
+
+def contend(url: str, bus: str, name: str, ids: list[str], barrier: Any, wins: Any) -> None:
+    """Want to claim, resolve, clear and reopen the same observations as all others, at once; report what was won."""
+    random = Random(name)
+    with Bus.connect(url, bus=bus, source=name) as connected:
+        page = connected.page()
+        races: dict[str, Callable[[str], object]] = {
+            "claimed": page.claim,
+            "released": page.release,
+            "resolved": page.resolve,
+            "reopened": page.reopen,
+            "archived": page.archive,
+        }
+        for race, act in races.items():
+            barrier.wait()
+            for id in random.sample(ids, len(ids)):
+                try:
+                    act(id)
+                except Conflict:
+                    continue
+                wins.put((race, id, name))
+    wins.put(None)
+
+
+def crowd(url: str, bus: str, name: str, jobs: int, barrier: Any, counts: Any) -> None:
+    """Do all kinds of things on a full page with shared dedupe keys; report how often each was done."""
+    random, done = Random(name), Counter[str]()
+    with Bus.connect(url, bus=bus, source=name, max_observations=12) as connected:
+        page = connected.page()
+        barrier.wait()
+        for number in range(jobs):
+            job = random.choice(JOBS)
+            try:
+                job(page, random, None, f"{name}.{number}" if job is not _add_keyed else new_id())
+            except (Conflict, NotFound):
+                continue
+            done[job.__name__] += 1
+    counts.put((name, done))
+
+
+# -- connecting ----------------------------------------------------------------------------------------------------
+
+
+def connect(url: str, bus: str, name: str, shards: int, barrier: Any, got: Any) -> None:
+    """Connect when all others do, write one event, and report the number of shards; None when it is refused."""
+    barrier.wait()
+    try:
+        with Bus.connect(url, bus=bus, source=name, shards=shards) as connected:
+            connected.page(f"page-of-{name}").add("observation", "here")
+            got.put(connected.core.log.shards)
+    except ShardsMismatch:
+        got.put(None)
