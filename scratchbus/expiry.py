@@ -18,11 +18,12 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.errors import EngineError, VersionConflict
 from scratchbus.folding import catch_up
 from scratchbus.ids import new_event_id
-from scratchbus.log.append import Write, append
+from scratchbus.log.append import append
 from scratchbus.log.codec import Head
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.reading import Narrow, cursors, decode_wanted, read
 from scratchbus.log.steps import Call, Script, Step, ask
+from scratchbus.log.writes import Write
 from scratchbus.logs import stderr_logger
 from scratchbus.queries import Filter, get, search
 

@@ -8,29 +8,13 @@ from secrets import token_hex
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from scratchbus.domain.events import Event, Lapsed, StatusChanged
-from scratchbus.domain.lifecycle import Lifecycle
-from scratchbus.domain.position import Position, moment
-from scratchbus.errors import (
-    Claimed,
-    EngineError,
-    EngineLoading,
-    EngineUnreachable,
-    EventIdReused,
-    InvalidTransition,
-    KeyHeld,
-    NotChangeable,
-    NotFound,
-    NotReplicated,
-    PageFull,
-    ScratchbusError,
-    StaleFence,
-    TooLarge,
-    VersionConflict,
-)
+from scratchbus.domain.position import Position
+from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, NotReplicated, TooLarge
 from scratchbus.log.codec import encode_body, entry_fields
-from scratchbus.log.engine import backoff
+from scratchbus.log.connections import backoff
 from scratchbus.log.keys import PageKeys, ShardKeys, shard_of
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
+from scratchbus.log.writes import Write, refusal
 
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -52,59 +36,6 @@ _SCRIPT = Script(
     EXPIRED=_own(StatusChanged(reason_code="expired", **_ARCHIVED)),
     LAPSED=_own(Lapsed(by="#by#")),
 )
-_CLASS = {"open": "o", "closed": "c", "final": "f"}
-
-Op = Literal["a", "u", "s", "x", "n", "d", "c", "e", "l", "g"]
-"""How an event is guarded; see append.lua."""
-
-
-@dataclass(slots=True)
-class Write:
-    """One event to append, what has to hold for it, and what it does to its head.
-
-    `version` is 0 for a subject that must be new and None for any. `allowed` are the statuses it may follow, None for
-    any. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `body` is the encoded event, where it is
-    known already. `verb` and `lifecycle` explain a refusal.
-    """
-
-    event: Event
-    op: Op
-    digest: str = ""
-    version: int | None = None
-    allowed: frozenset[str] | None = None
-    status: str = ""
-    status_class: str = ""
-    priority: int | None = None
-    expires: str = ""
-    wake: str = ""
-    argument: str = ""
-    fence: int | None = None
-    body: bytes = b""
-    verb: str = "changed"
-    lifecycle: Lifecycle | None = None
-
-    def arguments(self) -> tuple[object, ...]:
-        """Return the 16 fields that the script takes."""
-        event = self.event
-        version = "" if self.version is None else "new" if self.version == 0 else self.version
-        return (
-            event.id,
-            self.digest,
-            event.subject,
-            event.kind,
-            event.type,
-            self.body or encode_body(event),
-            self.op,
-            version,
-            f",{','.join(self.allowed)}," if self.allowed is not None else "",
-            self.status,
-            _CLASS[self.status_class] if self.status else "",
-            "" if self.priority is None else self.priority,
-            self.expires,
-            self.wake,
-            self.argument,
-            "" if self.fence is None else self.fence,
-        )
 
 
 class Written(NamedTuple):
@@ -281,34 +212,8 @@ def _position(row: bytes, shard: int) -> Position:
 
 def _refuse(page: str, room: int, write: Write, index: int, total: int, why: list[object]) -> NoReturn:
     reason, *details = [part.decode() if isinstance(part, bytes) else part for part in why]
-    error = _refusal(page, room, write, str(reason), details)
+    error = refusal(page, room, write, str(reason), details)
     error.index = index  # type: ignore[attr-defined]  # which item of a batch
     if total > 1:
         error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
     raise error
-
-
-def _refusal(page: str, room: int, write: Write, reason: str, details: list[object]) -> ScratchbusError:
-    subject = write.event.subject
-    match reason, details:
-        case "id", [event_id]:
-            return EventIdReused(str(event_id))
-        case "version", [int(expected), int(actual)]:
-            return VersionConflict(subject, expected, actual)
-        case "missing", _:
-            return NotFound(f"there is no {subject} on page {page!r}; see `scratchbus list`")
-        case "fence", [int(actual), str(holder)]:
-            return StaleFence(holder, write.fence or 0, actual)
-        case "claimed", [str(by), int(until)]:
-            return Claimed(subject, by, moment(until))
-        case "full", _:
-            return PageFull(page, room)
-        case "key", [str(key), str(holder)]:
-            return KeyHeld(subject, key, holder)
-        case "status", [str(status), _]:
-            life = write.lifecycle
-            allowed = life.allowed_from(status) if life and status in life.statuses else frozenset[str]()
-            if write.op == "s":
-                return InvalidTransition(subject, status, write.status, allowed)
-            return NotChangeable(subject, status, write.verb, allowed)
-    raise AssertionError(f"the append script answered {reason!r} {details!r}")

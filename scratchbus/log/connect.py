@@ -15,8 +15,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from scratchbus.errors import EngineMisconfigured, EngineTooOld, InvalidURL
+from scratchbus.log.connections import AsyncConnection, Connection
 from scratchbus.log.embedded import default_directory, ensure_running
-from scratchbus.log.engine import AsyncConnection, AsyncEngine, Connection, Engine
+from scratchbus.log.engine import AsyncEngine, Engine
 from scratchbus.log.steps import Step, ask
 
 OLDEST = (7, 0)

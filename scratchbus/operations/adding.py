@@ -30,9 +30,10 @@ from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import Duration, check_confidence, duration_ms
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField
 from scratchbus.ids import new_event_id, new_id
-from scratchbus.log.append import MAX_BATCH, Write, append
+from scratchbus.log.append import MAX_BATCH, append
 from scratchbus.log.codec import encode_body, encode_unplaced
 from scratchbus.log.steps import Step
+from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import digest_of, evolved, recall_all
 from scratchbus.queries import get
 from scratchbus.why import reasons

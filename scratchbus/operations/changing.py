@@ -15,8 +15,9 @@ from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import check_id
 from scratchbus.errors import Conflict, InvalidField, InvalidTransition, TooLarge
 from scratchbus.ids import new_event_id
-from scratchbus.log.append import MAX_BATCH, Write, append
+from scratchbus.log.append import MAX_BATCH, append
 from scratchbus.log.steps import Step
+from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import before_of, digest_of, finish, life_of, type_name, type_or_none
 from scratchbus.queries import get
 from scratchbus.why import reasons

@@ -13,8 +13,9 @@ from scratchbus.domain.position import moment
 from scratchbus.domain.values import Duration, check_id, duration_ms
 from scratchbus.errors import InvalidTTL
 from scratchbus.ids import new_event_id
-from scratchbus.log.append import Write, append
+from scratchbus.log.append import append
 from scratchbus.log.steps import Step
+from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import before_of, digest_of, finish, recall_all
 from scratchbus.why import reasons
 

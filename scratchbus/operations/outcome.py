@@ -13,8 +13,9 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.errors import NotFound, UnknownType
-from scratchbus.log.append import Appended, Write, Written
+from scratchbus.log.append import Appended, Written
 from scratchbus.log.steps import Step
+from scratchbus.log.writes import Write
 from scratchbus.projections import scratch_page
 from scratchbus.queries import get, history, read_events, read_head
 

@@ -18,7 +18,8 @@ from scratchbus.errors import (
     VersionConflict,
 )
 from scratchbus.ids import new_event_id, new_id
-from scratchbus.log.append import Write, append
+from scratchbus.log.append import append
+from scratchbus.log.writes import Write
 from tests.inspection import all_events, log_length
 
 CLASSES = {"active": "open", "pending_review": "open", "resolved": "closed", "archived": "final"}

@@ -1,0 +1,101 @@
+"""What both drivers know of connections: their commands, their errors, and when to try again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from hiredis import pack_command
+from redis import exceptions as redis_errors
+
+from scratchbus.errors import (
+    EngineAuth,
+    EngineError,
+    EngineForbidden,
+    EngineFull,
+    EngineLoading,
+    EngineReadOnly,
+    EngineUnreachable,
+    ScratchbusError,
+)
+from scratchbus.log.steps import Script
+
+Commands = tuple[tuple[Any, ...], ...]
+
+
+class Connection(Protocol):
+    """What is used of redis-py's blocking connections."""
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send bytes."""
+
+    def read_response(self) -> Any:
+        """Wait for one reply."""
+
+    def disconnect(self) -> None:
+        """Close the socket; the next command opens another."""
+
+
+class AsyncConnection(Protocol):
+    """What is used of redis-py's asyncio connections."""
+
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send bytes."""
+
+    async def read_response(self) -> Any:
+        """Wait for one reply."""
+
+    async def disconnect(self, nowait: bool = False) -> None:
+        """Close the socket; the next command opens another."""
+
+
+READ_TRIES = 3
+"""How often a read is sent before the engine counts as unreachable."""
+
+BROKEN = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
+
+
+def translate(error: Exception, where: str) -> ScratchbusError:
+    """Return our error for one of redis-py's; `where` names the engine, without any password."""
+    text = str(error)
+    word = text.split(" ", 1)[0]
+    is_about_password = "invalid username-password" in text  # over a unix socket asyncio has no class for it
+    if isinstance(error, redis_errors.AuthenticationError) or word in ("WRONGPASS", "NOAUTH") or is_about_password:
+        return EngineAuth(f"{where} refuses the user name or password; check them in the URL")
+    if isinstance(error, redis_errors.BusyLoadingError) or word == "LOADING":
+        return EngineLoading(f"{where} is still loading its data; try again in a moment")
+    if isinstance(error, BROKEN):
+        return EngineUnreachable(f"{where} does not answer ({text}); start it, or check SCRATCHBUS_URL or --url")
+    if isinstance(error, redis_errors.ReadOnlyError) or word == "READONLY" or "READONLY" in text:
+        return EngineReadOnly(f"{where} is read-only (a replica?); connect to its primary")
+    if isinstance(error, redis_errors.OutOfMemoryError) or word == "OOM" or "OOM command not allowed" in text:
+        return EngineFull(f"{where} is out of memory; raise its maxmemory or archive old history")
+    if "MISCONF" in text:
+        return EngineReadOnly(f"{where} takes no writes because it cannot persist; see its log, free disk space")
+    if isinstance(error, redis_errors.NoPermissionError) or "NOPERM" in text or "ACL failure" in text:
+        return EngineForbidden(f"{where} forbids it ({text}); use a user with the right role")
+    if isinstance(error, redis_errors.InvalidResponse):
+        return EngineUnreachable(f"{where} does not answer as Redis does ({text}); check host and port")
+    return EngineError(f"{where}: {text}")
+
+
+def pack(commands: Iterable[tuple[Any, ...]]) -> list[bytes]:
+    """Return commands as the bytes to send."""
+    return [b"".join([pack_command(command) for command in commands])]
+
+
+def whole_from(commands: Commands, missing: list[int]) -> Commands:
+    """Return the commands from the first missing script on, with these scripts whole.
+
+    What comes behind a script is sent again with it: a WAIT vouches only for what came before.
+    """
+    return tuple(
+        ("EVAL", Script.known[command[1]], *command[2:]) if index in missing else command
+        for index, command in enumerate(commands)
+    )[missing[0] :]
+
+
+def backoff(attempt: int) -> float:
+    """Return a jittered delay in seconds that doubles from 20 ms up to 1 s."""
+    return float(min(1.0, 0.02 * 2**attempt)) * random.uniform(0.5, 1.0)  # jitter, no secret

@@ -1,0 +1,104 @@
+"""One event to append: what has to hold for it, and why it was refused when that does not hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.lifecycle import Lifecycle
+from scratchbus.domain.position import moment
+from scratchbus.errors import (
+    Claimed,
+    EventIdReused,
+    InvalidTransition,
+    KeyHeld,
+    NotChangeable,
+    NotFound,
+    PageFull,
+    ScratchbusError,
+    StaleFence,
+    VersionConflict,
+)
+from scratchbus.log.codec import encode_body
+
+_CLASS = {"open": "o", "closed": "c", "final": "f"}
+
+Op = Literal["a", "u", "s", "x", "n", "d", "c", "e", "l", "g"]
+"""How an event is guarded; see append.lua."""
+
+
+@dataclass(slots=True)
+class Write:
+    """One event to append, what has to hold for it, and what it does to its head.
+
+    `version` is 0 for a subject that must be new and None for any. `allowed` are the statuses it may follow, None for
+    any. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `body` is the encoded event, where it is
+    known already. `verb` and `lifecycle` explain a refusal.
+    """
+
+    event: Event
+    op: Op
+    digest: str = ""
+    version: int | None = None
+    allowed: frozenset[str] | None = None
+    status: str = ""
+    status_class: str = ""
+    priority: int | None = None
+    expires: str = ""
+    wake: str = ""
+    argument: str = ""
+    fence: int | None = None
+    body: bytes = b""
+    verb: str = "changed"
+    lifecycle: Lifecycle | None = None
+
+    def arguments(self) -> tuple[object, ...]:
+        """Return the 16 fields that the script takes."""
+        event = self.event
+        version = "" if self.version is None else "new" if self.version == 0 else self.version
+        return (
+            event.id,
+            self.digest,
+            event.subject,
+            event.kind,
+            event.type,
+            self.body or encode_body(event),
+            self.op,
+            version,
+            f",{','.join(self.allowed)}," if self.allowed is not None else "",
+            self.status,
+            _CLASS[self.status_class] if self.status else "",
+            "" if self.priority is None else self.priority,
+            self.expires,
+            self.wake,
+            self.argument,
+            "" if self.fence is None else self.fence,
+        )
+
+
+def refusal(page: str, room: int, write: Write, reason: str, details: list[object]) -> ScratchbusError:
+    """Return the error for what the append script answered about a write."""
+    subject = write.event.subject
+    match reason, details:
+        case "id", [event_id]:
+            return EventIdReused(str(event_id))
+        case "version", [int(expected), int(actual)]:
+            return VersionConflict(subject, expected, actual)
+        case "missing", _:
+            return NotFound(f"there is no {subject} on page {page!r}; see `scratchbus list`")
+        case "fence", [int(actual), str(holder)]:
+            return StaleFence(holder, write.fence or 0, actual)
+        case "claimed", [str(by), int(until)]:
+            return Claimed(subject, by, moment(until))
+        case "full", _:
+            return PageFull(page, room)
+        case "key", [str(key), str(holder)]:
+            return KeyHeld(subject, key, holder)
+        case "status", [str(status), _]:
+            life = write.lifecycle
+            allowed = life.allowed_from(status) if life and status in life.statuses else frozenset[str]()
+            if write.op == "s":
+                return InvalidTransition(subject, status, write.status, allowed)
+            return NotChangeable(subject, status, write.verb, allowed)
+    raise AssertionError(f"the append script answered {reason!r} {details!r}")
