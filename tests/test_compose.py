@@ -53,7 +53,7 @@ def engine() -> Iterator[redis.Redis]:
         path = directory / "engine.sock"
         log = directory / "engine.log"
         server = find_binary(None, directory).path
-        command = [server, ROOT / "config/redis.conf", "--port", "0", "--unixsocket", path]
+        command: list[str | Path] = [server, ROOT / "config/redis.conf", "--port", "0", "--unixsocket", path]
         with open(log, "wb") as output, subprocess.Popen(command, cwd=directory, stdout=output) as process:
             try:
                 _await(lambda: path.exists() or process.poll() is not None, "the engine's socket")
@@ -67,7 +67,7 @@ def engine() -> Iterator[redis.Redis]:
 def _runnable(command: str, service: dict[str, Any], host: Path) -> list[str]:
     """Return the command as it is run here: this Python, and directories of the host that the test owns."""
     for source, target in _mounts(service):
-        if source.startswith("/"):
+        if not source.startswith("."):  # the host's directories and volumes, not the project's files
             command = command.replace(target, str(host))
     program, *arguments = shlex.split(command)
     assert program == "python"
