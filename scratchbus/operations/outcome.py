@@ -90,7 +90,7 @@ def recall_all(core: Core, page: str, positions: list[Position]) -> Step[list[Ob
                 observation = scratch_page.evolve(observation, earlier)
         if observation is None:
             raise NotFound(f"{event.subject} is no longer on page {page!r}; its history is still there")
-        out.append(observation)
+        out.append(scratch_page.settled(observation, event.ms))
     return out
 
 
