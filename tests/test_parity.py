@@ -12,7 +12,9 @@ OWN = {"__await__"}  # an AsyncBus may be awaited to open it
 
 # What section "public names" of the README promises.
 PROMISED = {
-    Bus: {"connect", "page", "events", "position", "status", "types", "push_types", "refresh_types", "settings", "close"},
+    Bus: {
+        "connect", "page", "events", "position", "status", "types", "push_types", "refresh_types", "settings", "close",
+    },
     Page: {
         "add", "add_many", "get", "list", "active", "update", "review", "resolve", "archive", "reopen",
         "clear_resolved", "claim", "release", "link", "history",

@@ -1,0 +1,169 @@
+"""The asyncio facade does what the blocking one does, and many things at once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from scratchbus import AsyncBus, NewObservation
+from scratchbus.errors import Claimed, EngineUnreachable, InvalidField, LogRewound, UnknownType, VersionConflict
+from tests.inspection import assert_sound, send
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def open_bus(engine, bus_name) -> AsyncIterator[Callable[..., AsyncBus]]:
+    opened: list[AsyncBus] = []
+
+    def new(source: str = "tester", **settings: object) -> AsyncBus:
+        mine = {"bus": bus_name, "shards": engine.shards} | settings
+        opened.append(AsyncBus.connect(engine.url, source=source, **mine))
+        return opened[-1]
+
+    yield new
+    for bus in opened:
+        await bus.close()
+
+
+@pytest.fixture
+async def abus(open_bus):
+    return await open_bus()
+
+
+async def test_a_story_from_its_beginning_to_its_end(abus, connect):
+    page = abus.page()
+    story = await page.add("risk_alert", "x", tags=["fraud"], dedupe_key="k")
+    assert (await page.add("risk_alert", "x", dedupe_key="k")).occurrences == 2
+    assert await page.get(story.id) == (await page.active())[0] == (await page.list(tags="fraud", text="X"))[0]
+    claim = await page.claim(story.id, by="executor-1")
+    with pytest.raises(Claimed):
+        await page.resolve(story.id)
+    assert (await page.claim(story.id, by="executor-1", fence=claim.fence)).fence == claim.fence
+    assert (await page.update(story.id, content="y", fence=claim.fence)).content == "y"
+    assert (await page.link(story.id, "goal-1")).links == ["goal-1"]
+    assert (await page.release(story.id, fence=claim.fence)).claim is None
+    assert (await page.review(story.id)).status == "pending_review"
+    assert (await page.resolve(story.id, reason="done")).reason == "done"
+    assert (await page.reopen(story.id)).status == "active"
+    await page.resolve(story.id)
+    await page.clear_resolved([story.id])
+    assert await page.get(story.id) is None
+    kinds = [event.kind for event in await page.history(story.id)]
+    assert kinds[:3] == ["added", "repeated", "claimed"]
+    assert len(kinds) == 12
+    assert (await page.archive((await page.add("observation", "z")).id)).status == "archived"
+    assert_sound(connect())
+
+
+async def test_what_is_refused_is_refused_the_same_way(abus):
+    page = abus.page()
+    with pytest.raises(UnknownType):
+        await page.add("risk_alrt", "x")
+    with pytest.raises(InvalidField):
+        await page.add("risk_alert", " ")
+    story = await page.add("risk_alert", "x")
+    with pytest.raises(VersionConflict):
+        await page.update(story.id, content="y", expected_version=2)
+    assert [event.kind async for event in abus.events()] == ["added"]
+
+
+async def test_both_facades_share_one_bus(abus, connect):
+    sync_page = connect().page()
+    added = await abus.page().add("observation", "x", event_id="once")
+    assert sync_page.get(added.id) == added
+    assert sync_page.add("observation", "x", event_id="once") == added
+    assert await abus.page().list() == sync_page.list()
+    assert await abus.position() == connect().position()
+
+
+async def test_many_at_once_each_happen_once(abus, connect):
+    page = abus.page()
+    added = await asyncio.gather(*(page.add("observation", f"{n}") for n in range(50)))
+    assert sorted(one.position.seq for one in added) == list(range(1, 51))
+    outcomes = await asyncio.gather(
+        *(page.claim(added[0].id, by=f"executor-{n}") for n in range(20)), return_exceptions=True
+    )
+    assert sum(not isinstance(outcome, Exception) for outcome in outcomes) == 1
+    assert {type(outcome) for outcome in outcomes if isinstance(outcome, Exception)} == {Claimed}
+    assert_sound(connect())
+
+
+async def test_a_batch_and_its_retry(abus):
+    batch = [NewObservation(type="observation", content=f"{n}") for n in range(10)]
+    first = await abus.page().add_many(batch, event_id="once")
+    assert await abus.page().add_many(batch, event_id="once") == first
+
+
+async def test_events_are_followed_until_stopped(abus):
+    stop, seen = asyncio.Event(), []
+
+    async def follow():
+        async for event in abus.events(follow=True, stop=stop):
+            seen.append(event.content)
+            if len(seen) == 3:
+                stop.set()
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(follow())
+        for n in range(3):
+            await abus.page().add("observation", f"{n}")
+    assert seen == ["0", "1", "2"]
+
+
+async def test_a_follower_that_is_cancelled_leaves_nothing_behind(abus):
+    async def follow():
+        return [event async for event in abus.events(follow=True)]
+
+    task = asyncio.create_task(follow())
+    await abus.page().add("observation", "x")
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(await abus.page().list()) == 1
+
+
+async def test_a_call_that_is_cancelled_does_not_spoil_the_next(abus):
+    page = abus.page()
+    await page.add("observation", "first")
+    for _ in range(20):
+        task = asyncio.create_task(page.list())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert [one.content for one in await page.list()] == ["first"]
+
+
+async def test_a_flushed_log_is_noticed(abus, connect):
+    bus, events = connect(), abus.events(follow=True, stop=asyncio.Event())
+    await abus.page().add("observation", "x")
+    assert (await anext(events)).kind == "added"
+    send(bus, "DEL", *send(bus, "KEYS", f"{{{bus.core.log.bus}:*"))
+    with pytest.raises(LogRewound):
+        await anext(events)
+
+
+async def test_types_status_and_waiting(abus, open_bus, tmp_path):
+    file = tmp_path / "types.yaml"
+    file.write_text("types:\n  build_failed: {}\n")
+    other = await open_bus("other")
+    ends = dict(enumerate((await abus.position()).shards))
+    assert await abus.push_types(file) is True
+    assert await abus.wait_for_events(ends, 5) is True
+    assert await other.refresh_types() is True
+    assert list(other.types.types) == list(abus.types.types) == ["build_failed"]
+    assert (await abus.status()).registry_version == 1
+    assert abus.settings.source == "tester"
+
+
+async def test_it_is_opened_by_awaiting_by_entering_or_by_using_it(open_bus):
+    async with open_bus() as entered:
+        await entered.page().add("observation", "x")
+    assert len(await (await open_bus()).page().list()) == 1
+    assert len(await open_bus().page().list()) == 1
+
+
+async def test_an_engine_that_is_not_there_is_unreachable(tmp_path):
+    with pytest.raises(EngineUnreachable):
+        await AsyncBus.connect(f"unix://{tmp_path}/no.sock")
