@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from typing import Any
+
 import pytest
 
 from scratchbus import Bus
 from scratchbus.errors import ShardsMismatch
-from scratchbus.log.steps import ask
+from scratchbus.log.engine import Engine
+from scratchbus.log.steps import Call, ask
 from tests.faults import workers
 from tests.faults.checker import check
 from tests.faults.processes import Crew
@@ -51,3 +55,27 @@ def test_ten_clients_that_disagree_create_one_bus_and_the_others_are_refused(
         assert log_length(bus) == CLIENTS // 2
         project(bus)
         assert check(bus) == []
+
+
+@pytest.mark.parametrize("shards", [2, None])
+def test_a_bus_that_is_created_while_one_looks_is_taken_as_it_is(
+    shared_server: Server, bus_name: str, monkeypatch: pytest.MonkeyPatch, shards: int | None
+) -> None:
+    execute, created = Engine.execute, list[Bus]()
+
+    def create_first(engine: Engine, call: Call) -> list[Any]:
+        if call.is_write and not created:
+            monkeypatch.setattr(Engine, "execute", execute)
+            created.append(Bus.connect(shared_server.url, bus=bus_name, shards=4))
+        return execute(engine, call)
+
+    monkeypatch.setattr(Engine, "execute", create_first)
+    with ExitStack() as stack:
+        if shards is None:
+            assert stack.enter_context(Bus.connect(shared_server.url, bus=bus_name)).core.log.shards == 4
+        else:
+            with pytest.raises(ShardsMismatch):
+                Bus.connect(shared_server.url, bus=bus_name, shards=shards)
+        assert stack.enter_context(created[0]).core.log.shards == 4
+    with Bus.connect(shared_server.url, bus=bus_name) as bus:
+        assert bus.core.log.shards == 4

@@ -211,13 +211,58 @@ def test_a_retry_finds_its_event_on_a_new_master_whose_clock_is_behind(pair: Pai
         old.advance("1h")
         bus.page().add("observation", "only the old master knows of it")
         proxy.fail_over(pair.replica)
+        pair.new.page().add("observation", "lets the new master know the script", dedupe_key="j")
         bus.position()
         proxy.arm("reply", 1)
         bus.page().add("observation", "once", dedupe_key="k")
         assert proxy.cuts == 1
-    assert [event.kind for event in pair.new.events()].count("repeated") == 0
-    assert len(list(pair.new.events())) == 4
+    assert [event.kind for event in pair.new.events()] == ["added"] * 5
     assert check(pair.new) == []
+
+
+def test_a_commit_is_refused_also_when_the_new_master_has_another_event_at_that_position(
+    pair: Pair, clocks: tuple[Clock, Clock]
+) -> None:
+    clocks[0].set(clocks[1].ms)
+    ghost = pair.old.page().add("observation", "only the old master knows of it", tags=["ghost"])
+    other = pair.new.page().add("observation", "what the new master got instead")
+    assert ghost.position == other.position
+    assert fold_across(pair) is Outcome.REWOUND
+    assert check(pair.new) == []
+
+
+def test_a_reader_notices_another_event_at_its_position(pair: Pair, clocks: tuple[Clock, Clock]) -> None:
+    clocks[0].set(clocks[1].ms)
+    with Proxy(pair.master) as proxy, Bus.connect(proxy.url) as bus:
+        stop = threading.Event()
+        events = bus.events(follow=True, stop=stop)
+        ghost = pair.old.page().add("observation", "only the old master knows of it")
+        other = pair.new.page().add("observation", "what the new master got instead")
+        pair.new.page().add("observation", "and more")
+        assert [next(events).position for _ in range(4)][-1] == ghost.position == other.position
+        proxy.fail_over(pair.replica)
+        with pytest.raises(LogRewound):
+            next(events)
+        stop.set()
+
+
+def test_a_reader_notices_that_the_log_is_another_though_it_begins_with_the_same_events(
+    new_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, stop = new_server(), threading.Event()
+    with Clock(server.url) as clock, Bus.connect(server.url, source="writer") as bus, server.client() as client:
+        hand_over(monkeypatch)
+        events = bus.events(follow=True, stop=stop)
+        first = bus.page().add("observation", "the same again", event_id="same")
+        assert next(events).position == first.position
+        client.flushall()
+        clock.set(clock.ms)
+        with Bus.connect(server.url, source="writer") as another:
+            assert another.page().add("observation", "the same again", event_id="same").position == first.position
+            another.page().add("observation", "and more")
+        with pytest.raises(LogRewound):
+            next(events)
+        stop.set()
 
 
 def test_a_writer_leaves_a_master_that_became_a_replica(pair: Pair) -> None:

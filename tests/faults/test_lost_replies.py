@@ -18,8 +18,9 @@ from scratchbus.errors import Conflict, EngineUnreachable, NotFound
 from scratchbus.expiry import _next_reminders, sweep
 from scratchbus.folding import fold_once
 from scratchbus.ids import new_event_id, new_id
-from scratchbus.log.append import Write, append
+from scratchbus.log.append import append
 from scratchbus.log.commit import Outcome
+from scratchbus.log.writes import Write
 from tests.clock import Clock, hand_over
 from tests.faults.checker import Acknowledged, check
 from tests.faults.operations import OPERATIONS, Operation, are_of_kinds, meddle
