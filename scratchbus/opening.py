@@ -40,6 +40,7 @@ def prepare(url: str | None, source: str | None, config: str | Path | None, over
             by=settings.source or "anonymous",
             id_days=ceil(settings.seconds("idempotency_window") / 86_400),
             replicas=settings.replicas if settings.ack == "replica" else 0,
+            replica_ms=min(2_000, round(settings.seconds("socket_timeout") * 500)),  # before the socket gives up
         ),
         registry=as_registry(settings.observation_types or shipped("observation_types.yaml")),
         by=settings.source or "anonymous",

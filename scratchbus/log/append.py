@@ -18,7 +18,6 @@ from scratchbus.log.writes import Write, refusal
 
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-_REPLICA_PATIENCE_MS = 2_000
 _MOST_NAMES = 10_000  # pages whose keys are remembered
 
 
@@ -64,6 +63,7 @@ class Log:
     by: str = "system"
     id_days: int = 7
     replicas: int = 0
+    replica_ms: int = 2_000
     patience: float = 10.0
     seen: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))
@@ -120,7 +120,7 @@ def append(
         arguments += write.arguments()
     _check_size(arguments, len(writes))
     names = log.names(page)
-    wait = (("WAIT", log.replicas, _REPLICA_PATIENCE_MS),) if log.replicas else ()
+    wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, deadline, attempt = "", time.monotonic() + log.patience, 0
     while True:
         options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by)

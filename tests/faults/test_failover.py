@@ -279,7 +279,11 @@ def test_a_writer_leaves_a_master_that_became_a_replica(pair: Pair) -> None:
 
 
 def test_ack_replica_counts_the_copies_also_when_the_script_is_new_to_the_engine(pair: Pair) -> None:
-    with Bus.connect(pair.master.url, source="writer", ack="replica") as bus, pair.master.client() as client:
+    timeout = "500ms"  # the wait for the replica has to end before that
+    with (
+        Bus.connect(pair.master.url, source="writer", ack="replica", socket_timeout=timeout) as bus,
+        pair.master.client() as client,
+    ):
         client.script_flush()
         bus.page().add("observation", "on two engines")
         pair.replica.pause()
