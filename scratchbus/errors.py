@@ -364,7 +364,7 @@ class LogError(ScratchbusError):
 
 
 class Behind(LogError):
-    """A read could not catch up with the log within `fresh_timeout`."""
+    """A read could not catch up with the log within `fresh_timeout`, or a stale one would be older than that."""
 
 
 class PositionLost(LogError):

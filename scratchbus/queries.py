@@ -119,6 +119,13 @@ def look(
             if most == _ALL:
                 yield Pause(0.02)  # events are missing, and someone who may write has to go over them
             most = _ALL
+    if freshness.stale_ok:
+        since, reply[3] = reply[3], []
+        if since and reply[0] - since > freshness.timeout * 1000:
+            raise Behind(
+                f"page {page!r}: what is folded is {(reply[0] - since) / 1000:.1f} s old, over fresh_timeout;"
+                " start a projector (`scratchbus up`), or read without stale_ok"
+            )
     now, _, _, entries, touched, rows, _, found, is_end, *below = reply
     fold = Fold(shard)
     for subject, row in zip(touched, rows, strict=True):

@@ -47,17 +47,22 @@ if MOST >= 0 and tail ~= '' and string.match(tail, '^([^|]*)') ~= reached then
     end
   end
 end
+local since = 0 -- when the first event came that a stale read leaves out
+if MOST < 0 and tail ~= '' and string.match(tail, '^([^|]*)') ~= reached then
+  local first = call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, '+', 'COUNT', 1)[1]
+  if first then since = tonumber(string.match(first[1], '^%d+')) end
+end
 local touched_docs = documents(touched)
 
 if WHAT == 'get' then
   local ids = {unpack(ARGV, 4)}
-  return {now, tail, checkpoint, entries, touched, touched_docs, ids, documents(ids), 1}
+  return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, documents(ids), 1}
 end
 
 if WHAT == 'active' then
   local limit = tonumber(ARGV[4])
   local ids = call('ZREVRANGE', KEYS[6], 0, limit < 0 and -1 or limit + #touched - 1)
-  return {now, tail, checkpoint, entries, touched, touched_docs, ids, documents(ids),
+  return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, documents(ids),
     (limit < 0 or #ids < limit + #touched) and 1 or 0}
 end
 
@@ -109,4 +114,4 @@ while #ids < limit and looked < 5000 do
   end
 end
 if #ids >= limit then below, is_end = call('ZSCORE', walk, ids[#ids]), 0 end
-return {now, tail, checkpoint, entries, touched, touched_docs, ids, docs, is_end, below}
+return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, docs, is_end, below}
