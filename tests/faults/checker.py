@@ -12,14 +12,11 @@ from typing import Any, NamedTuple
 
 from scratchbus import Bus
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import START, Position, millis
-from scratchbus.log.append import Log
-from scratchbus.log.codec import Head, Poison, decode_document, decode_entry, entry_fields, entry_position
-from scratchbus.log.commit import Checkpoint
-from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys
-from scratchbus.log.positions import read_positions
-from scratchbus.log.steps import Step, ask
+from scratchbus.domain.position import millis
+from scratchbus.log.codec import Head, Poison, decode_entry, entry_fields, entry_position
+from scratchbus.log.keys import SYSTEM_PAGE
 from scratchbus.projections import scratch_page
+from tests.faults.held import PageState, ShardState, read_shard
 
 SPAN = 2**46
 """The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
@@ -45,34 +42,6 @@ class Acknowledged:
     marks: list[str] = field(default_factory=list)
 
 
-@dataclass
-class PageState:
-    """What the engine holds of one page beside the log."""
-
-    heads: dict[str, Head]
-    open: dict[str, float]
-    dedupe: dict[str, str]
-    docs: dict[str, Observation]
-    all: dict[str, float]
-    positions: list[Position]
-    indexes: dict[tuple[str, str], dict[str, float]]
-
-
-@dataclass
-class ShardState:
-    """What the engine holds of one shard."""
-
-    shard: int
-    entries: list[Any]
-    tail: str
-    origin: str
-    checkpoint: Checkpoint
-    due: dict[str, float]
-    names: set[str]
-    rejected: list[str]
-    pages: dict[str, PageState]
-
-
 def check(bus: Bus, acknowledged: Acknowledged | None = None) -> list[Finding]:
     """Return all findings about a bus that nobody uses at the moment; none is what every test wants."""
     log = bus.core.log
@@ -81,72 +50,9 @@ def check(bus: Bus, acknowledged: Acknowledged | None = None) -> list[Finding]:
     return found + judge_acknowledged(states, acknowledged or Acknowledged())
 
 
-# -- reading -------------------------------------------------------------------------------------------------------
-
-
-def read_shard(log: Log, shard: int) -> Step[ShardState]:
-    """Read one shard whole."""
-    keys = log.keys(shard)
-    entries = yield from ask(shard, "XRANGE", keys.log, "-", "+")
-    names = {name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))}
-    row = yield from ask(shard, "GET", keys.checkpoint(scratch_page.NAME))
-    rejected = yield from ask(shard, "XRANGE", keys.rejected(scratch_page.NAME), "-", "+")
-    pages = {}
-    for name in sorted(names | {entry_fields(entry)[b"page"].decode() for entry in entries}):
-        pages[name] = yield from _read_page(keys, name)
-    return ShardState(
-        shard,
-        entries,
-        _text((yield from ask(shard, "GET", keys.tail))),
-        _text((yield from ask(shard, "GET", keys.origin))),
-        Checkpoint.parse(row, shard),
-        _scores((yield from ask(shard, "ZRANGE", PageKeys(keys, "").due, 0, -1, "WITHSCORES"))),
-        names,
-        [entry[0].decode() for entry in rejected],
-        pages,
-    )
-
-
-def _read_page(keys: ShardKeys, page: str) -> Step[PageState]:
-    shard, names = keys.shard, PageKeys(keys, page)
-    indexes = {}
-    for kind in ("type", "tag", "owner", "waiting"):
-        prefix = names.index(kind, "")
-        for key in (yield from ask(shard, "KEYS", f"{prefix}*")):
-            rows = yield from ask(shard, "ZRANGE", key, 0, -1, "WITHSCORES")
-            indexes[kind, key.decode().removeprefix(prefix)] = _scores(rows)
-    heads = yield from ask(shard, "HGETALL", keys.heads(page))
-    docs = yield from ask(shard, "HGETALL", names.docs)
-    positions = yield from read_positions(shard, names.positions, START, 1_000_000)
-    return PageState(
-        {id.decode(): Head.parse(row) for id, row in zip(heads[::2], heads[1::2], strict=True)},
-        _scores((yield from ask(shard, "ZRANGE", keys.open(page), 0, -1, "WITHSCORES"))),
-        _mapping((yield from ask(shard, "HGETALL", keys.dedupe(page)))),
-        {id.decode(): decode_document(row) for id, row in zip(docs[::2], docs[1::2], strict=True)},
-        _scores((yield from ask(shard, "ZRANGE", names.all, 0, -1, "WITHSCORES"))),
-        positions,
-        indexes,
-    )
-
-
-def _text(row: bytes | None) -> str:
-    return row.decode() if row else ""
-
-
-def _mapping(flat: list[bytes]) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)}
-
-
-def _scores(flat: list[bytes]) -> dict[str, float]:
-    return {member.decode(): float(score) for member, score in zip(flat[::2], flat[1::2], strict=True)}
-
-
-# -- judging -------------------------------------------------------------------------------------------------------
-
-
 def judge(state: ShardState) -> list[Finding]:
     """Return what is wrong with one shard."""
-    found = [*_judge_log(state), *_judge_batches(state)]
+    found = [*_judge_log(state), *_judge_batches(state), *_judge_rejected(state)]
     end, chains = fold(state, len(state.entries))
     reached, _ = fold(state, _count_folded(state))
     found += _judge_chains(chains)
@@ -191,6 +97,16 @@ def _judge_batches(state: ShardState) -> Iterable[Finding]:
         expected = (1, 0) if index == total else (index + 1, total)
     if expected[1]:
         yield Finding("torn batch", f"the log ends where {expected} was to come")
+
+
+def _judge_rejected(state: ShardState) -> Iterable[Finding]:
+    for entry in state.entries:
+        if entry[0].decode() in state.rejected:
+            try:
+                decode_entry(entry, state.shard)
+            except Poison:
+                continue
+            yield Finding("rejected", f"{entry[0].decode()} is a sound event and was set aside")
 
 
 def fold(state: ShardState, count: int) -> tuple[dict[str, Documents], Chains]:

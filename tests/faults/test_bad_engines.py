@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import socketserver
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-import hiredis
 import pytest
 
 from scratchbus import AsyncBus, Bus
@@ -29,6 +25,7 @@ from scratchbus.log.connect import target
 from scratchbus.log.steps import ask_all
 from tests.faults.checker import check
 from tests.faults.operations import OPERATIONS
+from tests.faults.pretending import bulk, pretending
 from tests.faults.servers import DURABLE, Server, embedded_binary
 from tests.inspection import log_length, project
 from tests.waiting import eventually
@@ -244,31 +241,6 @@ def test_ack_fsync_needs_a_server_that_syncs(new_server: Callable[..., Server]) 
         with pytest.raises(EngineMisconfigured, match="appendfsync always"):
             Bus.connect(new_server(**config).url, ack="fsync")
     Bus.connect(new_server(**DURABLE).url, ack="fsync").close()
-
-
-@contextmanager
-def pretending(answers: Callable[[list[bytes]], bytes]) -> Iterator[str]:
-    """Run a server that answers each command as the function says; yield its URL."""
-
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            reader = hiredis.Reader()
-            while received := self.request.recv(65536):
-                reader.feed(received)
-                while (command := reader.gets()) is not False:
-                    self.request.sendall(answers(command))
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield f"redis://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-
-
-def bulk(text: str) -> bytes:
-    return f"${len(text)}\r\n{text}\r\n".encode()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""Everything that the engine holds of a bus, read whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import START, Position
+from scratchbus.log.append import Log
+from scratchbus.log.codec import Head, decode_document, entry_fields
+from scratchbus.log.commit import Checkpoint
+from scratchbus.log.keys import PageKeys, ShardKeys
+from scratchbus.log.positions import read_positions
+from scratchbus.log.steps import Step, ask
+from scratchbus.projections import scratch_page
+
+
+@dataclass
+class PageState:
+    """What the engine holds of one page beside the log."""
+
+    heads: dict[str, Head]
+    open: dict[str, float]
+    dedupe: dict[str, str]
+    docs: dict[str, Observation]
+    all: dict[str, float]
+    positions: list[Position]
+    indexes: dict[tuple[str, str], dict[str, float]]
+
+
+@dataclass
+class ShardState:
+    """What the engine holds of one shard."""
+
+    shard: int
+    entries: list[Any]
+    tail: str
+    origin: str
+    checkpoint: Checkpoint
+    due: dict[str, float]
+    names: set[str]
+    rejected: list[str]
+    pages: dict[str, PageState]
+
+
+def read_shard(log: Log, shard: int) -> Step[ShardState]:
+    """Read one shard whole."""
+    keys = log.keys(shard)
+    entries = yield from ask(shard, "XRANGE", keys.log, "-", "+")
+    names = {name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))}
+    row = yield from ask(shard, "GET", keys.checkpoint(scratch_page.NAME))
+    rejected = yield from ask(shard, "XRANGE", keys.rejected(scratch_page.NAME), "-", "+")
+    pages = {}
+    for name in sorted(names | {entry_fields(entry)[b"page"].decode() for entry in entries}):
+        pages[name] = yield from _read_page(keys, name)
+    return ShardState(
+        shard,
+        entries,
+        _text((yield from ask(shard, "GET", keys.tail))),
+        _text((yield from ask(shard, "GET", keys.origin))),
+        Checkpoint.parse(row, shard),
+        _scores((yield from ask(shard, "ZRANGE", PageKeys(keys, "").due, 0, -1, "WITHSCORES"))),
+        names,
+        [entry[0].decode() for entry in rejected],
+        pages,
+    )
+
+
+def _read_page(keys: ShardKeys, page: str) -> Step[PageState]:
+    shard, names = keys.shard, PageKeys(keys, page)
+    indexes = {}
+    for kind in ("type", "tag", "owner", "waiting"):
+        prefix = names.index(kind, "")
+        for key in (yield from ask(shard, "KEYS", f"{prefix}*")):
+            rows = yield from ask(shard, "ZRANGE", key, 0, -1, "WITHSCORES")
+            indexes[kind, key.decode().removeprefix(prefix)] = _scores(rows)
+    heads = yield from ask(shard, "HGETALL", keys.heads(page))
+    docs = yield from ask(shard, "HGETALL", names.docs)
+    positions = yield from read_positions(shard, names.positions, START, 1_000_000)
+    return PageState(
+        {id.decode(): Head.parse(row) for id, row in zip(heads[::2], heads[1::2], strict=True)},
+        _scores((yield from ask(shard, "ZRANGE", keys.open(page), 0, -1, "WITHSCORES"))),
+        _mapping((yield from ask(shard, "HGETALL", keys.dedupe(page)))),
+        {id.decode(): decode_document(row) for id, row in zip(docs[::2], docs[1::2], strict=True)},
+        _scores((yield from ask(shard, "ZRANGE", names.all, 0, -1, "WITHSCORES"))),
+        positions,
+        indexes,
+    )
+
+
+def _text(row: bytes | None) -> str:
+    return row.decode() if row else ""
+
+
+def _mapping(flat: list[bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def _scores(flat: list[bytes]) -> dict[str, float]:
+    return {member.decode(): float(score) for member, score in zip(flat[::2], flat[1::2], strict=True)}
