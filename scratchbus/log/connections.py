@@ -73,7 +73,14 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         return EngineFull(f"{where} is out of memory; raise its maxmemory or archive old history")
     if "MISCONF" in text:
         return EngineReadOnly(f"{where} takes no writes because it cannot persist; see its log, free disk space")
-    if isinstance(error, redis_errors.NoPermissionError) or "NOPERM" in text or "ACL failure" in text:
+    if (
+        isinstance(error, redis_errors.NoPermissionError)
+        or "NOPERM" in text
+        or "ACL failure" in text
+        or (
+            "can't run this command" in text  # what Redis 7.0 says of a command inside a script
+        )
+    ):
         return EngineForbidden(f"{where} forbids it ({text}); use a user with the right role")
     if isinstance(error, redis_errors.InvalidResponse):
         return EngineUnreachable(f"{where} does not answer as Redis does ({text}); check host and port")

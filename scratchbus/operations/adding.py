@@ -87,6 +87,8 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
     own = sum(item.event_id is not None for item in items)
     if own not in (0, len(items)) or (own and event_id is not None):
         raise InvalidField("event_id", "give one to every item of a batch, to the batch as a whole, or to none")
+    if own and len({item.event_id for item in items}) < len(items):
+        raise InvalidField("event_id", "two items of the batch have the same; give each its own")
     if not items:
         return []
     return (yield from _add_all(core, page, items, event_id, None))

@@ -1,0 +1,14 @@
+"""The event ids of a batch."""
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.errors import InvalidField
+from tests.inspection import log_length
+
+
+def test_two_items_of_a_batch_cannot_have_one_event_id(bus, page):
+    batch = [NewObservation(type="observation", content=text, event_id="same") for text in "ab"]
+    with pytest.raises(InvalidField, match="event_id"):
+        page.add_many(batch)
+    assert log_length(bus) == 0
