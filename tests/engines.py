@@ -23,7 +23,7 @@ from redis import Redis
 from scratchbus import Bus, Page
 from scratchbus.log.embedded import ensure_running, find_running, stop
 from tests.clock import Clock, hand_over
-from tests.inspection import assert_sound
+from tests.inspection import assert_sound, forget
 from tests.waiting import eventually
 
 
@@ -133,6 +133,7 @@ def connect(request: pytest.FixtureRequest, engine: Engine, bus_name: str) -> It
             assert_sound(opened[0])
     finally:
         for bus in opened:
+            forget(bus)
             bus.close()
 
 

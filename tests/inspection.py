@@ -105,6 +105,13 @@ def heads(bus: Bus) -> dict[tuple[str, str], Head]:
     }
 
 
+def forget(bus: Bus) -> None:
+    """Take every key of a bus away, as a flush of its engine does."""
+    keys = send(bus, "KEYS", f"{{{bus.core.log.bus}:*")
+    if keys:
+        send(bus, "DEL", *keys)
+
+
 def assert_sound(bus: Bus) -> None:
     """Check that log, documents, heads and indexes agree, and that the log is whole and in order."""
     for shard in range(bus.core.log.shards):
@@ -215,3 +222,10 @@ def _assert_indexes(bus: Bus, state: Documents) -> None:
             expected[names.index(*index)][id] = document.added_seq
     for key, scores in expected.items():
         assert _scores(bus, key) == scores, f"{key} is not the index of the documents"
+    assert _index_keys(bus) == expected.keys(), "there are indexes of what is not there"
+
+
+def _index_keys(bus: Bus) -> set[str]:
+    kinds = ("all", "type", "tag", "owner", "waiting")
+    found = [send(bus, "KEYS", f"{{{bus.core.log.bus}:*}}:p1:{kind}:*") for kind in kinds]
+    return {key.decode() for keys in found for key in keys}

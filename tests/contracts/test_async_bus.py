@@ -7,7 +7,7 @@ import pytest
 
 from scratchbus import AsyncBus, NewObservation
 from scratchbus.errors import Claimed, EngineUnreachable, InvalidField, LogRewound, UnknownType, VersionConflict
-from tests.inspection import assert_sound, send
+from tests.inspection import assert_sound, forget
 
 pytestmark = pytest.mark.anyio
 
@@ -139,7 +139,7 @@ async def test_a_flushed_log_is_noticed(abus, connect):
     bus, events = connect(), abus.events(follow=True, stop=asyncio.Event())
     await abus.page().add("observation", "x")
     assert (await anext(events)).kind == "added"
-    send(bus, "DEL", *send(bus, "KEYS", f"{{{bus.core.log.bus}:*"))
+    forget(bus)
     with pytest.raises(LogRewound):
         await anext(events)
 

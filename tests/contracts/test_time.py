@@ -10,6 +10,7 @@ import pytest
 from scratchbus import NewObservation
 from scratchbus.errors import InvalidField, InvalidTTL, UnknownField
 from scratchbus.expiry import remind, run_expirer, sweep
+from tests.halting import Halted
 from tests.inspection import all_events, log_length, project
 from tests.waiting import eventually
 
@@ -230,6 +231,33 @@ def test_two_expirers_remind_once(connect):
     for thread in threads:
         thread.join(10)
     assert kinds(bus.page(), reminder.id) == ["added", "due"]
+
+
+def test_an_expirer_that_comes_late_reminds_nobody_again(connect):
+    bus, other = connect("a"), connect("b")
+    reminder = bus.page().add("reminder", "x", remind_on={"type": "risk_alert"})
+    bus.page().add("risk_alert", "now")
+    late = Halted(other, remind(other.core, list(other.events())))
+    assert reminded(bus) == 1
+    assert late.go_on() == 0
+    assert kinds(bus.page(), reminder.id) == ["added", "due"]
+
+
+def test_an_expirer_that_comes_late_ends_no_new_life(connect, clock):
+    bus, other = connect("a"), connect("b")
+    prolonged, repeated, expiring = (
+        bus.page().add("observation", f"{n}", ttl="1m", dedupe_key=f"{n}") for n in range(3)
+    )
+    project(bus)
+    clock.advance("1m")
+    late = Halted(other, sweep(other.core))
+    clock.set(clock.ms - 1)
+    bus.page().update(prolonged.id, expires_at=None)
+    bus.page().add("observation", "again", dedupe_key="1", ttl="1h")
+    assert late.go_on() == 1
+    assert [bus.page().get(one.id).status for one in (prolonged, repeated, expiring)] == [
+        "active", "active", "archived",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

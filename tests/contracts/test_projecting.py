@@ -1,0 +1,137 @@
+"""Commits of the projection: one projector wins, the others step back, and only whole batches are folded."""
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.errors import LogRewound, PositionLost
+from scratchbus.folding import fold_once
+from scratchbus.log.commit import Outcome
+from tests.halting import Halted
+from tests.inspection import documents, folded, forget, keys_of, project, send
+
+
+def projector(bus):
+    """Return one step of a projector, halted before it commits."""
+    return Halted(bus, fold_once(bus.core.log, keys_of(bus).shard))
+
+
+def commit(halted):
+    """Let it commit; return what became of it."""
+    step, _ = halted.go_on()
+    return step.outcome
+
+
+def fill(page, count):
+    return page.add_many([NewObservation(type="observation", content=f"{n}", tags=["t"]) for n in range(count)])
+
+
+def test_of_two_projectors_the_slower_one_loses(connect):
+    one, other = connect("one"), connect("other")
+    fill(one.page(), 3)
+    slow = projector(one)
+    one.page().update(one.page().list()[0].id, tags=["u"])
+    project(other)
+    state = documents(other)
+    assert commit(slow) is Outcome.LOST
+    assert documents(other) == state == folded(other)
+
+
+def test_a_commit_of_what_was_folded_meanwhile_changes_nothing(bus, page):
+    fill(page, 3)
+    slow, quick = projector(bus), projector(bus)
+    assert commit(quick) is Outcome.DONE
+    assert commit(slow) is Outcome.LOST
+
+
+def test_a_log_replaced_under_a_projector_refuses_its_commit(bus, page, clock):
+    fill(page, 3)
+    slow = projector(bus)
+    forget(bus)
+    fill(page, 3)
+    assert commit(slow) is Outcome.REWOUND
+    assert documents(bus) == {}
+    project(bus)
+    assert documents(bus) == folded(bus)
+
+
+@pytest.mark.damages_the_log
+def test_an_event_replaced_under_a_projector_refuses_its_commit(bus, page):
+    fill(page, 3)
+    slow, keys = projector(bus), keys_of(bus)
+    ((id, _),) = send(bus, "XREVRANGE", keys.log, "+", "-", "COUNT", 1)
+    send(bus, "XDEL", keys.log, id)
+    assert commit(slow) is Outcome.REWOUND
+
+
+@pytest.mark.damages_the_log
+def test_another_event_in_the_same_place_refuses_the_commit(bus, page):
+    fill(page, 3)
+    slow, keys = projector(bus), keys_of(bus)
+    entries = send(bus, "XRANGE", keys.log, "-", "+")
+    send(bus, "DEL", keys.log)
+    for id, fields in entries:
+        send(bus, "XADD", keys.log, id, *[b"another" if field == fields[1] else field for field in fields])
+    assert commit(slow) is Outcome.REWOUND
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 100])
+def test_a_batch_is_folded_whole_however_small_the_steps(bus, page, chunk):
+    fill(page, 1)
+    fill(page, 3)
+    fill(page, 2)
+    shard, seen = keys_of(bus).shard, []
+    while True:
+        step, checkpoint = bus.run(fold_once(bus.core.log, shard, chunk=chunk))
+        seen.append(checkpoint.position.seq)
+        if step.is_all:
+            break
+    assert set(seen) <= {1, 4, 6}
+    assert documents(bus) == folded(bus)
+
+
+def test_a_projector_says_when_its_log_is_another_one(bus, page):
+    fill(page, 3)
+    project(bus)
+    checkpoint = send(bus, "GET", keys_of(bus).checkpoint("scratch_page"))
+    forget(bus)
+    fill(page, 5)
+    send(bus, "SET", keys_of(bus).checkpoint("scratch_page"), checkpoint)
+    with pytest.raises(LogRewound, match="folded from another log"):
+        bus.run(fold_once(bus.core.log, keys_of(bus).shard))
+    forget(bus)
+
+
+@pytest.mark.damages_the_log
+def test_a_projector_says_when_events_were_trimmed_before_it_folded_them(bus, page):
+    fill(page, 3)
+    project(bus)
+    fill(page, 3)
+    send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 2)
+    with pytest.raises(PositionLost, match="the log was trimmed to"):
+        bus.run(fold_once(bus.core.log, keys_of(bus).shard))
+
+
+@pytest.mark.damages_the_log
+def test_events_before_the_checkpoint_may_be_trimmed(bus, page):
+    fill(page, 3)
+    project(bus)
+    send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
+    fill(page, 2)
+    project(bus)
+    assert len(page.list()) == 5
+
+
+def test_stale_documents_never_come_back(connect):
+    """A projector that was halted for long, and wakes up when everything is different."""
+    bus = connect()
+    page = bus.page()
+    first = fill(page, 2)
+    slow = projector(bus)
+    for one in first:
+        page.resolve(one.id)
+    project(bus)
+    page.clear_resolved([one.id for one in first])
+    project(bus)
+    assert commit(slow) is Outcome.LOST
+    assert page.list() == []
+    assert page.list(stale_ok=True) == []

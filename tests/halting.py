@@ -1,0 +1,39 @@
+"""Conversations that are halted just before they write, so that a test can let others go first."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from scratchbus import Bus
+from scratchbus.log.steps import Call, Request, Step
+
+T = TypeVar("T")
+
+
+class Halted(Generic[T]):
+    """A conversation of a bus that has read all it wants to, and has not written yet."""
+
+    def __init__(self, bus: Bus, conversation: Step[T]) -> None:
+        self._bus = bus
+        self._conversation = conversation
+        self._request = conversation.send(None)
+        while not (isinstance(self._request, Call) and self._request.is_write):
+            self._request = conversation.send(bus.run(_ask(self._request)))
+
+    def go_on(self) -> T:
+        """Let it write and come to its end; return its result."""
+        return self._bus.run(self._rest())
+
+    def _rest(self) -> Step[T]:
+        request = self._request
+        while True:
+            try:
+                reply = yield request
+                request = self._conversation.send(reply)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+
+
+def _ask(request: Request) -> Step[Any]:
+    return (yield request)
