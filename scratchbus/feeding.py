@@ -1,0 +1,159 @@
+"""Who makes the feeds of a bus advance: threads for a Bus, tasks for an AsyncBus; one blocked connection a shard.
+
+A thread that waits for the only shard it follows reads it itself, for all others too: nothing is quicker. Where many
+shards are followed, or someone follows without waiting, a thread of its own reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from scratchbus.errors import ScratchbusError
+from scratchbus.feed import Feed
+from scratchbus.log.append import Log
+from scratchbus.log.connections import backoff
+from scratchbus.log.engine import AsyncEngine, Engine
+from scratchbus.log.reading import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
+from scratchbus.logs import stderr_logger
+
+logger = stderr_logger()
+
+
+class Feeds:
+    """The feeds of a Bus."""
+
+    def __init__(self, log: Log, make_reader: Callable[[], Engine]) -> None:
+        self._log = log
+        self._make_reader = make_reader
+        self._feeds: dict[int, _Led] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def feed(self, shard: int) -> Feed:
+        """Return the feed of a shard."""
+        return self._led(shard).feed
+
+    def pump(self, shard: int) -> None:
+        """Have the feed of a shard read all the time, also while nobody waits for it."""
+        led = self._led(shard)
+        with self._lock:
+            if led.pump is None:
+                led.pump = threading.Thread(target=self._pump, args=(led,), name=f"feed {shard}", daemon=True)
+                led.pump.start()
+
+    def wait(self, shards: Collection[int], woken: threading.Event, seconds: float) -> None:
+        """Wait until `woken` is set, by a follower of these shards, or the time is over.
+
+        Raises EngineError when it was this thread that read, and the engine does not answer.
+        """
+        if len(shards) > 1:
+            for shard in shards:
+                self.pump(shard)
+        else:
+            led = self._led(next(iter(shards)))
+            if led.pump is None:
+                led.lead_or_wait(woken, seconds)
+                return
+        woken.wait(seconds)
+
+    def close(self) -> None:
+        """End all reading."""
+        self._closed.set()
+        for led in self._feeds.values():
+            led.engine.close()
+
+    def _led(self, shard: int) -> _Led:
+        with self._lock:
+            led = self._feeds.get(shard)
+            if led is None:
+                led = self._feeds[shard] = _Led(Feed(self._log, shard), self._make_reader())
+            return led
+
+    def _pump(self, led: _Led) -> None:
+        attempt = 0
+        with led.leading:
+            while not self._closed.is_set():
+                try:
+                    led.engine.run(led.feed.advance(LONGEST_BLOCK_MS))
+                    attempt = 0
+                except ScratchbusError as problem:
+                    if self._closed.is_set():
+                        return
+                    if attempt == 0:
+                        logger.warning("the log cannot be read; going on trying", reason=str(problem))
+                    self._closed.wait(backoff(attempt))
+                    attempt += 1
+
+
+class _Led:
+    """A feed, its connection, and the waiting threads, one of which reads for all."""
+
+    def __init__(self, feed: Feed, engine: Engine) -> None:
+        self.feed = feed
+        self.engine = engine
+        self.pump: threading.Thread | None = None
+        self.leading = threading.Lock()
+        self._waiting: set[threading.Event] = set()
+
+    def lead_or_wait(self, woken: threading.Event, seconds: float) -> None:
+        self._waiting.add(woken)  # before the try: either it succeeds, or the leader sees who waits when it ends
+        try:
+            if not self.leading.acquire(blocking=False):
+                woken.wait(seconds)
+                return
+        finally:
+            self._waiting.discard(woken)
+        try:
+            if not woken.is_set():
+                self.engine.run(self.feed.advance(min(STOPPABLE_BLOCK_MS, max(1, int(seconds * 1000)))))
+        finally:
+            self.leading.release()
+            for heir in list(self._waiting)[:1]:
+                heir.set()
+
+
+class AsyncFeeds:
+    """The feeds of an AsyncBus, in one event loop."""
+
+    def __init__(self, log: Log, make_reader: Callable[[], AsyncEngine]) -> None:
+        self._log = log
+        self._make_reader = make_reader
+        self._feeds: dict[int, tuple[Feed, AsyncEngine, asyncio.Task[None]]] = {}
+
+    def feed(self, shard: int) -> Feed:
+        """Return the feed of a shard; a task reads it from now on."""
+        if shard not in self._feeds:
+            feed, engine = Feed(self._log, shard), self._make_reader()
+            task = asyncio.create_task(self._pump(feed, engine), name=f"feed {shard}")
+            self._feeds[shard] = (feed, engine, task)
+        return self._feeds[shard][0]
+
+    async def wait(self, woken: asyncio.Event, seconds: float) -> None:
+        """Wait until `woken` is set or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await woken.wait()
+
+    async def close(self) -> None:
+        """End all reading."""
+        feeds, self._feeds = self._feeds, {}
+        for _, engine, task in feeds.values():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await engine.close()
+
+    async def _pump(self, feed: Feed, engine: AsyncEngine) -> None:
+        attempt = 0
+        while True:
+            try:
+                await engine.run(feed.advance(LONGEST_BLOCK_MS))
+                attempt = 0
+            except ScratchbusError as problem:
+                if attempt == 0:
+                    logger.warning("the log cannot be read; going on trying", reason=str(problem))
+                await asyncio.sleep(backoff(attempt))
+                attempt += 1
