@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from scratchbus.domain.events import Due, Event, Lapsed, StatusChanged
 from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.errors import EngineError, VersionConflict
+from scratchbus.errors import EngineError, NotFound, PositionLost, VersionConflict
 from scratchbus.folding import catch_up
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import append
@@ -25,13 +26,18 @@ from scratchbus.log.reading import Narrow, cursors, decode_wanted, read
 from scratchbus.log.steps import Call, Script, Step, ask
 from scratchbus.log.writes import Write
 from scratchbus.logs import stderr_logger
-from scratchbus.queries import Filter, get, search
+from scratchbus.projections.scratch_page import evolve
+from scratchbus.queries import Filter, get, history, look, search
 
 _DUE = Script("due")
 AT_ONCE = 500
 """How many due observations one look takes."""
 
-_TRIGGERING = Narrow.of(None, None, ("added", "updated", "status_changed"))
+HAPPENINGS = ("added", "repeated", "updated", "status_changed")
+"""The kinds of events that a reminder may wait for: what says how an observation is, not who deals with it."""
+
+Life = dict[int, Observation | None]
+"""An observation as each of its events left it, by the event's seq."""
 
 logger = stderr_logger()
 
@@ -90,34 +96,74 @@ def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Wri
 
 
 def remind(core: Core, events: list[Event]) -> Step[int]:
-    """Append `due` for the open reminders that wait for one of these events; return how many that were."""
+    """Append `due` for the open reminders that wait for one of these events; return how many that were.
+
+    The events come in the order of the log, and the first that matches is the trigger. What counts is how an event
+    left its observation, whatever has become of that since.
+    """
     count = 0
     by_page: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         by_page[event.page].append(event)
     for page, some in by_page.items():
         waiting = yield from search(core.log, page, core.fresh, Filter(waiting=True), None, None)
-        if not waiting:
-            continue
-        subjects = yield from get(core.log, page, list({event.subject for event in some}), core.fresh)
+        some = [event for event in some if any(_may_wait_for(reminder, event) for reminder in waiting)]
+        lives = yield from _last_moments(core, page, {event.subject for event in some})
         for event in some:
-            subject = subjects.get(event.subject)
-            for reminder in waiting:
-                if subject is not None and _is_trigger(reminder, event, subject):
-                    count += yield from _fall_due(core, reminder, event)
+            subject = yield from _as_left(core, event, lives[event.subject])
+            for reminder in [each for each in waiting if subject is not None and _waits_for(each, event, subject)]:
+                waiting.remove(reminder)
+                count += yield from _fall_due(core, reminder, event)
     return count
 
 
-def _is_trigger(reminder: Observation, event: Event, subject: Observation) -> bool:
-    wanted = reminder.remind_on or {}
-    status = getattr(event, "status", subject.status)
+def _may_wait_for(reminder: Observation, event: Event) -> bool:
+    """Say whether an event is for a reminder, as far as that shows without its observation."""
     return (
-        reminder.id != subject.id
+        event.kind in HAPPENINGS
+        and reminder.id != event.subject
         and reminder.added < event.position
-        and wanted.get("type", subject.type) == subject.type
-        and wanted.get("status", status) == status
+        and (reminder.remind_on or {}).get("type", event.type) == event.type
+    )
+
+
+def _waits_for(reminder: Observation, event: Event, subject: Observation) -> bool:
+    wanted = reminder.remind_on or {}
+    return (
+        _may_wait_for(reminder, event)
+        and wanted.get("status", subject.status) == subject.status
         and set(wanted.get("tags", ())) <= set(subject.tags)
     )
+
+
+def _last_moments(core: Core, page: str, subjects: set[str]) -> Step[dict[str, Life]]:
+    """Return of each life what the page has: how the last event left it."""
+    lives: dict[str, Life] = {subject: {} for subject in subjects}
+    if subjects:
+        seen = yield from look(core.log, page, core.fresh, lambda _: (), "get", *subjects)
+        for document in (*seen.found, *filter(None, seen.overlay.values())):
+            if document.id in lives:
+                lives[document.id][document.seq] = document
+    return lives
+
+
+def _as_left(core: Core, event: Event, life: Life) -> Step[Observation | None]:
+    """Return the observation as an event left it, from what is known of its life, else from its history."""
+    if event.kind == "added":
+        return evolve(None, event)
+    if event.seq not in life:
+        now = life[max(life)] if life else None
+        try:
+            past = yield from history(core.log, event.page, event.subject)
+        except PositionLost as lost:
+            logger.warning("reminders go by what it is now", position=str(event.position), reason=str(lost))
+            return now
+        state: Observation | None = None
+        for each in past:
+            with suppress(ValueError, TypeError, OverflowError):  # the projection sets aside what cannot be folded
+                state = evolve(state, each)
+            life[each.seq] = state
+    return life.get(event.seq)
 
 
 def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
@@ -136,7 +182,7 @@ def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
         try:
             yield from append(core.log, now.page, [Write(due, "n", version=now.version, wake="0")])
             return True
-        except VersionConflict:
+        except (VersionConflict, NotFound):
             now = (yield from get(core.log, now.page, [now.id], core.fresh)).get(now.id)
     return False
 
@@ -185,7 +231,7 @@ def _next_reminders(core: Core) -> Step[tuple[dict[int, Position], bool]]:
     places = yield from cursors(core.log, row.decode() if row else None)
     chunks = yield from read(core.log, places)
     if chunks:
-        yield from remind(core, decode_wanted(chunks, _TRIGGERING))
+        yield from remind(core, decode_wanted(chunks, Narrow.of(None, None, HAPPENINGS)))
         reached = BusPosition(tuple(place.position for place in places))
         yield from ask(0, "SET", key, str(reached))  # to say it twice does no harm
     return {place.position.shard: place.position for place in places}, bool(chunks)

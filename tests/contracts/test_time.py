@@ -11,7 +11,7 @@ from scratchbus import NewObservation
 from scratchbus.errors import InvalidField, InvalidTTL, UnknownField
 from scratchbus.expiry import remind, run_expirer, sweep
 from tests.halting import Halted
-from tests.inspection import all_events, log_length, project
+from tests.inspection import all_events, keys_of, log_length, project, send
 from tests.waiting import eventually
 
 KEEPS = """
@@ -213,6 +213,101 @@ def test_what_was_before_a_reminder_does_not_count(bus, page):
     assert reminded(bus) == 0
 
 
+def trigger_of(page, reminder):
+    """Return the kind and the subject of the event that made a reminder due."""
+    due = page.history(reminder.id)[-1]
+    assert (due.kind, due.cause) == ("due", due.trigger)
+    (event,) = [event for event in page._bus.events() if str(event.position) == due.trigger]
+    return event.kind, event.subject
+
+
+@pytest.mark.parametrize("is_folded", [True, False])
+def test_a_trigger_counts_though_it_is_cleared_by_the_time_someone_looks(bus, page, is_folded):
+    reminder = page.add("reminder", "x", remind_on={"type": "risk_alert", "status": "active", "tags": ["fraud"]})
+    alert = page.add("risk_alert", "y", tags=["fraud"])
+    page.resolve(alert.id)
+    page.clear_resolved([alert.id])
+    if is_folded:
+        project(bus)
+    assert reminded(bus) == 1
+    assert trigger_of(page, reminder) == ("added", alert.id)
+
+
+@pytest.mark.parametrize("is_folded", [True, False])
+def test_a_trigger_counts_though_it_is_changed_by_the_time_someone_looks(bus, page, is_folded):
+    alert = page.add("risk_alert", "y", tags=["calm"])
+    tagged = page.add("reminder", "x", remind_on={"type": "risk_alert", "tags": ["fraud"]})
+    resolved = page.add("reminder", "x", remind_on={"status": "resolved", "tags": ["fraud"]})
+    page.update(alert.id, tags=["fraud"])
+    page.resolve(alert.id)
+    page.reopen(alert.id)
+    page.update(alert.id, tags=[])
+    if is_folded:
+        project(bus)
+    assert reminded(bus) == 2
+    assert trigger_of(page, tagged) == ("updated", alert.id)
+    assert trigger_of(page, resolved) == ("status_changed", alert.id)
+
+
+def test_what_an_observation_becomes_later_does_not_make_an_event_match(bus, page):
+    reminder = page.add("reminder", "x", remind_on={"type": "risk_alert", "tags": ["fraud"]})
+    alert = page.add("risk_alert", "y")
+    page.update(alert.id, content="z")
+    page.update(alert.id, tags=["fraud"])
+    assert reminded(bus) == 1
+    assert page.history(reminder.id)[-1].trigger == str(page.get(alert.id).position)
+
+
+def test_the_first_event_that_matches_is_the_trigger(bus, page):
+    reminder = page.add("reminder", "x", remind_on={"type": "risk_alert"})
+    first = page.add("risk_alert", "first")
+    page.add("risk_alert", "second")
+    page.resolve(first.id)
+    assert reminded(bus) == 1
+    assert trigger_of(page, reminder) == ("added", first.id)
+
+
+def test_what_has_expired_by_the_time_someone_looks_was_active_when_it_happened(bus, page, clock):
+    alert = page.add("risk_alert", "y", ttl="1m")
+    reminder = page.add("reminder", "x", remind_on={"type": "risk_alert", "status": "active"})
+    page.update(alert.id, content="z")
+    clock.advance("1h")
+    assert reminded(bus) == 1
+    assert trigger_of(page, reminder) == ("updated", alert.id)
+
+
+def test_to_be_seen_again_is_to_happen_again(bus, page):
+    alert = page.add("risk_alert", "y", tags=["fraud"], dedupe_key="k")
+    page.review(alert.id)
+    reminder = page.add("reminder", "x", remind_on={"tags": ["fraud"], "status": "pending_review"})
+    page.add("risk_alert", "y", dedupe_key="k")
+    assert reminded(bus) == 1
+    assert trigger_of(page, reminder) == ("repeated", alert.id)
+
+
+def test_who_works_on_an_observation_makes_no_reminder_due(bus, page):
+    alert = page.add("risk_alert", "y")
+    page.add("reminder", "x", remind_on={"type": "risk_alert"})
+    claim = page.claim(alert.id)
+    page.link(alert.id, action="goal-17", fence=claim.fence)
+    page.release(alert.id)
+    assert reminded(bus) == 0
+
+
+@pytest.mark.damages_the_log
+def test_a_reminder_goes_by_what_there_is_when_the_log_was_trimmed(bus, page):
+    alert = page.add("risk_alert", "y", tags=["fraud"])
+    reminder = page.add("reminder", "x", remind_on={"type": "risk_alert", "tags": ["fraud"]})
+    page.update(alert.id, content="z")
+    page.update(alert.id, content="zz")
+    project(bus)
+    events = list(bus.events())
+    send(bus, "XTRIM", keys_of(bus).log, "MINID", events[1].position.stream_id)
+    assert bus.run(remind(bus.core, events)) == 1
+    (due,) = [event for event in bus.events(events[-1].position) if event.kind == "due"]
+    assert (due.subject, due.trigger) == (reminder.id, str(events[2].position))
+
+
 def test_one_event_may_make_many_reminders_due(bus, page):
     for n in range(3):
         page.add("reminder", f"{n}", remind_on={"type": "risk_alert"})
@@ -241,6 +336,20 @@ def test_an_expirer_that_comes_late_reminds_nobody_again(connect):
     assert reminded(bus) == 1
     assert late.go_on() == 0
     assert kinds(bus.page(), reminder.id) == ["added", "due"]
+
+
+def test_a_reminder_that_is_cleared_while_an_expirer_looks_is_left_alone(connect):
+    bus, other = connect("a"), connect("b")
+    page = bus.page()
+    cleared, left = (page.add("reminder", "x", remind_on={"type": "risk_alert"}) for _ in range(2))
+    page.add("risk_alert", "now")
+    late = Halted(other, remind(other.core, list(other.events())))
+    page.resolve(cleared.id)
+    page.clear_resolved([cleared.id])
+    page.resolve(left.id)
+    assert late.go_on() == 0
+    assert kinds(page, cleared.id)[-1] == "cleared"
+    assert kinds(page, left.id)[-1] == "status_changed"
 
 
 def test_an_expirer_that_comes_late_ends_no_new_life(connect, clock):
@@ -284,15 +393,19 @@ def test_an_expirer_does_all_of_it_by_itself(connect):
     page = bus.page()
     expiring = page.add("observation", "x", ttl="80ms")
     waiting = page.add("reminder", "y", remind_on={"type": "risk_alert"})
+    page.add("dependency", "v", dedupe_key="k")
+    again = page.add("reminder", "y", remind_on={"type": "dependency"})
     timed = page.add("reminder", "z", remind_at=datetime.now(UTC) + timedelta(milliseconds=80))
     closed = page.resolve(page.add("observation", "w").id)
     thread = threading.Thread(target=run_expirer, args=(connect("expirer", sweep_interval="20ms"), stop))
     thread.start()
     try:
         page.add("risk_alert", "now")
-        wanted = {expiring.id: "status_changed", waiting.id: "due", timed.id: "due", closed.id: "status_changed"}
-        for id, kind in wanted.items():
-            eventually(partial(has_come, page, id, kind))
+        page.add("dependency", "v", dedupe_key="k")
+        for one in (waiting, again, timed):
+            eventually(partial(has_come, page, one.id, "due"))
+        for one in (expiring, closed):
+            eventually(partial(has_come, page, one.id, "status_changed"))
         eventually(lambda: page.get(closed.id).reason_code == "auto_archived")
     finally:
         stop.set()
