@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
+from scratchbus import because
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import Duration
 from scratchbus.errors import Conflict, EventIdReused, InvalidInput, NotFound
@@ -18,6 +21,9 @@ from scratchbus.roles.tools import Tool, ToolTable
 
 if TYPE_CHECKING:
     from scratchbus import Bus
+
+CLAIM_TTL = timedelta(seconds=30)
+"""How long a claim holds when its holder dies."""
 
 _LOOK_AROUND = 5.0  # seconds between two looks for suggestions that were left
 _KINDS = ("added", "lapsed", "status_changed")
@@ -33,7 +39,13 @@ class Executor:
     """
 
     def __init__(
-        self, bus: Bus, page: str, table: ToolTable, tools: Mapping[str, Tool], name: str, claim_ttl: Duration = "30s"
+        self,
+        bus: Bus,
+        page: str,
+        table: ToolTable,
+        tools: Mapping[str, Tool],
+        name: str,
+        claim_ttl: Duration = CLAIM_TTL,
     ) -> None:
         self._bus = bus
         self._name = page
@@ -72,32 +84,36 @@ class Executor:
         tool = self._table.pick(alert) if alert is not None else None
         if alert is None or tool is None:
             return
-        log = logger.bind(suggestion=suggestion.id, tool=tool)
+        log = logger.bind(suggestion=suggestion.id, evidence=alert.id, tool=tool)
         try:
-            claim = self._page.claim(suggestion.id, by=self._by, ttl=self._claim_ttl)
-            self._act(suggestion, alert, self._tools[tool], claim)
-            log.info("done", evidence=alert.id)
+            with because(suggestion.position):
+                claim = self._page.claim(suggestion.id, by=self._by, ttl=self._claim_ttl)
+                self._act(suggestion, alert, self._tools[tool], claim, log)
         except (Conflict, NotFound) as lost:
             log.debug("someone else was first", reason=str(lost))
 
-    def _act(self, suggestion: Observation, alert: Observation, tool: Tool, claim: Claim) -> None:
+    def _act(
+        self, suggestion: Observation, alert: Observation, tool: Tool, claim: Claim, log: FilteringBoundLogger
+    ) -> None:
         """Act, link the action to what motivated it, and resolve the suggestion: all as the claim's holder."""
         if not alert.is_open:
             self._resolve(suggestion, "what it rests on is over", claim)
+            log.info("nothing left to do")
             return
         try:
             action = tool(alert)
         except InvalidInput as problem:
-            logger.warning("left for review", suggestion=suggestion.id, reason=str(problem))
             self._page.review(suggestion.id, reason=str(problem), fence=claim.fence)
+            log.warning("left for review", reason=str(problem))
             return
         except OSError as problem:
-            logger.error("failed; will be tried again", suggestion=suggestion.id, reason=str(problem))
+            log.error("failed; will be tried again", reason=str(problem))
             self._page.release(suggestion.id, by=self._by, fence=claim.fence)
             return
         with contextlib.suppress(EventIdReused):  # linked before, by one who died and had another tool
             self._page.link(alert.id, action=action, event_id=f"executor:{suggestion.id}:link")
         self._resolve(suggestion, action, claim)
+        log.info("done", action=action)
 
     def _resolve(self, suggestion: Observation, reason: str, claim: Claim) -> None:
         event_id = f"executor:{suggestion.id}:resolve"

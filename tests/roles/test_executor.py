@@ -3,6 +3,8 @@
 import threading
 
 import pytest
+import structlog
+from structlog.testing import LogCapture
 
 from scratchbus.errors import InvalidField
 from scratchbus.roles.executor import Executor
@@ -57,6 +59,40 @@ def test_it_claims_acts_links_and_resolves(bus, page, chest, suggest):
     assert kinds(page, suggestion.id) == ["added", "claimed", "status_changed"]
     done = page.get(suggestion.id)
     assert (done.status, done.reason) == ("resolved", "block:192.0.2.1")
+
+
+def test_what_it_does_says_that_the_suggestion_is_the_cause(bus, page, chest, suggest):
+    suggestion = suggest()
+    chest.executor(bus).look_around(threading.Event())
+    done = [*page.history(suggestion.id)[1:], page.history(suggestion.evidence[0])[-1]]
+    assert [event.kind for event in done] == ["claimed", "status_changed", "linked"]
+    assert {event.cause for event in done} == {str(suggestion.position)}
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """What the executor logs, however logging is configured."""
+    capture = LogCapture()
+    every_level = structlog.make_filtering_bound_logger(0)
+    logger = structlog.wrap_logger(None, processors=[capture], wrapper_class=every_level)
+    monkeypatch.setattr("scratchbus.roles.executor.logger", logger)
+    return capture.entries
+
+
+@pytest.mark.parametrize(
+    ("problem", "says"),
+    [
+        (None, [("info", "done")]),
+        (InvalidField("context", "address: no"), [("warning", "left for review")]),
+        (OSError(28, "No space left on device"), [("error", "failed; will be tried again")]),
+    ],
+    ids=["done", "left", "failed"],
+)
+def test_the_log_says_done_of_nothing_but_what_is_done(bus, suggest, said, problem, says):
+    suggestion = suggest()
+    Chest(problem).executor(bus).look_around(threading.Event())
+    assert [(line["log_level"], line["event"]) for line in said] == says
+    assert said[0]["suggestion"] == suggestion.id
 
 
 def test_the_most_urgent_suggestion_comes_first(bus, chest, suggest):
