@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from scratchbus import because
 from scratchbus.domain.observation import Observation
 from scratchbus.errors import Conflict, NotFound
 from scratchbus.roles.following import follow
@@ -75,12 +76,13 @@ class Evaluator:
 
     def _resolve(self, observation: Observation) -> None:
         try:
-            self._page.resolve(
-                observation.id,
-                reason=f"acted on ({', '.join(observation.links)}) and quiet since",
-                expected_version=observation.version,
-                event_id=f"evaluator:{observation.id}:{observation.version}:resolve",
-            )
+            with because(observation.position):
+                self._page.resolve(
+                    observation.id,
+                    reason=f"acted on ({', '.join(observation.links)}) and quiet since",
+                    expected_version=observation.version,
+                    event_id=f"evaluator:{observation.id}:{observation.version}:resolve",
+                )
         except (Conflict, NotFound) as problem:  # it has moved on; the next look sees how
             logger.info("not resolved", observation=observation.id, reason=str(problem))
         else:

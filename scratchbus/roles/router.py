@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from scratchbus import because
 from scratchbus.domain.observation import Observation
 from scratchbus.errors import EventIdReused
 from scratchbus.roles.following import follow
@@ -89,17 +90,18 @@ class Router:
 
     def _suggest(self, observation: Observation, urgent: float) -> None:
         try:
-            suggestion = self._page.add(
-                SUGGESTION,
-                f"Act on: {textwrap.shorten(observation.content, _LONGEST, placeholder=' …')}",
-                owner=EXECUTOR,
-                tags=[_tag(observation.id)],
-                context={"type": observation.type, "tags": observation.tags},
-                metadata={"urgency": round(urgent)},
-                evidence=[observation.id],
-                dedupe_key=_tag(observation.id),
-                event_id=f"router:{observation.id}:{observation.version}:suggest",
-            )
+            with because(observation.position):
+                suggestion = self._page.add(
+                    SUGGESTION,
+                    f"Act on: {textwrap.shorten(observation.content, _LONGEST, placeholder=' …')}",
+                    owner=EXECUTOR,
+                    tags=[_tag(observation.id)],
+                    context={"type": observation.type, "tags": observation.tags},
+                    metadata={"urgency": round(urgent)},
+                    evidence=[observation.id],
+                    dedupe_key=_tag(observation.id),
+                    event_id=f"router:{observation.id}:{observation.version}:suggest",
+                )
         except EventIdReused:
             return  # another router looked at the same version a moment ago
         logger.info("suggested", suggestion=suggestion.id, evidence=observation.id, urgency=round(urgent))

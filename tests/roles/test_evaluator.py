@@ -45,6 +45,7 @@ def test_what_was_acted_on_and_is_quiet_is_resolved(page, alert, clock, evaluato
         clock.ahead = QUIET_FOR
         until(lambda: page.get(quiet.id).status == "resolved", "it is resolved")
     assert page.get(quiet.id).reason == "acted on (block:192.0.2.1) and quiet since"
+    assert page.history(quiet.id)[-1].cause == str(quiet.position)
 
 
 def test_what_is_acted_on_later_is_resolved_too(page, alert, clock, evaluator, running):

@@ -36,6 +36,15 @@ def test_an_urgent_alert_gets_a_suggestion_that_rests_on_it(page, router, alert)
     assert suggestion.content == "Act on: Failed passwords from 192.0.2.1"
 
 
+def test_a_suggestion_says_which_event_it_answers(page, router, alert):
+    alert()
+    repeated = alert(times=5)
+    router.look_around()
+    (suggestion,) = suggestions(page)
+    (added,) = page.history(suggestion.id)
+    assert added.cause == str(page.history(repeated.id)[-1].position)
+
+
 def test_what_is_not_urgent_gets_none(page, router, alert):
     alert(times=1)
     page.add("contextual_insight", "They are going to the bistro")
