@@ -108,11 +108,15 @@ def notify(observation: Observation) -> str:
 
 
 def _address(observation: Observation) -> str:
+    """Return the address of one other machine, as its list has it: IPv4 within IPv6 is IPv4, and there is no zone."""
     given = observation.context.get("address")
     try:
-        address = ipaddress.ip_address(given if isinstance(given, str) else "")
+        address = ipaddress.ip_address(given if isinstance(given, str) and "%" not in given else "")
     except ValueError:
         raise InvalidField("context", f"address: {given!r} is not an IP address, so it cannot be blocked") from None
+    address = getattr(address, "ipv4_mapped", None) or address
     if address.is_loopback or address.is_unspecified:
         raise InvalidField("context", f"address: {address} is this machine's own, so it is not blocked")
+    if address.is_multicast or address.is_link_local or address.is_reserved:
+        raise InvalidField("context", f"address: {address} does not name one machine, so it is not blocked")
     return str(address)

@@ -76,8 +76,32 @@ def test_a_torn_last_line_does_not_swallow_the_next_address(alert, tmp_path):
     assert file.read_text() == "192.0.2.9\n192.0.2.1\n"
 
 
+def test_one_machine_has_one_line_however_its_address_is_written(alert, tmp_path):
+    file = tmp_path / "blocklist.txt"
+    assert blocklist(file)(alert("::ffff:192.0.2.1")) == blocklist(file)(alert("192.0.2.1"))
+    assert file.read_text() == "192.0.2.1\n"
+
+
 @pytest.mark.parametrize(
-    "address", ["", "example.org", "192.0.2.1; rm -rf /", "192.0.2.1\n192.0.2.2", 7, "127.0.0.1", "::"]
+    "address",
+    [
+        "",
+        "example.org",
+        "192.0.2.1; rm -rf /",
+        "192.0.2.1\n192.0.2.2",
+        7,
+        "127.0.0.1",
+        "::",
+        "2001:db8::1%eth0\n192.0.2.2",
+        "::ffff:127.0.0.1",
+        "::ffff:0.0.0.0",
+        "fe80::1",
+        "169.254.0.1",
+        "ff02::1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::192.0.2.1",
+    ],
 )
 def test_only_the_address_of_another_machine_is_blocked(alert, tmp_path, address):
     file = tmp_path / "blocklist.txt"
