@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -14,7 +15,8 @@ import click
 
 from scratchbus import Bus
 from scratchbus.domain.values import check_page, check_source, duration_ms, duration_text
-from scratchbus.edges.exit_codes import exit_code
+from scratchbus.edges.exit_codes import USAGE, exit_code
+from scratchbus.edges.usage import usage_line
 from scratchbus.errors import InvalidTTL, ScratchbusError
 from scratchbus.runtime import Run, configure_logging, serve
 from scratchbus.settings import Settings, load_settings
@@ -36,6 +38,20 @@ class Daemon:
     def serve(self, run: Run, *, patient: bool = True) -> None:
         """Do the work on a connection to the bus; see `scratchbus.runtime.serve`."""
         serve(lambda: Bus.connect(self.settings.url, source=self.source), run, patient=patient)
+
+
+class _Command(click.Command):
+    """A command that says what is wrong with its options in one line."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as problem:
+            program = str(self.name)
+            click.echo(f"{program}: {usage_line(problem, program)}", err=True)
+            sys.exit(USAGE)
 
 
 def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., None]], click.Command]:
@@ -64,7 +80,7 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
             click.option("--url", help="The engine; $SCRATCHBUS_URL, else the embedded one."),
         ):
             command = option(command)
-        return click.command(context_settings={"show_default": True})(command)
+        return click.command(source, _Command, context_settings={"show_default": True})(command)
 
     return decorate
 
@@ -81,10 +97,9 @@ def duration_option(*names: str, default: timedelta, help: str) -> Callable[[Cal
 
 
 def _as_timedelta(context: click.Context, parameter: click.Parameter, value: str) -> timedelta:
-    try:
-        ms = duration_ms(value, str(parameter.opts[0]))
-    except InvalidTTL as problem:
-        raise click.BadParameter(str(problem)) from None
+    ms = None
+    with contextlib.suppress(InvalidTTL):
+        ms = duration_ms(value)
     if ms is None:
-        raise click.BadParameter("has to end; write 90s, 10m, 2h …")
+        raise click.BadParameter(f"{value!r} is not a duration that ends; write 90s, 10m, 1h30m …")
     return timedelta(milliseconds=ms)

@@ -14,6 +14,7 @@ from scratchbus.edges.cli.completion import PROGRAM, VARIABLE
 from scratchbus.edges.cli.root import root
 from scratchbus.edges.cli.words import one_line
 from scratchbus.edges.exit_codes import INTERNAL, INTERRUPTED, OK, USAGE, exit_code
+from scratchbus.edges.usage import usage_line
 from scratchbus.errors import ScratchbusError
 
 DEBUG = "SCRATCHBUS_DEBUG"
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted.show()
         return USAGE
     except click.ClickException as problem:
-        return _say(_usage(problem), USAGE)
+        return _say(usage_line(problem, PROGRAM), USAGE)
     except ScratchbusError as problem:
         return _say(str(problem), exit_code(problem))
     except OSError as problem:
@@ -66,15 +67,6 @@ def _is_text(argument: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _usage(problem: click.ClickException) -> str:
-    """Return what is wrong with the command line, and where the right one is described."""
-    text = one_line(problem.format_message()).rstrip(".")
-    context = problem.ctx if isinstance(problem, click.UsageError) else None
-    command = context.command_path if context is not None else PROGRAM
-    between = " See" if text.endswith("?") else "; see"
-    return f"{text[:1].lower()}{text[1:]}{between} `{command} --help`"
 
 
 def _say(text: str, code: int) -> int:
