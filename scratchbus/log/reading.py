@@ -90,7 +90,7 @@ def cursors(
 ) -> Step[list[Cursor]]:
     """Return the cursors that stand behind a position, on the shards of these pages or on all.
 
-    Raises InvalidPosition.
+    Raises InvalidPosition, or LogRewound for a position that the log does not reach.
     """
     if isinstance(after, str):
         after = BusPosition.parse(after) if "," in after else Position.parse(after)
@@ -123,7 +123,10 @@ def cursors(
         )
         end = Position.parse(last.partition(b"|")[0].decode()) if last else START
         if position.seq and (position.ms, position.seq) > (end.ms, end.seq):
-            raise InvalidPosition(f"{position} is beyond the end of the log, {end}; it belongs to another bus or log")
+            raise LogRewound(
+                f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position"
+                " is of another bus: read it from the start"
+            )
         event_id = entry_fields(at[0]).get(b"id", b"").decode() if at else ""
         page = only[0] if only is not None and len(only) == 1 else ""
         out.append(Cursor(position, event_id, origin.decode() if origin else "", page))

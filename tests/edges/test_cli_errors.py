@@ -14,6 +14,7 @@ from scratchbus.errors import (
     EngineError,
     EngineUnreachable,
     InvalidInput,
+    LogRewound,
     NotFound,
     PageFull,
     ScratchbusError,
@@ -41,6 +42,7 @@ def _complaint(done: Result, code: int) -> str:
     [
         (NotFound("x"), 3), (PageFull("main", 1), 4), (Conflict("x"), 4), (InvalidInput("x"), 5),
         (UnknownType("x", [], None), 5), (EngineUnreachable("x"), 6), (EngineError("x"), 6), (Behind("x"), 1),
+        (LogRewound("x"), 1),
         (ScratchbusError("x"), 1), (KeyError("x"), 1),
     ],
 )  # fmt: skip
@@ -98,7 +100,6 @@ def test_a_wrong_command_line_is_explained(cli: Cli, arguments: list[str], hint:
         (["show", "QQ"], "at least its last 6"),
         (["list", "--since", "yesterday"], "ISO 8601"),
         (["tail", "--after", "there"], "position"),
-        (["tail", "--after", "99999999999999-99999"], "beyond the end"),
         (["tail", "--kind", "exploded"], "status_changed"),
         (["tail", "--page", "no spaces"], "page"),
         (["--url", "http://example.org", "list"], "redis://"),
@@ -156,6 +157,18 @@ def test_an_engine_that_is_not_there_is_said_to_be_so(cli: Cli, tmp_path: Path):
     for url in ("redis://127.0.0.1:1", f"unix://{tmp_path}/none.sock"):
         for command in (["list"], list(_ADD), ["watch"], ["tail", "--follow"], ["up"]):
             assert "does not answer" in _complaint(cli("--url", url, *command), 6)
+
+
+def test_a_place_that_the_log_does_not_reach_is_said_to_be_so(cli: Cli):
+    assert "was rewound or replaced" in _complaint(cli("tail", "--after", "99999999999999-99999"), 1)
+
+
+def test_status_of_an_engine_that_does_not_run_says_where_it_would_be_and_starts_none(cli: Cli, tmp_path: Path):
+    directory = tmp_path / "none"
+    complaint = _complaint(cli("--url", f"embedded:{directory}", "status"), 6)
+    assert f"no engine runs in {directory}" in complaint
+    assert "`scratchbus up`" in complaint
+    assert not directory.exists()
 
 
 def test_a_password_is_not_shown(cli: Cli):
