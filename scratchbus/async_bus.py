@@ -264,6 +264,7 @@ class AsyncBus:
         try:
             places = await reader.run(reading.cursors(self.core.log, after, pages))
             while stop is None or not stop.is_set():
+                self._engine.check_open()
                 chunks = await reader.run(reading.read(self.core.log, places, reading.block_ms(follow, stop)))
                 for event in reading.decode_wanted(chunks, narrow):
                     yield event
@@ -303,7 +304,7 @@ class AsyncBus:
         return await self.run(push_registry(self.core, opening.as_registry(registry)))
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; every operation from then on raises BusClosed."""
         await self._engine.close()
         await self._waiter.close()
 

@@ -249,6 +249,7 @@ class Bus:
         try:
             places = reader.run(reading.cursors(self.core.log, after, pages))
             while stop is None or not stop.is_set():
+                self._engine.check_open()
                 chunks = reader.run(reading.read(self.core.log, places, reading.block_ms(follow, stop)))
                 yield from reading.decode_wanted(chunks, narrow)
                 if not chunks and not follow:
@@ -287,7 +288,7 @@ class Bus:
         return self.run(push_registry(self.core, opening.as_registry(registry)))
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; every operation from then on raises BusClosed."""
         self._engine.close()
         self._waiter.close()
 

@@ -11,13 +11,16 @@ from typing import Any
 from scratchbus.core import Core, refresh_registry
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import EngineUnreachable, RegistryError, ShardsMismatch
+from scratchbus.errors import RegistryError, ShardsMismatch
 from scratchbus.log.append import Log
-from scratchbus.log.connect import Target, check_engine, target
-from scratchbus.log.steps import Call, Interrupted, Step, ask
+from scratchbus.log.connect import Target, check_engine, risks, target
+from scratchbus.log.steps import Step, ask
+from scratchbus.logs import stderr_logger
 from scratchbus.queries import Freshness
 from scratchbus.settings import Settings, load_settings, shipped
 from scratchbus.status import Status, read_status
+
+logger = stderr_logger()
 
 
 @dataclass(slots=True)
@@ -77,14 +80,13 @@ def greet(opened: Opened) -> Step[None]:
     """Make sure that the engine will do, that the shards agree, and take the published registry."""
     if opened.target.kind != "memory":
         opened.about = yield from check_engine(opened.target.where, opened.settings.ack)
+        for risk in risks(opened.about):
+            logger.warning("the engine is not set up to keep events", engine=opened.target.where, reason=risk)
     log = opened.core.log
     meta = log.keys(0).meta
     row = yield from ask(0, "HGET", meta, "shards")
     if row is None:
-        try:
-            yield Call(0, (("HSETNX", meta, "shards", log.shards),), is_write=True)
-        except Interrupted as lost:
-            raise EngineUnreachable(str(lost)) from None
+        yield from ask(0, "HSETNX", meta, "shards", log.shards)  # as harmless to send again as a read
         row = yield from ask(0, "HGET", meta, "shards")
     if opened.settings.shards not in (None, int(row)):
         raise ShardsMismatch(log.bus, log.shards, int(row))

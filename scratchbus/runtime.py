@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -78,9 +78,9 @@ def configure_logging(level: str = "info", **always: str) -> None:
 def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None:
     """Connect and do the work, until SIGTERM or SIGINT or until the work is done.
 
-    When the engine goes away, wait with growing, jittered pauses until it is back, and do the work anew from a new
-    connection; with `patient` False, raise instead. Any other error ends the work and is raised here. Call this from
-    the main thread. A second signal ends the process at once.
+    When the engine goes away, wait with growing, jittered pauses until it is back, and do the work anew on a new bus;
+    with `patient` False, raise instead. An embedded engine that someone stopped is not started by this. Any other
+    error ends the work and is raised here. Call this from the main thread. A second signal ends the process at once.
     """
     stop, done = threading.Event(), threading.Event()
     failure: list[BaseException] = []
@@ -107,24 +107,30 @@ def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None
 
 def _keep_running(connect: Callable[[], Bus], run: Run, stop: threading.Event, patient: bool) -> None:
     attempt, is_waiting = 0, False
-    while not stop.is_set():
-        begun = time.monotonic()
-        try:
-            with connect() as bus:
+    with ExitStack() as last:
+        bus: Bus | None = None
+        while not stop.is_set():
+            begun = time.monotonic()
+            try:
+                if bus is not None:
+                    bus.position()  # while the engine is stopped the old bus says so, and a new one would start it
+                bus = connect()
+                last.pop_all().close()
+                last.enter_context(bus)
                 bus.position()  # a connection that answers
                 if is_waiting:
                     logger.info("going on")
                     is_waiting = False
                 run(bus, stop)
                 return
-        except PASSING as problem:
-            if not patient:
-                raise
-            if not is_waiting and not stop.is_set():
-                logger.warning("waiting", reason=str(problem))
-                is_waiting = True
-            attempt = 0 if time.monotonic() - begun > _SETTLED else attempt + 1
-            stop.wait(pause(attempt))
+            except PASSING as problem:
+                if not patient:
+                    raise
+                if not is_waiting and not stop.is_set():
+                    logger.warning("waiting", reason=str(problem))
+                    is_waiting = True
+                attempt = 0 if time.monotonic() - begun > _SETTLED else attempt + 1
+                stop.wait(pause(attempt))
 
 
 def pause(attempt: int) -> float:

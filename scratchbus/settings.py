@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
-from scratchbus.errors import InvalidInput, SettingsError, SettingsFileError
+from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError
 
 PREFIX: Final = "SCRATCHBUS_"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
@@ -121,7 +121,8 @@ def load_settings(path: str | Path | None = None, **overrides: Any) -> Settings:
     except ValidationError as problem:
         first = problem.errors(include_url=False)[0]
         name = str(first["loc"][0])
-        raise SettingsError(f"{given[name].where}: {_reason(name, given[name].value, first)}") from None
+        wrong = InvalidSource if name == "source" else SettingsError  # what a bad source gets everywhere
+        raise wrong(f"{given[name].where}: {_reason(name, given[name].value, first)}") from None
 
 
 def shipped(name: str) -> Path:

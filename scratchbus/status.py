@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from pydantic import BaseModel
 
 from scratchbus.core import Core
 from scratchbus.domain.position import START, Position
 from scratchbus.log.commit import Checkpoint
+from scratchbus.log.connect import read_info, risks
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.projections import scratch_page
 
@@ -33,7 +34,7 @@ class PageStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """A bus as a whole. `directory` and `socket` are those of an embedded engine."""
+    """A bus as a whole. `directory` is that of an embedded engine; `risks` are how the engine may lose events."""
 
     bus: str
     url: str
@@ -42,6 +43,7 @@ class Status(BaseModel):
     version: str
     memory_bytes: int
     persistence: str
+    risks: list[str]
     registry_version: int
     types: list[str]
     shards: list[ShardStatus]
@@ -75,10 +77,11 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         for page in sorted(name.decode() for name in names):
             size = yield from ask(shard, "ZCARD", keys.open(page))
             pages.append(PageStatus(page=page, open=size))
-    memory, persistence = yield from _engine_numbers(about)
+    info = (yield from read_info("memory", "persistence")) if about else {}
     return Status(
         bus=core.log.bus, url=url, directory=directory, engine=about.get("engine", "fakeredis"),
-        version=about.get("version", "-"), memory_bytes=memory, persistence=persistence,
+        version=about.get("version", "-"), memory_bytes=int(info.get("used_memory", 0)), persistence=_persistence(info),
+        risks=risks(info),
         registry_version=core.registry_version, types=sorted(core.registry.types), shards=shards, pages=pages,
     )  # fmt: skip
 
@@ -93,15 +96,9 @@ def _lag_seconds(core: Core, shard: int, done: Position) -> Step[float]:
     return max(0, now - int(first[0][0].partition(b"-")[0])) / 1000
 
 
-def _engine_numbers(about: dict[str, str]) -> Step[tuple[int, str]]:
-    if not about:
-        return 0, "none: this process only"
-    memory, persistence = yield from ask_all(0, [("INFO", "memory"), ("INFO", "persistence")])
-    numbers = dict(
-        line.split(":", 1) for raw in (memory, persistence) for line in raw.decode().splitlines() if ":" in line
-    )
-    is_on = numbers.get("aof_enabled") == "1"
-    state: Any = numbers.get("aof_last_write_status", "?")
-    return int(
-        numbers.get("used_memory", 0)
-    ), f"append-only file, last write {state}" if is_on else "no append-only file"
+def _persistence(info: Mapping[str, str]) -> str:
+    """Return how the engine keeps its data, by its INFO; that of the memory engine is empty."""
+    if not info:
+        return "none: this process only"
+    is_on = info.get("aof_enabled") == "1"
+    return f"append-only file, last write {info.get('aof_last_write_status', '?')}" if is_on else "no append-only file"

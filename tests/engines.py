@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -21,6 +22,7 @@ import pytest
 from redis import Redis
 
 from scratchbus import Bus, Page
+from scratchbus.errors import BusClosed
 from scratchbus.log.embedded import ensure_running, find_running, stop
 from tests.clock import Clock, hand_over
 from tests.inspection import assert_sound, forget
@@ -130,11 +132,24 @@ def connect(request: pytest.FixtureRequest, engine: Engine, bus_name: str) -> It
     yield new
     try:
         if opened and request.node.get_closest_marker("damages_the_log") is None:
-            assert_sound(opened[0])
+            with _reopened(engine, opened[0]) as bus:
+                assert_sound(bus)
     finally:
-        for bus in opened:
-            forget(bus)
-            bus.close()
+        for each in opened:
+            with _reopened(engine, each) as bus:
+                forget(bus)
+            each.close()
+
+
+@contextmanager
+def _reopened(engine: Engine, bus: Bus) -> Iterator[Bus]:
+    """Lend a bus, or another one of its name if the test has closed it."""
+    try:
+        bus.position()
+        yield bus
+    except BusClosed:
+        with Bus.connect(engine.url, bus=bus.core.log.bus) as another:
+            yield another
 
 
 @pytest.fixture

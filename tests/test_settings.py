@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scratchbus.errors import SettingsError, SettingsFileError
+from scratchbus.errors import InvalidSource, SettingsError, SettingsFileError
 from scratchbus.settings import Settings, load_settings, shipped
 
 DOCUMENTED = re.compile(r"#([a-z_]+:.*)")
@@ -158,12 +158,13 @@ def test_a_password_in_the_url_is_not_shown():
 )
 def test_a_bad_value_is_refused_in_one_line_that_says_where_it_was_set(name, value, says, write, monkeypatch):
     file = write(f"# a comment\n{name}: '{value}'\n")
-    with pytest.raises(SettingsError) as from_file:
+    refusal = InvalidSource if name == "source" else SettingsError
+    with pytest.raises(refusal) as from_file:
         load_settings(file)
-    with pytest.raises(SettingsError) as from_caller:
+    with pytest.raises(refusal) as from_caller:
         load_settings(**{name: value})
     monkeypatch.setenv(f"SCRATCHBUS_{name.upper()}", value)
-    with pytest.raises(SettingsError) as from_environment:
+    with pytest.raises(refusal) as from_environment:
         load_settings()
     assert str(from_file.value).startswith(f"{file}:2: {name}: ")
     assert str(from_caller.value).startswith(f"{name}: ")

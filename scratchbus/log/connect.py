@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from redis.retry import Retry
 
 from scratchbus.errors import EngineMisconfigured, EngineTooOld, InvalidURL
 from scratchbus.log.connections import AsyncConnection, Connection
-from scratchbus.log.embedded import default_directory, ensure_running
-from scratchbus.log.engine import AsyncEngine, Engine
-from scratchbus.log.steps import Step, ask
+from scratchbus.log.embedded import directory_of, ensure_running
+from scratchbus.log.engine import AsyncEngine, Engine, Revive
+from scratchbus.log.steps import Step, ask, ask_all
 
 OLDEST = (7, 0)
 """The oldest Redis that will do; every Valkey from 8 on is newer."""
@@ -41,6 +41,7 @@ class Target:
     amake: Callable[[], AsyncConnection]
     timeout: float = 5.0
     directory: Path | None = None
+    revive: Revive = None
 
     @property
     def shown(self) -> str:
@@ -49,19 +50,19 @@ class Target:
 
     def engine(self) -> Engine:
         """Return a blocking driver."""
-        return Engine(lambda: self.make(self.timeout), self.where)
+        return Engine(lambda: self.make(self.timeout), self.where, self.revive)
 
     def async_engine(self) -> AsyncEngine:
         """Return an asyncio driver."""
-        return AsyncEngine(self.amake, self.where, self.timeout)
+        return AsyncEngine(self.amake, self.where, self.timeout, self.revive)
 
     def reader(self) -> Engine:
         """Return a blocking driver for calls that wait on the log."""
-        return Engine(lambda: self.make(_WAITING), self.where)
+        return Engine(lambda: self.make(_WAITING), self.where, self.revive)
 
     def async_reader(self) -> AsyncEngine:
         """Return an asyncio driver for calls that wait on the log."""
-        return AsyncEngine(self.amake, self.where, _WAITING)
+        return AsyncEngine(self.amake, self.where, _WAITING, self.revive)
 
 
 def target(
@@ -69,10 +70,9 @@ def target(
 ) -> Target:
     """Return the engine that a URL names; the embedded one is started if it is not running.
 
-    Raises InvalidURL, EngineMissing, ForeignData or EngineUnreachable.
+    One that crashes later is started again by whoever needs it next; one that is stopped is not. Raises InvalidURL,
+    EngineMissing, ForeignData or EngineUnreachable.
     """
-    url = url or "embedded:"
-    scheme = url.partition(":")[0].lower()
     options = {
         "socket_connect_timeout": connect_timeout,
         "retry": Retry(NoBackoff(), 0),
@@ -81,29 +81,32 @@ def target(
         "socket_read_size": _READ_SIZE,
         "driver_info": None,
     }
-    match scheme:
-        case "embedded":
-            directory = Path(url.partition(":")[2].removeprefix("//") or home or default_directory()).expanduser()
-            running = ensure_running(directory, appendfsync=appendfsync)
-            path = str(running.socket)
-
-            def restarting(cls: type, timeout: float | None) -> Any:
-                return cls(path=path, socket_timeout=timeout, **options)
-
-            return Target(
-                f"embedded:{directory}",
-                f"the embedded engine in {directory}",
-                scheme,
-                lambda timeout: restarting(blocking.UnixDomainSocketConnection, timeout),
-                lambda: restarting(nonblocking.UnixDomainSocketConnection, None),
-                socket_timeout,
-                directory,
-            )
+    url = url or "embedded:"
+    directory = directory_of(url, home)
+    if directory is not None:
+        return _embedded(directory, appendfsync, options, socket_timeout)
+    match url.partition(":")[0].lower():
         case "memory":
             return _memory(url)
         case "redis" | "rediss" | "unix":
             return _server(url, options, socket_timeout)
     raise InvalidURL(f"{_without_password(url)!r} is not an engine URL; write one of: {SCHEMES}")
+
+
+def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket_timeout: float) -> Target:
+    running = ensure_running(directory, appendfsync=appendfsync)
+    path = str(running.socket)
+    cls: Any = blocking.UnixDomainSocketConnection
+    return Target(
+        f"embedded:{directory}",
+        f"the embedded engine in {directory}",
+        "embedded",
+        lambda timeout: cls(path=path, socket_timeout=timeout, **options),
+        lambda: nonblocking.UnixDomainSocketConnection(path=path, socket_timeout=None, **options),
+        socket_timeout,
+        directory,
+        lambda: ensure_running(running.directory, appendfsync=appendfsync, timeout=socket_timeout, unless_stopped=True),
+    )
 
 
 def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
@@ -163,10 +166,26 @@ def _without_password(url: str) -> str:
     return _PASSWORD_OPTION.sub(r"\1***", scheme + mark + rest)
 
 
+def read_info(*sections: str) -> Step[dict[str, str]]:
+    """Return what the server says of itself in these sections of its INFO."""
+    texts = yield from ask_all(0, [("INFO", section) for section in sections])
+    return dict(line.split(":", 1) for text in texts for line in text.decode().splitlines() if ":" in line)
+
+
+def risks(info: Mapping[str, str]) -> list[str]:
+    """Return, a sentence each, how a server that is set up like this may lose what it acknowledged."""
+    found = []
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and info.get("maxmemory", "0") != "0":
+        found.append(f"it throws events away when its memory is full ({policy}); set `maxmemory-policy noeviction`")
+    if info.get("aof_enabled") == "0":
+        found.append("it loses events when it is restarted; set `appendonly yes`")
+    return found
+
+
 def check_engine(where: str, ack: str) -> Step[dict[str, str]]:
     """Return what the server says of itself. Raises EngineTooOld, or EngineMisconfigured for what `ack` needs."""
-    raw = yield from ask(0, "INFO", "server")
-    info = dict(line.split(":", 1) for line in raw.decode().splitlines() if ":" in line)
+    info = yield from read_info("server", "memory", "persistence")
     version = info.get("valkey_version") or info.get("redis_version", "0")
     engine = "Valkey" if "valkey_version" in info else "Redis"
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

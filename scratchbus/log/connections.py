@@ -27,6 +27,9 @@ Commands = tuple[tuple[Any, ...], ...]
 class Connection(Protocol):
     """What is used of redis-py's blocking connections."""
 
+    def connect(self) -> None:
+        """Open the socket, unless it is open."""
+
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """Send bytes."""
 
@@ -39,6 +42,9 @@ class Connection(Protocol):
 
 class AsyncConnection(Protocol):
     """What is used of redis-py's asyncio connections."""
+
+    async def connect(self) -> None:
+        """Open the socket, unless it is open."""
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """Send bytes."""

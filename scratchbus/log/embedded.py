@@ -64,11 +64,22 @@ def find_running(directory: Path) -> EmbeddedEngine | None:
     return answer.engine if answer else None
 
 
-def ensure_running(directory: Path, *, appendfsync: str = "everysec", timeout: float = 20.0) -> EmbeddedEngine:
+def directory_of(url: str | None, home: Path | None) -> Path | None:
+    """Return the directory of the embedded engine that a URL and settings name; None for another engine."""
+    scheme, _, place = (url or "embedded:").partition(":")
+    if scheme.lower() != "embedded":
+        return None
+    return Path(place.removeprefix("//") or home or default_directory()).expanduser()
+
+
+def ensure_running(
+    directory: Path, *, appendfsync: str = "everysec", timeout: float = 20.0, unless_stopped: bool = False
+) -> EmbeddedEngine:
     """Return the engine that runs on the directory, starting it when there is none. Any number may call at once.
 
-    An engine that runs already keeps its ``appendfsync``; the answer says which. Raises EngineMissing, ForeignData,
-    EngineNotStarted, EngineLoading or EngineUnreachable; a server that is merely slow is left running.
+    An engine that runs already keeps its ``appendfsync``; the answer says which. With ``unless_stopped`` it is started
+    only after a crash: one that `stop` ended, or whose directory was taken away, stays away. Raises EngineMissing,
+    ForeignData, EngineNotStarted, EngineLoading or EngineUnreachable; a server that is merely slow is left running.
     """
     if appendfsync not in _FSYNC_CHOICES:
         raise SettingsError(f"appendfsync: {appendfsync!r} is not known; use one of: {', '.join(_FSYNC_CHOICES)}")
@@ -78,15 +89,23 @@ def ensure_running(directory: Path, *, appendfsync: str = "everysec", timeout: f
         engine = _ready(directory, deadline)
         if engine is not None:
             return engine
-        files.make_private(directory)
+        if not unless_stopped:
+            files.make_private(directory)
+        elif not directory.exists():
+            raise _stopped(directory)
         with files.start_lock(directory, deadline):
+            if not unless_stopped:
+                (directory / files.STOPPED).unlink(missing_ok=True)
+            elif (directory / files.STOPPED).exists():
+                raise _stopped(directory)
             return _start(directory, appendfsync, deadline)
 
 
 def stop(directory: Path, timeout: float = 10.0) -> bool:
     """End the directory's engine and return once its process is gone; False when none ran. Nothing is lost.
 
-    Raises EngineUnreachable when it is still there at the end of the timeout.
+    It stays away until someone starts it anew; whoever uses it now does not. Raises EngineUnreachable when it is
+    still there at the end of the timeout.
     """
     directory = _absolute(directory)
     deadline = time.monotonic() + timeout
@@ -94,6 +113,7 @@ def stop(directory: Path, timeout: float = 10.0) -> bool:
         if not (directory / files.ENGINE_LOCK).exists():
             return False
         with files.start_lock(directory, deadline):
+            (directory / files.STOPPED).touch(mode=0o600)
             return _end(directory, deadline)
 
 
@@ -213,6 +233,12 @@ def _converse(place: Path, commands: bytes, count: int, deadline: float) -> list
         except (TimeoutError, BlockingIOError):  # the latter: too many wait to connect
             pass
     return replies
+
+
+def _stopped(directory: Path) -> EngineUnreachable:
+    return EngineUnreachable(
+        f"the embedded engine in {directory} was stopped; start it with `scratchbus up` or by connecting anew"
+    )
 
 
 def _mute(directory: Path) -> EngineUnreachable:

@@ -11,11 +11,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from redis import exceptions as redis_errors
 
-from scratchbus.errors import ScratchbusError
+from scratchbus.errors import BusClosed, ScratchbusError
 from scratchbus.log.connections import (
     BROKEN,
     READ_TRIES,
@@ -32,12 +33,18 @@ from scratchbus.log.steps import Call, Interrupted, Pause, Step
 T = TypeVar("T")
 
 
+Revive = Callable[[], object] | None
+"""What to call when no connection can be opened, before that is tried once more; None where nothing would help."""
+
+
 class Engine:
     """Drives conversations over blocking connections; safe to share between threads and after a fork."""
 
-    def __init__(self, make: Callable[[], Connection], where: str) -> None:
+    def __init__(self, make: Callable[[], Connection], where: str, revive: Revive = None) -> None:
         self._make = make
+        self._revive = revive
         self._idle: deque[Connection] = deque()
+        self._is_closed = False
         self._pid = os.getpid()
         self.where = where
 
@@ -82,9 +89,16 @@ class Engine:
                 raise
             finally:
                 self._idle.append(connection)
+                if self._is_closed:
+                    self.close()
         raise AssertionError("unreachable")
 
     def _exchange(self, connection: Connection, commands: Commands) -> list[Any]:
+        if self._revive is not None:
+            try:
+                connection.connect()
+            except redis_errors.ConnectionError:
+                self._revive()
         replies, missing = self._converse(connection, commands)
         if missing:
             again = whole_from(commands, missing)
@@ -110,8 +124,14 @@ class Engine:
             raise failure
         return replies, missing
 
+    def check_open(self) -> None:
+        """Raise BusClosed if this was closed."""
+        if self._is_closed:
+            raise BusClosed
+
     def take(self) -> Connection:
-        """Return an idle connection, or a new one."""
+        """Return an idle connection, or a new one. Raises BusClosed."""
+        self.check_open()
         if self._pid != os.getpid():  # a forked child must not share its parent's sockets
             self._idle, self._pid = deque(), os.getpid()
         try:
@@ -120,21 +140,27 @@ class Engine:
             return self._make()
 
     def close(self) -> None:
-        """Close all idle connections."""
-        while self._idle:
-            self._idle.pop().disconnect()
+        """Close the connections, those in use when they come back; nothing can be sent any more."""
+        self._is_closed = True
+        with suppress(IndexError):  # another thread may take the last one
+            while True:
+                self._idle.pop().disconnect()
 
 
 class AsyncEngine:
     """Drives conversations over asyncio connections.
 
     `timeout` (seconds) bounds the wait for a reply; the connections have none of their own, since redis-py guards a
-    write with `asyncio.wait_for`, which before Python 3.12 may swallow the cancellation of its task.
+    write with `asyncio.wait_for`, which before Python 3.12 may swallow the cancellation of its task. One event loop
+    after the other may use it, not two at once.
     """
 
-    def __init__(self, make: Callable[[], AsyncConnection], where: str, timeout: float) -> None:
+    def __init__(self, make: Callable[[], AsyncConnection], where: str, timeout: float, revive: Revive = None) -> None:
         self._make = make
+        self._revive = revive
         self._idle: deque[AsyncConnection] = deque()
+        self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._timeout = timeout
         self.where = where
 
@@ -179,11 +205,18 @@ class AsyncEngine:
                 raise
             finally:
                 self._idle.append(connection)
+                if self._is_closed:
+                    await self.close()
         raise AssertionError("unreachable")
 
     async def _exchange(self, connection: AsyncConnection, commands: Commands) -> list[Any]:
         try:
             async with asyncio.timeout(self._timeout):
+                if self._revive is not None:
+                    try:
+                        await connection.connect()
+                    except redis_errors.ConnectionError:
+                        await asyncio.to_thread(self._revive)
                 replies, missing = await self._converse(connection, commands)
                 if missing:
                     again = whole_from(commands, missing)
@@ -212,14 +245,29 @@ class AsyncEngine:
             raise failure
         return replies, missing
 
+    def check_open(self) -> None:
+        """Raise BusClosed if this was closed."""
+        if self._is_closed:
+            raise BusClosed
+
     def take(self) -> AsyncConnection:
-        """Return an idle connection, or a new one."""
+        """Return an idle connection of the running event loop, or a new one. Raises BusClosed."""
+        self.check_open()
+        self._forget_other_loops()
         try:
             return self._idle.pop()
         except IndexError:
             return self._make()
 
     async def close(self) -> None:
-        """Close all idle connections."""
+        """Close the connections, those in use when they come back; nothing can be sent any more."""
+        self._is_closed = True
+        self._forget_other_loops()
         while self._idle:
             await self._idle.pop().disconnect()
+
+    def _forget_other_loops(self) -> None:
+        """Let go of connections that another event loop opened: in this one they are of no use."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._idle, self._loop = deque(), loop

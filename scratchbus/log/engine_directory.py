@@ -4,6 +4,7 @@
 ``engine.conf``      the server's configuration, written anew at every start
 ``engine.log``       the server's log
 ``engine.sock``      its socket, unless the directory's path is too long for one
+``engine.stopped``   there while nobody wants the server: those who used it do not start it again
 ``engine.lock``      held by the server process itself, so the kernel says whether it lives
 ``start.lock``       held by whoever is starting or stopping the server
 ``appendonlydir/``   the data
@@ -30,6 +31,7 @@ RECORD = "engine.json"
 CONFIG = "engine.conf"
 LOG = "engine.log"
 SOCKET = "engine.sock"
+STOPPED = "engine.stopped"
 ENGINE_LOCK = "engine.lock"
 START_LOCK = "start.lock"
 

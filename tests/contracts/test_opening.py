@@ -1,9 +1,11 @@
 """Opening a bus: shards are fixed, buses are apart, and what was written is there for the next one."""
 
 import pytest
+from redis import Redis
 
-from scratchbus import Bus
-from scratchbus.errors import InvalidField, InvalidSource, ShardsMismatch
+from scratchbus import Bus, NewObservation
+from scratchbus.domain.position import START
+from scratchbus.errors import BusClosed, InvalidField, InvalidSource, ShardsMismatch
 from tests.inspection import keys_of, log_length
 
 WORD = "AZaz09_.@/-"
@@ -110,3 +112,48 @@ def test_settings_out_of_range_are_refused(engine_url):
 def test_the_first_status_has_to_be_an_open_one(page):
     with pytest.raises(InvalidField, match="status"):
         page.add("observation", "x", status="archived")
+
+
+def test_a_source_that_is_none_is_refused_when_the_bus_is_opened(engine_url):
+    with pytest.raises(InvalidSource, match="'bad src' is not a valid source"):
+        Bus.connect(engine_url, source="bad src")
+
+
+def test_a_closed_bus_does_nothing_more(connect):
+    bus = connect()
+    page, id = bus.page(), bus.page().add("observation", "x").id
+    following = bus.events(follow=True)
+    next(following)
+    bus.close()
+    for operation in (
+        lambda: page.add("observation", "y"),
+        lambda: page.add_many([NewObservation(type="observation", content="y")]),
+        lambda: page.get(id), page.list, page.active, lambda: page.update(id, content="y"),
+        lambda: page.resolve(id), lambda: page.history(id), bus.position,
+        bus.status, bus.refresh_types, lambda: list(bus.events()), lambda: next(following),
+        lambda: bus.wait_for_events({0: START}),
+    ):  # fmt: skip
+        with pytest.raises(BusClosed, match="connect again"):
+            operation()
+    assert [one.content for one in connect().page().list()] == ["x"]
+
+
+@pytest.mark.real
+def test_an_engine_that_may_lose_events_is_warned_of(embedded_url, system_url, bus_name, capsys):
+    with Bus.connect(embedded_url, bus=bus_name) as kept:
+        assert kept.status().risks == []
+    assert capsys.readouterr().err == ""
+    with Redis(unix_socket_path=system_url.removeprefix("unix://")) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        client.config_set("maxmemory", "1gb")
+        try:
+            with Bus.connect(system_url, bus=bus_name) as risky:
+                risks = risky.status().risks
+                risky.page().list()
+        finally:
+            client.config_set("maxmemory", "0")
+            client.config_set("maxmemory-policy", "noeviction")
+    said = capsys.readouterr().err
+    for setting, risk in zip(("maxmemory-policy noeviction", "appendonly yes"), risks, strict=True):
+        assert setting in risk
+        assert said.count(risk) == 1

@@ -91,6 +91,15 @@ def status(session: Session) -> None:
 
     The engine and how to reach it, the log, the projection, the pages.
     """
+    from scratchbus.errors import EngineUnreachable
+    from scratchbus.log import embedded
+
+    settings = session.settings()
+    directory = embedded.directory_of(settings.url, settings.home)
+    if directory is not None and embedded.find_running(directory) is None:
+        raise EngineUnreachable(
+            f"no engine runs in {directory}; `scratchbus up` starts it, as every other command does"
+        )
     with session.connect() as bus:
         found = bus.status()
     show_status(session, found)
@@ -101,14 +110,14 @@ def status(session: Session) -> None:
 def stop(session: Session) -> None:
     """End the embedded engine. Nothing is lost; whoever needs it next starts it again.
 
-    A `scratchbus up` or a daemon that still runs is such a one: end it first.
+    Those that are connected now do not: they wait for it.
     """
     from scratchbus.errors import InvalidURL
     from scratchbus.log import embedded
 
     settings = session.settings()
-    scheme, _, place = (settings.url or "embedded:").partition(":")
-    if scheme.lower() != "embedded":
+    directory = embedded.directory_of(settings.url, settings.home)
+    if directory is None:
         raise InvalidURL("stop ends the embedded engine only; end a server of your own where you started it")
     directory = Path(place.removeprefix("//") or settings.home or embedded.default_directory()).expanduser()
     has_run = embedded.stop(directory)

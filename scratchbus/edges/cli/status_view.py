@@ -74,6 +74,8 @@ def _state(status: Status) -> Iterator[tuple[str, Cell]]:
     if status.memory_bytes:
         yield "memory", Cell(f"{status.memory_bytes / _MIB:.1f} MiB")
     yield "keeps", Cell(status.persistence)
+    for risk in status.risks:
+        yield "", Cell(risk, "bold red")
     yield "types", Cell(f"{len(status.types)}, version {status.registry_version}")
     several = len(status.shards) > 1
     for shard in status.shards:

@@ -1,0 +1,175 @@
+"""A bus that is open while its embedded engine crashes, or is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from scratchbus import AsyncBus, Bus, runtime
+from scratchbus.errors import EngineUnreachable
+from scratchbus.log import reading
+from scratchbus.log.embedded import EmbeddedEngine, find_running, stop
+from tests.log.engine_processes import eventually, kill
+
+pytestmark = pytest.mark.real
+
+
+def engine_of(directory: Path) -> EmbeddedEngine:
+    running = find_running(directory)
+    assert running is not None
+    return running
+
+
+def contents(bus: Bus) -> list[str]:
+    return sorted(seen.content for seen in bus.page().list(limit=None))
+
+
+def test_an_open_bus_starts_an_engine_that_was_killed_and_nothing_acknowledged_is_lost(directory: Path) -> None:
+    with Bus.connect(f"embedded:{directory}", source="tester", max_observations=1000) as bus:
+        said: list[str] = []
+        for round in range(3):
+            said += [bus.page().add("observation", f"{round}-{number}").content for number in range(50)]
+            killed = engine_of(directory)
+            kill(killed)
+            assert contents(bus) == sorted(said)
+            assert engine_of(directory).pid != killed.pid
+            kill(engine_of(directory))
+            said.append(bus.page().add("observation", f"{round}: a write is the first to notice").content)
+        assert [event.content for event in bus.events()] == said
+
+
+async def test_an_open_async_bus_starts_it_too(directory: Path) -> None:
+    async with AsyncBus.connect(f"embedded:{directory}", source="tester") as bus:
+        said = [(await bus.page().add("observation", f"{number}")).content for number in range(20)]
+        kill(engine_of(directory))
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0.001)
+
+        ticking = asyncio.create_task(tick())
+        assert [seen.content for seen in await bus.page().list()] == said[::-1]
+        ticking.cancel()
+        assert ticks > 5, "the event loop stood still while the engine was started"
+        kill(engine_of(directory))
+        await bus.page().add("observation", "a write is the first to notice")
+
+
+def test_many_threads_that_notice_at_once_get_one_engine(directory: Path) -> None:
+    with Bus.connect(f"embedded:{directory}", source="tester", max_observations=1000) as bus:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: bus.page().add("observation", f"{number}"), range(40)))
+            kill(engine_of(directory))
+            list(pool.map(lambda number: bus.page().add("observation", f"{number}"), range(40, 80)))
+        assert len(contents(bus)) == 80
+
+
+def test_a_follower_goes_on_when_the_engine_is_killed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "STOPPABLE_BLOCK_MS", 20)
+    seen: list[str] = []
+    halt = threading.Event()
+    with Bus.connect(f"embedded:{directory}", source="tester") as bus:
+
+        def follow() -> None:
+            seen.extend(event.content for event in bus.events(follow=True, stop=halt))
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        try:
+            bus.page().add("observation", "before")
+            eventually(lambda: seen == ["before"])
+            kill(engine_of(directory))
+            eventually(lambda: find_running(directory) is not None)
+            bus.page().add("observation", "after")
+            eventually(lambda: seen == ["before", "after"])
+        finally:
+            halt.set()
+            thread.join(10)
+
+
+def test_an_open_bus_does_not_start_an_engine_that_was_stopped(directory: Path) -> None:
+    with Bus.connect(f"embedded:{directory}", source="tester") as bus:
+        bus.page().add("observation", "before")
+        assert stop(directory)
+        begun = time.monotonic()
+        for operation in (
+            bus.page().list,
+            bus.position,
+            lambda: bus.page().add("observation", "x"),
+            bus.events().__next__,
+        ):
+            with pytest.raises(EngineUnreachable, match="was stopped; start it with `scratchbus up`"):
+                operation()
+        assert time.monotonic() - begun < 3
+        assert find_running(directory) is None
+        with Bus.connect(f"embedded:{directory}", source="other") as other:
+            assert contents(other) == contents(bus) == ["before"]
+            bus.page().add("observation", "after")
+            kill(engine_of(directory))
+            assert contents(bus) == ["after", "before"]
+
+
+async def test_an_open_async_bus_does_not_either(directory: Path) -> None:
+    async with AsyncBus.connect(f"embedded:{directory}", source="tester") as bus:
+        await bus.page().add("observation", "before")
+        assert stop(directory)
+        for operation in (bus.page().list, bus.position):
+            with pytest.raises(EngineUnreachable, match="was stopped"):
+                await operation()
+        with pytest.raises(EngineUnreachable, match="was stopped"):
+            await bus.page().add("observation", "x")
+        assert find_running(directory) is None
+
+
+def test_an_engine_that_crashed_and_was_stopped_afterwards_stays_away(directory: Path) -> None:
+    with Bus.connect(f"embedded:{directory}", source="tester") as bus:
+        kill(engine_of(directory))
+        stop(directory)
+        with pytest.raises(EngineUnreachable, match="was stopped"):
+            bus.position()
+
+
+def test_a_directory_that_was_taken_away_is_not_made_anew(directory: Path) -> None:
+    with Bus.connect(f"embedded:{directory}", source="tester") as bus:
+        kill(engine_of(directory))
+        shutil.rmtree(directory)
+        with pytest.raises(EngineUnreachable):
+            bus.page().add("observation", "x")
+        assert not directory.exists()
+
+
+def test_a_daemon_waits_for_an_engine_that_was_stopped(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[int] = []
+    monkeypatch.setattr(runtime, "pause", lambda attempt: pauses.append(attempt) or 0.01)
+    runs: list[Bus] = []
+    found: list[EmbeddedEngine | None] = []
+
+    def work(bus: Bus, halt: threading.Event) -> None:
+        runs.append(bus)
+        while not halt.wait(0.01):
+            bus.position()
+
+    def meddle() -> None:
+        eventually(lambda: len(runs) == 1)
+        stop(directory)
+        eventually(lambda: len(pauses) > 5)
+        found.append(find_running(directory))
+        with Bus.connect(f"embedded:{directory}"):
+            eventually(lambda: len(runs) == 2)
+        signal.raise_signal(signal.SIGTERM)
+
+    other = threading.Thread(target=meddle)
+    other.start()
+    runtime.serve(lambda: Bus.connect(f"embedded:{directory}", source="daemon"), work)
+    other.join(10)
+    assert found == [None]
