@@ -108,7 +108,7 @@ def status(session: Session) -> None:
 @command()
 @pass_session
 def stop(session: Session) -> None:
-    """End the embedded engine. Nothing is lost; whoever needs it next starts it again.
+    """End the embedded engine. Nothing is lost; the next command or program that connects starts it again.
 
     Those that are connected now do not: they wait for it.
     """
@@ -119,7 +119,6 @@ def stop(session: Session) -> None:
     directory = embedded.directory_of(settings.url, settings.home)
     if directory is None:
         raise InvalidURL("stop ends the embedded engine only; end a server of your own where you started it")
-    directory = Path(place.removeprefix("//") or settings.home or embedded.default_directory()).expanduser()
     has_run = embedded.stop(directory)
     if session.as_json:
         session.out.document({"directory": str(directory), "stopped": has_run})
