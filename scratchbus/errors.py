@@ -36,8 +36,8 @@ is in attributes, never only in the text.
     │   ├── EngineForbidden     the server's ACL forbids it
     │   ├── NotReplicated       written, but on too few replicas     (.copies, .wanted)
     │   └── ForeignData         the data directory is another engine's
-    └── LogError                reading the log
     ├── BusClosed               the bus was closed by its own program
+    └── LogError                reading the log
         ├── Behind              a read could not catch up within fresh_timeout
         ├── PositionLost        the log was trimmed past the position
         ├── LogRewound          the log is not the one that was read before
@@ -357,6 +357,13 @@ class ForeignData(EngineError):
     """The data directory belongs to another or a newer engine."""
 
 
+class BusClosed(ScratchbusError):
+    """The bus was closed, or its `with` has ended; nothing was sent."""
+
+    def __init__(self) -> None:
+        super().__init__("this bus is closed; connect again, or close it later")
+
+
 # -- the log -------------------------------------------------------------------------------------------------------
 
 
@@ -382,10 +389,3 @@ class LogGap(LogError):
 
 class CodeTooOld(LogError):
     """An event has a newer schema than this code knows; upgrade scratchbus."""
-class BusClosed(ScratchbusError):
-    """The bus was closed, or its `with` has ended; nothing was sent."""
-
-    def __init__(self) -> None:
-        super().__init__("this bus is closed; connect again, or close it later")
-
-
