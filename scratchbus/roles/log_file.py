@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,28 +18,35 @@ MAX_LINE = 1 << 20
 _BLOCK = 1 << 16
 _HEAD = 1024  # bytes of the first line that count for the identity
 _TAIL = 256  # bytes before the place that tell whether the file is still the one that was read
+_EARLIER = 64  # files that were read before are remembered
 
 
 @dataclass(frozen=True)
 class Place:
     """How far a log file was read: `offset` bytes, the last `tail` of which hash to `tail_digest`.
 
-    `identity` names the file, once it has a line: its inode, a hash of its first line, and `turn` where that is not
-    0. `turn` counts how often the path had become another file. `unfinished` is the length of the last line when
-    that was taken without its line end; `offset` then still points to its start.
+    `identity` names the file, once it has a line: its inode and a hash of its first line; a turn follows where files
+    that were read at this path before had both. `earlier` has the last turn of those. `unfinished` is the length of
+    the last line when that was taken without its line end; `offset` then still points to its start.
     """
 
     inode: int
-    turn: int = 0
     identity: str = ""
     offset: int = 0
     tail: int = 0
     tail_digest: str = ""
     unfinished: int = 0
+    earlier: Mapping[str, int] = field(default_factory=dict)
 
     def at_start(self) -> Place:
         """Return the place at the first byte of the same file."""
-        return Place(self.inode, self.turn, self.identity)
+        return Place(self.inode, self.identity, earlier=self.earlier)
+
+    def followed_by(self, inode: int) -> Place:
+        """Return the place at the first byte of the file that comes after this one."""
+        name, _, turn = self.identity.partition(".")
+        read = [(name, int(turn or 0))] if name else []
+        return Place(inode, earlier=dict([*self.earlier.items(), *read][-_EARLIER:]))
 
 
 class Line(NamedTuple):
@@ -113,7 +120,12 @@ class LogFile:
             yield line
         self._last = (self._last + raw)[-_TAIL:]
         self.place = Place(
-            self.inode, self.place.turn, line.identity, line.offset + len(raw), len(self._last), _digest(self._last)
+            self.inode,
+            line.identity,
+            line.offset + len(raw),
+            len(self._last),
+            _digest(self._last),
+            earlier=self.place.earlier,
         )
 
     def _line(self, raw: bytes) -> tuple[Line, int]:
@@ -127,8 +139,9 @@ class LogFile:
 
     def _identity(self) -> str:
         head = os.pread(self._descriptor, _HEAD, 0).split(b"\n", 1)[0]
-        turn = f".{self.place.turn}" if self.place.turn else ""
-        return f"{self.inode:x}-{_digest(head)}{turn}"
+        name = f"{self.inode:x}-{_digest(head)}"
+        last_turn = self.place.earlier.get(name)
+        return name if last_turn is None else f"{name}.{last_turn + 1}"
 
     def _before(self, place: Place) -> bytes:
         return os.pread(self._descriptor, place.tail, place.offset - place.tail)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from scratchbus.errors import EventIdReused, FileGone, InvalidField, NotFound
+from scratchbus.errors import EventIdReused, FileGone, InvalidField, NotFound, UnknownType
 from scratchbus.roles.log_file import Line
 from scratchbus.roles.memory import Memory, MemoryFile
 from scratchbus.roles.rules import Rule
@@ -48,10 +48,12 @@ class Logwatch:
     def run(self, bus: Bus, stop: threading.Event, follow: bool) -> None:
         """Publish what the log holds and, when following, whatever is written to it until stopped.
 
-        Raises FileGone when there is no log and it is not followed; else the log is waited for. What was published
-        before an error is remembered, so that running again, on another connection, goes on from there.
+        Raises FileGone when there is no log and it is not followed; else the log is waited for. Raises UnknownType
+        when a rule names a type that the bus does not know. What was published before an error is remembered, so that
+        running again, on another connection, goes on from there.
         """
         page = bus.page(self._name)
+        self._check_types(bus)
         if not self._is_known(page):
             self._tailer.close()
             self._tailer = Tailer(self._log, self._tailer.place, from_start=True)
@@ -71,6 +73,12 @@ class Logwatch:
                 stop.wait(_LOOK)
         finally:
             self._tailer.close()
+
+    def _check_types(self, bus: Bus) -> None:
+        bus.refresh_types()
+        for rule in self._rules:
+            if rule.type is not None:
+                bus.types.get(rule.type)
 
     def _publish_lines(self, page: Page, stop: threading.Event, final: bool) -> None:
         published = 0
@@ -95,8 +103,10 @@ class Logwatch:
         try:
             observation = page.add(**seen, event_id=f"logwatch:{line.identity}:{line.offset}:{rule.name}")
         except EventIdReused:
-            return False  # counted before the rule was changed
-        except InvalidField as problem:
+            return False  # counted before the rule was changed, or before the line was whole
+        except (InvalidField, UnknownType) as problem:
+            if isinstance(problem, UnknownType) and rule.type is not None:
+                raise  # the type was taken away meanwhile, which is no fault of the line
             logger.warning("left out", rule=rule.name, log=str(self._log), offset=line.offset, reason=str(problem))
             return False
         self._last_id = observation.id
@@ -111,9 +121,9 @@ class Logwatch:
 
     def _is_known(self, page: Page) -> bool:
         """Say whether the page knows what was published last, if anything was."""
-        if self._last_id is None:
+        if self._last_id is None or page.get(self._last_id) is not None:
             return True
         try:
-            return bool(page.history(self._last_id))
+            return bool(page.history(self._last_id))  # of what has left the page
         except NotFound:
             return False

@@ -43,10 +43,14 @@ Fill = Callable[[Groups], Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """What to look for in a line, and what to publish when it is there."""
+    """What to look for in a line, and what to publish when it is there.
+
+    `type` is None where the line decides on it.
+    """
 
     name: str
     match: re.Pattern[str]
+    type: str | None
     fill: Callable[[Groups], dict[str, Any]]
 
     def sighting(self, line: str) -> dict[str, Any] | None:
@@ -88,14 +92,20 @@ def _rule(spot: Spot) -> Rule:
         match = re.compile(found["match"].text())
     except re.error as problem:
         raise found["match"].wrong(f"is not a regular expression: {problem}") from None
-    return Rule(name, match, _publish(found["publish"], match.groupindex))
+    publish = yaml_file.keys(found["publish"], _REQUIRED, _OPTIONAL)
+    return Rule(name, match, _type(publish["type"]), _publish(publish, match.groupindex))
 
 
-def _publish(spot: Spot, groups: Mapping[str, int]) -> Callable[[Groups], dict[str, Any]]:
-    found = yaml_file.keys(spot, _REQUIRED, _OPTIONAL)
-    type_name = found["type"].text()
-    if "{" not in type_name and not is_type_name(type_name):
-        raise found["type"].wrong(f"{type_name!r} is not the name of a type; use a–z, 0–9 and _")
+def _type(spot: Spot) -> str | None:
+    name = spot.text()
+    if "{" in name:
+        return None
+    if not is_type_name(name):
+        raise spot.wrong(f"{name!r} is not the name of a type; use a–z, 0–9 and _")
+    return name
+
+
+def _publish(found: Mapping[str, Spot], groups: Mapping[str, int]) -> Callable[[Groups], dict[str, Any]]:
     if "context" in found and not found["context"].is_mapping():
         raise found["context"].wrong("must be a mapping of keys to values")
     fixed = _fixed_values(found)

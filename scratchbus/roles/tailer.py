@@ -5,19 +5,21 @@ Between two looks, and between two runs, the file at the path may have become an
 - **grown**: the bytes before the place are still those that were read, and reading goes on;
 - **truncated** (copytruncate): the same inode, other bytes; it is read from its start;
 - **rotated** (renamed, and a new one created): as soon as the new one has bytes, the old one is read to its end and
-  then the new one from its start. After a restart the old one is found by its inode in the same directory;
+  then the new one from its start. After a restart the old one is found by its inode in the same directory. When there
+  were several rotations, the files between follow in their order, if they are called `LOG.1`, `LOG.2`, …;
 - **replaced by a copy** (an editor, rsync): another inode, the same bytes; reading goes on;
 - **gone**: the open file is read on, and the path looked at again.
 
 Each line comes with the identity of its file and its offset, which together name it for ever: reading the same file
 again from its start, even when the place was lost, gives the same names. A device number is no part of the identity,
-since it can change when a machine restarts. The hash of the first line is, since inodes are used again. A copy at
-another path is another file.
+since it can change when a machine restarts. The hash of the first line is, since inodes are used again; where both
+come back, the files read at this path are told apart by a turn. A copy at another path is another file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -66,7 +68,7 @@ class Tailer:
             if successor is None:
                 return
             file.close()
-            _start(successor, file.place)
+            successor.move_to(file.place.followed_by(successor.inode))
             self._file = file = successor
 
     def _current(self) -> LogFile:
@@ -74,7 +76,7 @@ class Tailer:
         if self._file is None:
             self._file = self._resume()
         elif not self._file.has(self._file.place):
-            _start(self._file, self._file.place)
+            self._file.move_to(self._file.place.followed_by(self._file.inode))
         return self._file
 
     def _resume(self) -> LogFile:
@@ -88,7 +90,7 @@ class Tailer:
             same = replace(place, inode=file.inode)
             file.move_to(same.at_start() if self._from_start else same)
         else:
-            _start(file, place)
+            file.move_to(place.followed_by(file.inode))
         return file
 
     def _renamed(self, place: Place) -> LogFile | None:
@@ -106,12 +108,12 @@ class Tailer:
         return None
 
     def _successor(self, file: LogFile) -> LogFile | None:
-        """Return the file at the path if it is another one and has bytes.
+        """Return the file that came after this one, if there is one and it has bytes.
 
         Until it has, whoever writes the log may still hold the old one.
         """
         try:
-            found = LogFile(self._path)
+            found = LogFile(self._path_after(file))
         except FileGone:
             return None
         if found.inode != file.inode and not found.is_empty():
@@ -119,7 +121,17 @@ class Tailer:
         found.close()
         return None
 
-
-def _start(file: LogFile, before: Place) -> None:
-    """Read a file from its first byte, as another one than that of the place before."""
-    file.move_to(Place(file.inode, before.turn + 1))
+    def _path_after(self, file: LogFile) -> Path:
+        """Return the path, or that of the file that was rotated next after this one and has bytes."""
+        newer = self._path
+        for number in itertools.count(1):
+            path = Path(f"{self._path}.{number}")
+            try:
+                status = path.stat()
+            except OSError:
+                break
+            if status.st_ino == file.inode:
+                return newer
+            if status.st_size:
+                newer = path
+        return self._path

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from scratchbus import Bus
+from scratchbus import Bus, Page
 from scratchbus.errors import FileGone, PageFull, UnknownType
 from scratchbus.roles.log_file import MAX_LINE
 from scratchbus.roles.logwatch import Logwatch
@@ -96,6 +96,55 @@ def test_a_bus_that_was_emptied_gets_the_log_from_the_start(bus, log, watch):
         assert attempts(other.page("main")) == {"192.0.2.1": 1, "192.0.2.2": 1}
 
 
+def test_a_lost_memory_counts_nothing_twice_whatever_was_rotated(bus, page, log, watch, tmp_path):
+    for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+        append(log, address)
+        once(watch(), bus)
+        log.rename(log.with_name(f"{address}.log"))
+    end = bus.position()
+    for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+        (tmp_path / "state.json").unlink()
+        log.with_name(f"{address}.log").rename(log)
+        once(watch(), bus)
+        log.unlink()
+    assert bus.position() == end
+
+
+def test_what_was_published_last_is_known_without_its_history(bus, page, log, watch, monkeypatch):
+    append(log, "192.0.2.1", "192.0.2.1")
+    once(watch(), bus)
+    monkeypatch.delattr(Page, "history")
+    append(log, "192.0.2.1")
+    once(watch(), bus)
+    assert attempts(page) == {"192.0.2.1": 3}
+
+
+def test_what_was_published_last_is_known_when_it_has_left_the_page(bus, page, log, watch):
+    rule = "rules: [{{name: {}, match: failed, publish: {{type: observation, content: seen}}}}]"
+    log.write_text("failed\n")
+    once(watch(rule.format("one")), bus)
+    (seen,) = page.active()
+    page.resolve(seen.id)
+    page.clear_resolved([seen.id])
+    once(watch(rule.format("two")), bus)  # which would count the line again, were it read again
+    assert page.active() == []
+
+
+def test_a_last_line_without_its_end_is_counted_once_when_it_is_completed(bus, page, log, watch, tmp_path):
+    rule = "rules: [{name: all, match: '(?P<all>.+)', publish: {type: observation, content: '{all}'}}]"
+    log.write_text("first\nlast")
+    once(watch(rule), bus)
+    assert {each.content for each in page.active()} == {"first", "last"}
+    end = bus.position()
+    with log.open("a") as file:
+        file.write(" one\nnext\n")
+    once(watch(rule), bus)
+    assert {each.content for each in page.active()} == {"first", "last", "next"}
+    (tmp_path / "state.json").unlink()
+    once(watch(rule), bus)
+    assert bus.position().shards[0].seq == end.shards[0].seq + 1
+
+
 def test_a_changed_rule_does_not_count_old_lines_again(bus, page, log, watch):
     append(log, "192.0.2.1")
     rule = "rules: [{{name: ssh, match: 'from (?P<a>\\S+)', publish: {{type: risk_alert, content: {}}}}}]"
@@ -110,10 +159,32 @@ def test_what_the_bus_refuses_is_left_out_and_reading_goes_on(bus, page, log, wa
     assert [each.content for each in page.active()] == ["fine"]
 
 
-def test_a_type_nobody_knows_is_an_error(bus, log, watch):
-    append(log, "192.0.2.1")
+def test_an_unknown_type_that_a_line_decides_on_leaves_out_that_line(bus, page, log, watch):
+    log.write_text("observations: one\nobservation: two\nNo Type!: three\n: four\nreminder: five\n")
+    rule = "{name: all, match: '^(?P<type>.*): (?P<all>.*)', publish: {type: '{type}', content: '{all}'}}"
+    once(watch(f"rules: [{rule}]"), bus)
+    assert {(each.type, each.content) for each in page.active()} == {("observation", "two"), ("reminder", "five")}
+
+
+def test_a_type_nobody_knows_is_an_error_at_the_start(bus, log, watch):
+    log.touch()
     with pytest.raises(UnknownType, match="did you mean 'observation'"):
-        once(watch("rules: [{name: all, match: x*, publish: {type: observations, content: seen}}]"), bus)
+        once(watch("rules: [{name: all, match: x, publish: {type: observations, content: seen}}]"), bus)
+
+
+def test_a_type_that_is_taken_away_meanwhile_stops_the_reading_before_the_line(
+    bus, page, log, watch, tmp_path, monkeypatch
+):
+    log.write_text("sda1 is full\n")
+    rule = "rules: [{name: disk, match: full, publish: {type: disk_full, content: seen}}]"
+    with monkeypatch.context() as patch:
+        patch.setattr(Logwatch, "_check_types", lambda *_: None)  # it was there a moment ago
+        with pytest.raises(UnknownType):
+            once(watch(rule), bus)
+    (tmp_path / "types.yaml").write_text("types:\n  disk_full:\n    priority: 80\n")
+    bus.push_types(tmp_path / "types.yaml")
+    once(watch(rule), bus)
+    assert [each.type for each in page.active()] == ["disk_full"]
 
 
 def test_a_new_type_from_yaml_needs_no_code(bus, page, log, watch, tmp_path):

@@ -190,6 +190,44 @@ def test_equal_lines_before_and_after_rotations_have_different_names(log):
     assert len(set(seen)) == 5
 
 
+def test_a_file_has_the_same_name_whatever_was_read_before_it(log):
+    append(log, "one\n")
+    tailer = Tailer(log)
+    (old,) = names(tailer)
+    rotate(log)
+    append(log, "new\n")
+    (new,) = names(tailer)
+    assert names(Tailer(log)) == [new]
+    assert names(Tailer(log.with_name("auth.log.1"))) == [old]
+
+
+def test_a_name_is_not_used_again_when_the_file_that_had_it_is_long_gone(log):
+    tailer = Tailer(log)
+    seen = []
+    for text in ["one\n", "another\n", "one\n", "another\n", "one\n"]:
+        log.write_text(text)
+        seen += names(tailer)
+        tailer = Tailer(log, tailer.place)
+    assert len(set(seen)) == 5
+
+
+def test_all_rotations_between_two_runs_are_read_in_their_order(log):
+    append(log, "one\n")
+    first = Tailer(log)
+    texts(first)
+    append(log, "two\n")
+    for text in ["three\n", "", "four\nunfinished", "five\n"]:
+        for number in (3, 2, 1):
+            if (older := log.with_name(f"auth.log.{number}")).exists():
+                older.rename(log.with_name(f"auth.log.{number + 1}"))
+        rotate(log)
+        append(log, text)
+    second = Tailer(log, first.place)
+    assert texts(second) == ["two", "three", "four", "unfinished", "five"]
+    append(log, "six\n")
+    assert texts(Tailer(log, second.place)) == ["six"]
+
+
 def test_a_file_replaced_by_a_longer_copy_is_read_on(log, tmp_path):
     append(log, "one\n")
     first = Tailer(log)
@@ -227,6 +265,9 @@ def test_a_directory_is_refused(tmp_path):
 def test_what_was_remembered_is_there_again(log, tmp_path):
     append(log, "one\n")
     tailer = Tailer(log)
+    texts(tailer)
+    os.truncate(log, 0)
+    append(log, "one\n")
     texts(tailer)
     kept = Memory(tailer.place, "01ARZ3NDEKTSV4RRFFQ69G5FAV")
     file = MemoryFile(tmp_path / "state" / "auth.json")
