@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from scratchbus.core import Core, Host
@@ -16,7 +16,7 @@ from scratchbus.domain.events import Due, Event, Lapsed, StatusChanged
 from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.errors import EngineError, NotFound, PositionLost, VersionConflict
+from scratchbus.errors import NotFound, PositionLost, VersionConflict
 from scratchbus.folding import catch_up
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import append
@@ -29,7 +29,7 @@ from scratchbus.logs import stderr_logger
 from scratchbus.projections.scratch_page import evolve
 from scratchbus.queries import Filter, get, history, look, search
 
-_DUE = Script("due")
+_DUE = Script("due", only_reads=True)
 AT_ONCE = 500
 """How many due observations one look takes."""
 
@@ -193,33 +193,40 @@ def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
 def run_expirer(bus: Host, stop: threading.Event) -> None:
     """Sweep on a schedule and follow the log for reminders, until `stop` is set.
 
-    Raises EngineError when the engine goes away while following.
+    Raises what either of them raises, such as EngineError when the engine goes away.
     """
     interval = bus.settings.seconds("sweep_interval")
+    failures: list[Exception] = []
+    # The debug executor runs jobs in the scheduler's own thread, a daemon. The threads of APScheduler's pool are joined
+    # when the interpreter exits, so that an engine that hangs would keep the process from ending.
     scheduler = BackgroundScheduler(
-        executors={"default": ThreadPoolExecutor(1)}, job_defaults={"coalesce": True, "max_instances": 1}, timezone=UTC
+        executors={"default": DebugExecutor()},
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        timezone=UTC,
     )
-    scheduler.add_job(_sweep_job, "interval", args=(bus,), seconds=interval, next_run_time=datetime.now(UTC))
+    scheduler.add_job(_sweep_job, "interval", (bus, failures), seconds=interval, next_run_time=datetime.now(UTC))
     scheduler.start()
     try:
-        _follow_reminders(bus, stop)
+        _follow_reminders(bus, stop, failures)
     finally:
-        scheduler.shutdown(wait=False)
+        scheduler.shutdown()
 
 
-def _sweep_job(bus: Host) -> None:
+def _sweep_job(bus: Host, failures: list[Exception]) -> None:
     try:
         count = bus.run(sweep(bus.core))
-    except EngineError as error:
-        logger.warning("sweep failed; the next one follows", error=str(error))
+    except Exception as problem:  # raised where reminders are followed
+        failures.append(problem)
         return
     if count:
         logger.info("time has come", events=count)
 
 
-def _follow_reminders(bus: Host, stop: threading.Event) -> None:
+def _follow_reminders(bus: Host, stop: threading.Event, failures: list[Exception]) -> None:
     """Remember in the engine how far reminders were looked for, so that none is missed while no expirer runs."""
     while not stop.is_set():
+        if failures:
+            raise failures[0]
         places, moved = bus.run(_next_reminders(bus.core))
         if not moved:
             bus.wait_for_events(places)

@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from scratchbus import NewObservation
-from scratchbus.errors import InvalidField, InvalidTTL, UnknownField
+from scratchbus import NewObservation, expiry
+from scratchbus.errors import CodeTooOld, EngineUnreachable, InvalidField, InvalidTTL, UnknownField
 from scratchbus.expiry import remind, run_expirer, sweep
+from scratchbus.log.steps import Pause
 from tests.halting import Halted
 from tests.inspection import all_events, keys_of, log_length, project, send
 from tests.waiting import eventually
@@ -412,6 +413,23 @@ def test_an_expirer_does_all_of_it_by_itself(connect):
         thread.join(10)
     assert not thread.is_alive()
     assert page.get(expiring.id).reason_code == "expired"
+
+
+@pytest.mark.parametrize("error", [EngineUnreachable, CodeTooOld, ZeroDivisionError])
+def test_an_expirer_ends_with_what_its_sweep_raises(bus, monkeypatch, error):
+    def broken(core):
+        yield Pause(0)
+        raise error("no")
+
+    monkeypatch.setattr(expiry, "sweep", broken)
+    stop = threading.Event()
+    patience = threading.Timer(10, stop.set)
+    patience.start()
+    try:
+        with pytest.raises(error):
+            run_expirer(bus, stop)
+    finally:
+        patience.cancel()
 
 
 def test_positions_grow_though_the_clock_goes_back(bus, page, clock):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,7 +27,8 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
-Start = Callable[[str, str], subprocess.Popen[bytes]]
+DAEMONS = ROOT / "daemons"
+Start = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
@@ -33,17 +36,19 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start daemons by name on an engine, and wait until they work; those that run at the end are killed."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start_one(name: str, url: str) -> subprocess.Popen[bytes]:
+    def start_one(name: str, url: str, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ, "PYTHONPATH": str(ROOT), "SCRATCHBUS_URL": url, "SCRATCHBUS_SWEEP_INTERVAL": "50ms",
         }  # fmt: skip
+        program = ["-m", "scratchbus.edges.cli", "up"] if name == "up" else [DAEMONS / f"{name}.py"]
         said = tmp_path / f"{name}-{len(started)}.err"
         with said.open("wb") as file:
             started.append(
                 subprocess.Popen(
-                    [sys.executable, ROOT / "daemons" / f"{name}.py"], env=environment, stderr=file, cwd=tmp_path
+                    [sys.executable, *program, *arguments],
+                    env=environment, stdout=subprocess.DEVNULL, stderr=file, cwd=tmp_path,
                 )
-            )
+            )  # fmt: skip
         eventually(lambda: b'"started"' in said.read_bytes())
         return started[-1]
 
@@ -131,6 +136,40 @@ def test_daemons_outlive_an_engine_that_hangs(new_server: Callable[..., Server],
         eventually(lambda: everything_is_over(bus), within=30)
         end(daemons)
         assert_all_ended_once(bus, writer.said)
+
+
+def test_all_daemons_end_within_two_seconds_while_the_engine_hangs(
+    new_server: Callable[..., Server], start: Start, tmp_path: Path
+) -> None:
+    server = new_server(**DURABLE)
+    (tmp_path / "auth.log").touch()
+    names = ["up", *(program.stem for program in DAEMONS.glob("*.py"))]
+    options = {"logwatch": ("--log", "auth.log", "--follow")}
+    daemons = {name: start(name, server.url, *options.get(name, ())) for name in names}
+    server.pause()
+    for name, daemon in daemons.items():
+        begun = time.monotonic()
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.wait(10) == 0
+        assert time.monotonic() - begun < 2, name
+    for said in tmp_path.glob("*.err"):
+        lines = [json.loads(line)["event"] for line in said.read_text().splitlines()]
+        assert (lines[0], lines[-1]) == ("started", "stopped")
+
+
+def test_an_expirer_that_may_not_sweep_ends_with_one_line_and_its_code(
+    new_server: Callable[..., Server], start: Start, tmp_path: Path
+) -> None:
+    server = new_server(tcp=True, **DURABLE)
+    with Bus.connect(server.url, source="writer") as bus, server.client() as client:
+        bus.page().add("reminder", "nobody may sweep it", ttl="1ms")
+        client.acl_setuser("weak", enabled=True, passwords=["+w"], keys="*", commands=["+@all", "-eval", "-evalsha"])
+    expirer = start("expirer", f"redis://weak:w@127.0.0.1:{server.port}")
+    assert expirer.wait(10) == 6
+    *logged, last = (tmp_path / "expirer-0.err").read_text().splitlines()
+    assert last.startswith("expirer: ")
+    assert "use a user with the right role" in last
+    assert [json.loads(line)["event"] for line in logged] == ["started"]
 
 
 def test_daemons_start_an_embedded_engine_that_was_killed_anew(start: Start, tmp_path: Path) -> None:
