@@ -22,6 +22,7 @@ from scratchbus.errors import (
     EngineReadOnly,
     EngineUnreachable,
     LogRewound,
+    NotReplicated,
     PageFull,
     PositionLost,
     ScratchbusError,
@@ -35,14 +36,19 @@ PASSING: tuple[type[ScratchbusError], ...] = (
     EngineLoading,
     EngineReadOnly,
     EngineFull,
+    NotReplicated,
     Behind,
     LogRewound,
     PositionLost,
     PageFull,
 )
-"""What may be better in a while: a daemon waits and begins anew."""
+"""What may be better in a while: a daemon waits and begins anew.
 
-GRACE = 1.5
+It passes by itself, or someone mends it meanwhile, as `scratchbus rebuild` does for a projector whose log was replaced;
+those who read on from the present, such as the router, have mended it by beginning anew.
+"""
+
+GRACE = 1.0
 """Seconds that the work has to end after a signal; what it writes is safe to cut off anywhere."""
 
 _FIRST_PAUSE = 0.1
@@ -57,22 +63,33 @@ logger = structlog.get_logger(__name__)
 
 
 def configure_logging(level: str = "info", **always: str) -> None:
-    """Log to stderr: for people on a terminal, as one JSON object a line elsewhere. `always` is in every line."""
+    """Log to stderr: for people on a terminal, as one JSON object a line elsewhere. `always` is in every line.
+
+    What libraries have to say, from warnings on, looks the same.
+    """
     renderer: structlog.types.Processor = structlog.processors.JSONRenderer(ensure_ascii=False)
     if sys.stderr.isatty():
         renderer = structlog.dev.ConsoleRenderer()
+    number = logging.getLevelNamesMapping()[level.upper()]
+    processors: list[structlog.types.Processor] = [
+        lambda _, __, line: {**line, **always},
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
     structlog.configure(
-        processors=[
-            lambda _, __, line: {**line, **always},
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        foreign_pre_chain=processors,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING))
 
 
 def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None:

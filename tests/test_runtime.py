@@ -12,7 +12,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from scratchbus import Bus, runtime
-from scratchbus.errors import EngineAuth, EngineUnreachable, InvalidInput
+from scratchbus.errors import (
+    CodeTooOld,
+    EngineAuth,
+    EngineForbidden,
+    EngineFull,
+    EngineLoading,
+    EngineReadOnly,
+    EngineUnreachable,
+    InvalidInput,
+    LogRewound,
+    NotReplicated,
+    PositionLost,
+)
 
 
 def connect():
@@ -93,6 +105,31 @@ def test_work_is_done_anew_when_the_engine_comes_back(quick):
     assert len(set(map(id, seen))) == 3
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [
+        EngineUnreachable("gone"),
+        EngineLoading("loading"),
+        EngineReadOnly("read-only"),
+        EngineFull("full"),
+        NotReplicated(0, 1),
+        LogRewound("rewound"),
+        PositionLost("trimmed"),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_what_passes_is_waited_for_with_growing_pauses(monkeypatch, problem):
+    monkeypatch.setattr(runtime, "pause", lambda attempt: waited.append(attempt) or 0.0)
+    waited = []
+
+    def run(bus, stop):
+        if len(waited) < 5:
+            raise problem
+
+    runtime.serve(connect, run)
+    assert waited == [1, 2, 3, 4, 5]
+
+
 def test_a_stop_while_waiting_for_the_engine_ends_it():
     def connect():
         os.kill(os.getpid(), signal.SIGTERM)
@@ -108,7 +145,7 @@ def test_without_patience_the_first_refusal_is_raised():
         runtime.serve(Engine(refusals=1).connect, lambda bus, stop: None, patient=False)
 
 
-@pytest.mark.parametrize("error", [EngineAuth, InvalidInput, ZeroDivisionError])
+@pytest.mark.parametrize("error", [EngineAuth, EngineForbidden, CodeTooOld, InvalidInput, ZeroDivisionError])
 def test_what_waiting_cannot_mend_is_raised(error):
     def run(bus, stop):
         raise error("no")
@@ -134,3 +171,17 @@ def test_logs_are_json_on_stderr_when_nobody_watches():
     assert ran.stdout == b""
     (line,) = ran.stderr.decode().splitlines()
     assert json.loads(line)["who"] == "wörld"
+
+
+def test_what_libraries_log_is_json_too_and_only_from_warnings_on():
+    code = (
+        "import logging; from scratchbus.runtime import configure_logging\n"
+        "configure_logging('info', daemon='expirer')\n"
+        "logging.getLogger('apscheduler').info('not this')\n"
+        "try: 1 / 0\n"
+        "except ZeroDivisionError: logging.getLogger('apscheduler').exception('Job %s failed', 'sweep')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    (line,) = map(json.loads, ran.stderr.decode().splitlines())
+    assert (line["event"], line["level"], line["daemon"]) == ("Job sweep failed", "error", "expirer")
+    assert "ZeroDivisionError" in line["exception"]

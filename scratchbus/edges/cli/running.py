@@ -38,10 +38,10 @@ def up(session: Session) -> None:
     from scratchbus.projector import run_projector
     from scratchbus.runtime import configure_logging, serve
 
+    configure_logging(session.settings().log_level)
     with session.connect() as bus:
         status = bus.status()
     source = session.settings().source or "up"
-    configure_logging(session.settings().log_level)
     if session.as_json:
         session.out.document({**where_it_is(status), "pid": os.getpid()})
     else:
