@@ -71,12 +71,18 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         return EngineAuth(f"{where} refuses the user name or password; check them in the URL")
     if isinstance(error, redis_errors.BusyLoadingError) or word == "LOADING":
         return EngineLoading(f"{where} is still loading its data; try again in a moment")
+    if word == "BUSY":
+        return EngineUnreachable(f"{where} is busy with a long script of someone's; wait, or send it SCRIPT KILL")
+    if isinstance(error, redis_errors.ClusterDownError):  # also of a replica that lost its primary
+        return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or see to its primary")
     if isinstance(error, BROKEN):
         return EngineUnreachable(f"{where} does not answer ({text}); start it, or check SCRATCHBUS_URL or --url")
     if isinstance(error, redis_errors.ReadOnlyError) or word == "READONLY" or "READONLY" in text:
         return EngineReadOnly(f"{where} is read-only (a replica?); connect to its primary")
     if isinstance(error, redis_errors.OutOfMemoryError) or word == "OOM" or "OOM command not allowed" in text:
         return EngineFull(f"{where} is out of memory; raise its maxmemory or archive old history")
+    if "NOREPLICAS" in text:
+        return EngineReadOnly(f"{where} takes no writes because it has too few replicas; see whether they are up")
     if "MISCONF" in text:
         return EngineReadOnly(f"{where} takes no writes because it cannot persist; see its log, free disk space")
     if (

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from redis import Redis
+from redis.exceptions import ResponseError
 
 from scratchbus import AsyncBus, Bus
 from scratchbus.errors import (
@@ -106,6 +110,54 @@ def test_an_engine_that_fills_up_keeps_what_it_acknowledged(new_server: Callable
         assert written > 10
         assert log_length(bus) == written
         assert check(bus) == []
+
+
+def test_an_engine_with_too_few_replicas_takes_no_writes(new_server: Callable[..., Server]) -> None:
+    server = new_server()
+    with Bus.connect(server.url, source="subject") as bus, server.client() as client:
+        prepared = {name: operation.prepare(bus.page()) for name, operation in OPERATIONS.items()}
+        client.config_set("min-replicas-to-write", 1)
+        assert_refused_everywhere(bus, prepared, EngineReadOnly)
+        client.config_set("min-replicas-to-write", 0)
+        assert check(bus) == []
+
+
+def test_a_replica_that_lost_its_primary_and_serves_no_old_data_does_not_answer(
+    new_server: Callable[..., Server],
+) -> None:
+    server = new_server(**{"replica-serve-stale-data": "no"})
+    with Bus.connect(server.url, source="subject") as bus, server.client() as client:
+        client.replicaof("127.0.0.1", 1)
+        for call in (bus.position, bus.page().list, lambda: bus.page().add("observation", "x")):
+            with pytest.raises(EngineUnreachable, match="see to its primary"):
+                call()
+        client.replicaof("NO", "ONE")
+        assert log_length(bus) == 0
+
+
+def run_until_killed(client: Redis) -> None:
+    with suppress(ResponseError):
+        client.eval("while true do end", 0)
+
+
+def is_busy(client: Redis) -> bool:
+    try:
+        return not client.ping()
+    except ResponseError as error:
+        return "BUSY" in str(error)
+
+
+def test_an_engine_that_is_busy_with_a_script_does_not_answer(new_server: Callable[..., Server]) -> None:
+    server = new_server(**{"busy-reply-threshold": "10"})
+    with Bus.connect(server.url, source="subject") as bus, server.client() as busy, server.client() as client:
+        script = threading.Thread(target=run_until_killed, args=(busy,))
+        script.start()
+        eventually(lambda: is_busy(client))
+        with pytest.raises(EngineUnreachable, match="SCRIPT KILL"):
+            bus.page().add("observation", "x")
+        client.script_kill()
+        script.join(10)
+        assert log_length(bus) == 0
 
 
 @pytest.fixture
