@@ -26,8 +26,8 @@ from scratchbus.log.keys import PageKeys
 from scratchbus.log.steps import Call, Pause, Script, Step, ask
 from scratchbus.projections import scratch_page
 
-_QUERY = Script("query")
-_HISTORY = Script("history")
+_QUERY = Script("query", only_reads=True)
+_HISTORY = Script("history", only_reads=True)
 
 IN_MEMORY = 200
 """With more unfolded events than this, a reader commits what it folds."""

@@ -135,9 +135,12 @@ def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
 def _memory(url: str) -> Target:
     try:
         from fakeredis import FakeRedis, FakeServer
+        from fakeredis._commands import SUPPORTED_COMMANDS
         from fakeredis.aioredis import FakeRedis as AsyncFakeRedis
     except ImportError:
         raise EngineMisconfigured("memory:// needs fakeredis: pip install 'fakeredis[lua]'") from None
+    for verb in ("eval", "evalsha"):  # it does not know that a script may be sent as one that only reads
+        SUPPORTED_COMMANDS.setdefault(f"{verb}_ro", SUPPORTED_COMMANDS[verb])
     name = url.partition(":")[2].removeprefix("//")
     with _servers_lock:
         server = _servers.get(name) or _servers.setdefault(name, FakeServer(version=(7,)))

@@ -110,7 +110,7 @@ def whole_from(commands: Commands, missing: list[int]) -> Commands:
     What comes behind a script is sent again with it: a WAIT vouches only for what came before.
     """
     return tuple(
-        ("EVAL", Script.known[command[1]], *command[2:]) if index in missing else command
+        (command[0].replace("SHA", ""), Script.known[command[1]], *command[2:]) if index in missing else command
         for index, command in enumerate(commands)
     )[missing[0] :]
 

@@ -22,7 +22,7 @@ CHUNK = 500
 LONGEST_BLOCK_MS = 5_000
 STOPPABLE_BLOCK_MS = 500
 
-_FETCH = Script("fetch")
+_FETCH = Script("fetch", only_reads=True)
 
 logger = stderr_logger()
 

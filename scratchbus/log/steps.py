@@ -44,21 +44,23 @@ class Interrupted(Exception):
 class Script:
     """A Lua script, from a file beside this one; sent by its digest, and whole when the engine does not have it.
 
-    `constants` take the place of `@NAME@` in its text.
+    One that only reads is sent as such, so that a user who may only read may run it. `constants` take the place of
+    `@NAME@` in its text.
     """
 
     known: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, name: str, **constants: str) -> None:
+    def __init__(self, name: str, *, only_reads: bool = False, **constants: str) -> None:
         self.text = files(__package__).joinpath(f"{name}.lua").read_text("utf-8")
         for constant, value in constants.items():
             self.text = self.text.replace(f"@{constant}@", value)
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        self._verb = "EVALSHA_RO" if only_reads else "EVALSHA"
         Script.known[self.sha] = self.text
 
     def command(self, keys: tuple[Any, ...], args: tuple[Any, ...] | list[Any]) -> tuple[Any, ...]:
         """Return the command that runs the script."""
-        return ("EVALSHA", self.sha, len(keys), *keys, *args)
+        return (self._verb, self.sha, len(keys), *keys, *args)
 
 
 def ask(shard: int, *command: Any) -> Step[Any]:
