@@ -54,6 +54,7 @@ GRACE = 1.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 _SETTLED = 10.0  # seconds of work after which the next pause is a short one again
+_PROOF = 2.0  # seconds of work after which it is told to go on
 _NAP = 0.1  # seconds that a signal may go unnoticed
 
 Run = Callable[["Bus", threading.Event], None]
@@ -123,7 +124,7 @@ def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None
 
 
 def _keep_running(connect: Callable[[], Bus], run: Run, stop: threading.Event, patient: bool) -> None:
-    attempt, is_waiting = 0, False
+    attempt, waiting = 0, _Waiting()
     with ExitStack() as last:
         bus: Bus | None = None
         while not stop.is_set():
@@ -135,19 +136,44 @@ def _keep_running(connect: Callable[[], Bus], run: Run, stop: threading.Event, p
                 last.pop_all().close()
                 last.enter_context(bus)
                 bus.position()  # a connection that answers
-                if is_waiting:
-                    logger.info("going on")
-                    is_waiting = False
-                run(bus, stop)
+                with waiting.over_once_this_lasts():
+                    run(bus, stop)
                 return
             except PASSING as problem:
                 if not patient:
                     raise
-                if not is_waiting and not stop.is_set():
-                    logger.warning("waiting", reason=str(problem))
-                    is_waiting = True
+                if not stop.is_set():
+                    waiting.tell(str(problem))
                 attempt = 0 if time.monotonic() - begun > _SETTLED else attempt + 1
                 stop.wait(pause(attempt))
+
+
+class _Waiting:
+    """Tells once that the work waits, and once that it goes on; what fails again at once has not gone on."""
+
+    def __init__(self) -> None:
+        self._is_told = False
+
+    def tell(self, reason: str) -> None:
+        if not self._is_told:
+            self._is_told = True
+            logger.warning("waiting", reason=reason)
+
+    @contextmanager
+    def over_once_this_lasts(self) -> Iterator[None]:
+        timer = threading.Timer(_PROOF, self._tell_end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+        self._tell_end()
+
+    def _tell_end(self) -> None:
+        if self._is_told:
+            self._is_told = False
+            logger.info("going on")
 
 
 def pause(attempt: int) -> float:

@@ -25,6 +25,7 @@ from scratchbus.errors import (
     NotReplicated,
     PositionLost,
 )
+from tests.waiting import eventually
 
 
 def connect():
@@ -90,6 +91,29 @@ def test_the_engine_is_waited_for_and_each_change_is_logged_once(quick):
     with capture_logs() as logs:
         runtime.serve(engine.connect, lambda bus, stop: seen.append(bus.position()))
     assert len(seen) == 1
+    assert [line["event"] for line in logs] == ["started", "waiting", "going on", "stopped"]
+
+
+def test_what_fails_again_at_once_is_told_once(quick):
+    problems = [EngineReadOnly("read-only")] * 5
+
+    def run(bus, stop):
+        if problems:
+            raise problems.pop()
+
+    with capture_logs() as logs:
+        runtime.serve(connect, run)
+    assert [line["event"] for line in logs] == ["started", "waiting", "going on", "stopped"]
+
+
+def test_it_goes_on_once_the_work_has_lasted_for_a_moment(quick, monkeypatch):
+    monkeypatch.setattr(runtime, "_PROOF", 0.01)
+    with capture_logs() as logs:
+
+        def run(bus, stop):
+            eventually(lambda: "going on" in [line["event"] for line in logs])
+
+        runtime.serve(Engine(refusals=1).connect, run)
     assert [line["event"] for line in logs] == ["started", "waiting", "going on", "stopped"]
 
 

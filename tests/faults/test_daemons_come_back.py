@@ -138,6 +138,27 @@ def test_daemons_outlive_an_engine_that_hangs(new_server: Callable[..., Server],
         assert_all_ended_once(bus, writer.said)
 
 
+@pytest.mark.parametrize(("setting", "bad", "good"), [("maxmemory", "1mb", "0"), ("min-replicas-to-write", "1", "0")])
+def test_daemons_outlive_an_engine_that_takes_no_writes_for_a_while(
+    new_server: Callable[..., Server], start: Start, tmp_path: Path, setting: str, bad: str, good: str
+) -> None:
+    server = new_server(**DURABLE)
+    with Bus.connect(server.url, source="writer") as bus, server.client() as client:
+        bus.page().add("reminder", "ends while nobody can write", ttl="100ms")
+        client.config_set(setting, bad)
+        daemons = [start(name, server.url) for name in ("projector", "expirer")]
+        logs = [tmp_path / "projector-0.err", tmp_path / "expirer-1.err"]
+        eventually(lambda: all(b'"waiting"' in log.read_bytes() for log in logs))
+        client.config_set(setting, good)
+        eventually(lambda: everything_is_over(bus), within=30)
+        eventually(lambda: all(b'"going on"' in log.read_bytes() for log in logs))
+        end(daemons)
+        for log in logs:
+            said = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+            assert [said.count(word) for word in ("started", "waiting", "going on", "stopped")] == [1, 1, 1, 1]
+        assert check(bus) == []
+
+
 def test_all_daemons_end_within_two_seconds_while_the_engine_hangs(
     new_server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:
