@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from scratchbus.core import Core
 from scratchbus.domain.position import START, Position
 from scratchbus.log.commit import Checkpoint
-from scratchbus.log.connect import read_info, risks
+from scratchbus.log.connect import UNKNOWN, read_info, risks
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.projections import scratch_page
 
@@ -34,14 +34,17 @@ class PageStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """A bus as a whole. `directory` is that of an embedded engine; `risks` are how the engine may lose events."""
+    """A bus as a whole. `directory` is that of an embedded engine; `risks` are how the engine may lose events.
+
+    What the engine does not tell this user is "unknown", or None.
+    """
 
     bus: str
     url: str
     directory: str | None
     engine: str
     version: str
-    memory_bytes: int
+    memory_bytes: int | None
     persistence: str
     risks: list[str]
     registry_version: int
@@ -77,10 +80,10 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         for page in sorted(name.decode() for name in names):
             size = yield from ask(shard, "ZCARD", keys.open(page))
             pages.append(PageStatus(page=page, open=size))
-    info = (yield from read_info("memory", "persistence")) if about else {}
+    memory, persistence, info = yield from _about_engine(about)
     return Status(
         bus=core.log.bus, url=url, directory=directory, engine=about.get("engine", "fakeredis"),
-        version=about.get("version", "-"), memory_bytes=int(info.get("used_memory", 0)), persistence=_persistence(info),
+        version=about.get("version", "-"), memory_bytes=memory, persistence=persistence,
         risks=risks(info),
         registry_version=core.registry_version, types=sorted(core.registry.types), shards=shards, pages=pages,
     )  # fmt: skip
@@ -96,9 +99,13 @@ def _lag_seconds(core: Core, shard: int, done: Position) -> Step[float]:
     return max(0, now - int(first[0][0].partition(b"-")[0])) / 1000
 
 
-def _persistence(info: Mapping[str, str]) -> str:
-    """Return how the engine keeps its data, by its INFO; that of the memory engine is empty."""
-    if not info:
-        return "none: this process only"
+def _about_engine(about: Mapping[str, str]) -> Step[tuple[int | None, str, dict[str, str]]]:
+    """Return how much memory the engine uses, how it keeps its data, and the INFO that says so."""
+    if not about:
+        return 0, "none: this process only", {}
+    if about["version"] == UNKNOWN:
+        return None, UNKNOWN, {}
+    info = yield from read_info("memory", "persistence")
     is_on = info.get("aof_enabled") == "1"
-    return f"append-only file, last write {info.get('aof_last_write_status', '?')}" if is_on else "no append-only file"
+    persistence = f"append-only file, last write {info.get('aof_last_write_status', '?')}"
+    return int(info["used_memory"]), persistence if is_on else "no append-only file", info

@@ -14,11 +14,14 @@ from redis.asyncio import connection as nonblocking
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from scratchbus.errors import EngineMisconfigured, EngineTooOld, InvalidURL
+from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
 from scratchbus.log.connections import AsyncConnection, Connection
 from scratchbus.log.embedded import directory_of, ensure_running
 from scratchbus.log.engine import AsyncEngine, Engine, Revive
 from scratchbus.log.steps import Step, ask, ask_all
+
+UNKNOWN = "unknown"
+"""What stands for what the server does not tell this user."""
 
 OLDEST = (7, 0)
 """The oldest Redis that will do; every Valkey from 8 on is newer."""
@@ -187,13 +190,11 @@ def risks(info: Mapping[str, str]) -> list[str]:
 
 
 def check_engine(where: str, ack: str) -> Step[dict[str, str]]:
-    """Return what the server says of itself. Raises EngineTooOld, or EngineMisconfigured for what `ack` needs."""
-    info = yield from read_info("server", "memory", "persistence")
-    version = info.get("valkey_version") or info.get("redis_version", "0")
-    engine = "Valkey" if "valkey_version" in info else "Redis"
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if numbers < OLDEST:
-        raise EngineTooOld(f"{where} is {engine} {version}; scratchbus needs Redis 7.0 or Valkey 8 or newer")
+    """Return what the server says of itself, as far as this user may ask.
+
+    Raises EngineTooOld, or EngineMisconfigured for what `ack` needs.
+    """
+    about = yield from _about(where)
     if ack == "fsync":
         row = yield from ask(0, "CONFIG", "GET", "appendfsync", "appendonly")
         found = {row[at].decode(): row[at + 1].decode() for at in range(0, len(row), 2)}
@@ -202,4 +203,17 @@ def check_engine(where: str, ack: str) -> Step[dict[str, str]]:
                 f"ack=fsync: {where} has appendonly {found.get('appendonly')} and appendfsync"
                 f" {found.get('appendfsync')}; set `appendonly yes` and `appendfsync always` on the server"
             )
+    return about
+
+
+def _about(where: str) -> Step[dict[str, str]]:
+    try:
+        info = yield from read_info("server", "memory", "persistence")
+    except EngineForbidden:
+        return {"engine": UNKNOWN, "version": UNKNOWN}
+    version = info.get("valkey_version") or info.get("redis_version", "0")
+    engine = "Valkey" if "valkey_version" in info else "Redis"
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < OLDEST:
+        raise EngineTooOld(f"{where} is {engine} {version}; scratchbus needs Redis 7.0 or Valkey 8 or newer")
     return {"engine": engine, "version": version, **info}

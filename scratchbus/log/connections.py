@@ -68,7 +68,7 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     word = text.split(" ", 1)[0]
     is_about_password = "invalid username-password" in text  # over a unix socket asyncio has no class for it
     if isinstance(error, redis_errors.AuthenticationError) or word in ("WRONGPASS", "NOAUTH") or is_about_password:
-        return EngineAuth(f"{where} refuses the user name or password; check them in the URL")
+        return EngineAuth(f"{where} refuses the user name or password; check them in the URL, and that the user is on")
     if isinstance(error, redis_errors.BusyLoadingError) or word == "LOADING":
         return EngineLoading(f"{where} is still loading its data; try again in a moment")
     if word == "BUSY":
@@ -89,9 +89,7 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         isinstance(error, redis_errors.NoPermissionError)
         or "NOPERM" in text
         or "ACL failure" in text
-        or (
-            "can't run this command" in text  # what Redis 7.0 says of a command inside a script
-        )
+        or "The user executing the script can't" in text  # what Redis 7.0 says inside a script
     ):
         return EngineForbidden(f"{where} forbids it ({text}); use a user with the right role")
     if isinstance(error, redis_errors.InvalidResponse):

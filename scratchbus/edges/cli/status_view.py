@@ -37,7 +37,8 @@ def connection_hint(status: Status) -> Iterator[tuple[str, Cell]]:
 
     where = where_it_is(status)
     kind = "embedded, shared by all your processes" if status.directory else "a server"
-    yield "engine", Cell(f"{status.engine} {status.version}, {kind}")
+    name = f"{status.engine} {status.version}" if status.version != status.engine else status.engine
+    yield "engine", Cell(f"{name}, {kind}")
     yield "url", Cell(status.url, "bold")
     if where["socket"]:
         yield "socket", Cell(f"{where['socket']} (process {where['engine_pid']})", "dim")
@@ -71,8 +72,8 @@ def show_status(session: Session, status: Status) -> None:
 
 
 def _state(status: Status) -> Iterator[tuple[str, Cell]]:
-    if status.memory_bytes:
-        yield "memory", Cell(f"{status.memory_bytes / _MIB:.1f} MiB")
+    if status.memory_bytes != 0:
+        yield "memory", Cell("unknown" if status.memory_bytes is None else f"{status.memory_bytes / _MIB:.1f} MiB")
     yield "keeps", Cell(status.persistence)
     for risk in status.risks:
         yield "", Cell(risk, "bold red")
