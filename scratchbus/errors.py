@@ -27,7 +27,12 @@ is in attributes, never only in the text.
     │   ├── StaleFence          the claim this fence came from is over (.fence, .actual, .id)
     │   ├── PageFull            no room, and nothing may give way    (.page, .limit)
     │   ├── EventIdReused       same event id, other arguments       (.event_id)
-    │   └── TypeInUse           a type cannot go while it is open    (.type, .open)
+    │   ├── TypeInUse           a type cannot go while it is open    (.type, .open)
+    │   ├── SubscriptionMismatch    in use with other filters        (.name, .holder)
+    │   ├── SubscriptionHeld    a consumer is at it                  (.name, .holder)
+    │   ├── LeaseLost           another consumer may have taken over (.name)
+    │   ├── NotDelivered        it was not handed out, or no longer  (.name)
+    │   └── TooManyUnacked      too many were handed out and not acked (.name)
     ├── EngineError             the Redis or Valkey server
     │   ├── EngineUnreachable · EngineAuth · EngineTooOld · EngineReadOnly · EngineFull · EngineLoading
     │   ├── EngineMissing       there is no server binary to start
@@ -292,6 +297,57 @@ class TypeInUse(Conflict):
         super().__init__(f"type {name!r} has {open_count} open observations; resolve or archive them first")
         self.type = name
         self.open = open_count
+
+
+class SubscriptionMismatch(Conflict):
+    """Someone consumes the subscription, with other filters."""
+
+    def __init__(self, name: str, holder: str, theirs: str, ours: str) -> None:
+        super().__init__(
+            f"subscription {name!r} is in use by {holder} with the filters {theirs}, not {ours};"
+            " use the same ones, or another name"
+        )
+        self.name = name
+        self.holder = holder
+
+
+class SubscriptionHeld(Conflict):
+    """Someone consumes the subscription, so that this cannot be done to it."""
+
+    def __init__(self, name: str, holder: str, verb: str) -> None:
+        super().__init__(f"subscription {name!r} is in use by {holder} and cannot {verb}; end that consumer first")
+        self.name = name
+        self.holder = holder
+
+
+class LeaseLost(Conflict):
+    """The lease of a subscription ended, and another consumer may have taken over; what was unacked comes again."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"subscription {name!r}: this consumer's lease is over, and what it did not ack is delivered to whoever"
+            " holds it now; go on with the next delivery"
+        )
+        self.name = name
+
+
+class NotDelivered(Conflict):
+    """An event was acked, or failed, that is not handed out."""
+
+    def __init__(self, name: str, position: object) -> None:
+        super().__init__(
+            f"subscription {name!r}: the event at {position} is not handed out here, or no longer: it was acked, or it"
+            " failed; ack each delivery once, after handling it"
+        )
+        self.name = name
+
+
+class TooManyUnacked(Conflict):
+    """A consumer goes on taking deliveries without acking any."""
+
+    def __init__(self, name: str, count: int) -> None:
+        super().__init__(f"subscription {name!r}: {count:,} deliveries are not acked; ack each after handling it")
+        self.name = name
 
 
 # -- engine --------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ DurationName = Literal[
     "fresh_timeout",
     "idempotency_window",
     "sweep_interval",
+    "subscription_lease",
     "socket_timeout",
     "connect_timeout",
 ]
@@ -88,6 +89,7 @@ class Settings(BaseModel):
     auto_archive_resolved: bool = True
     auto_archive_after: Lasting = "1h"
     sweep_interval: Finite = "1s"
+    subscription_lease: Finite = "3s"
 
     fresh_timeout: Finite = "30s"
     idempotency_window: Finite = "7d"
