@@ -2,28 +2,29 @@
 
 A read takes the log's tail in the same round trip as what it asks for, so it sees every write acknowledged before it
 began. When few events are not folded yet, they are folded in memory; when many, the reader folds and commits as a
-projector does.
+projector does, or in memory all the same where it may not write.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from scratchbus.ahead import Ahead, fold_ahead
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position, millis
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.folding import Fold, decode_all, fold_once
 from scratchbus.log.append import Log
-from scratchbus.log.codec import Head, Poison, decode_documents, decode_entry
+from scratchbus.log.codec import Head, decode_documents, decode_entry
 from scratchbus.log.commit import Checkpoint, Outcome
 from scratchbus.log.keys import PageKeys
-from scratchbus.log.steps import Call, Pause, Script, Step, ask
+from scratchbus.log.steps import Call, Pause, Script, Step, ask, ask_all
 from scratchbus.projections import scratch_page
 
 _QUERY = Script("query", only_reads=True)
@@ -37,13 +38,17 @@ _ALL = 1_000_000
 
 
 class Look(NamedTuple):
-    """One consistent look: the time of the engine, what was found, and the documents that events came for since."""
+    """One consistent look: the time of the engine, what was found, and the documents that events came for since.
+
+    `ahead` is given to the next look of the same read, so that it need not fold the same again.
+    """
 
     now: int
     found: list[Observation]
     overlay: dict[str, Observation | None]
     is_end: bool
     below: str
+    ahead: Ahead | None = None
 
 
 class Freshness(NamedTuple):
@@ -86,23 +91,28 @@ class Filter:
 
 
 def look(
-    log: Log, page: str, freshness: Freshness, keys_of: Callable[[PageKeys], Iterable[str]], *arguments: object
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    keys_of: Callable[[PageKeys], Iterable[str]],
+    *arguments: object,
+    ahead: Ahead | None = None,
 ) -> Step[Look]:
     """Ask the query script once, or again after folding what is missing. Raises Behind."""
     shard = log.shard(page)
     keys = log.keys(shard)
     most = -1 if freshness.stale_ok else IN_MEMORY
-    build, deadline = 1, time.monotonic() + freshness.timeout
+    build, deadline = ahead.checkpoint.build if ahead else 1, time.monotonic() + freshness.timeout
     while True:
         names = PageKeys(keys, page, build)
         command = _QUERY.command(
             (keys.tail, keys.checkpoint(scratch_page.NAME), keys.log, names.docs, keys.heads(page), *keys_of(names)),
-            (page, most, *arguments),
+            (page, most, ahead.at.stream_id if ahead else "", *arguments),
         )
         (reply,) = yield Call(shard, (command,))
         checkpoint = Checkpoint.parse(reply[2], shard)
-        if checkpoint.build != build:
-            build = checkpoint.build
+        if checkpoint.build != build or (ahead is not None and ahead.checkpoint != checkpoint):
+            build, ahead = checkpoint.build, None
             continue
         if reply[3] != -1:
             break
@@ -111,14 +121,7 @@ def look(
                 f"page {page!r}: the projection is still behind after {freshness.timeout:g} s; start a projector"
                 " (`scratchbus up`), or read with stale_ok=True"
             )
-        try:
-            folded, _ = yield from fold_once(log, shard, checkpoint)
-            if folded.outcome is not Outcome.DONE:
-                yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
-        except (EngineReadOnly, EngineForbidden):
-            if most == _ALL:
-                yield Pause(0.02)  # events are missing, and someone who may write has to go over them
-            most = _ALL
+        ahead = yield from _fold_some(log, page, checkpoint, ahead)
     if freshness.stale_ok:
         since, reply[3] = reply[3], []
         if since and reply[0] - since > freshness.timeout * 1000:
@@ -126,15 +129,33 @@ def look(
                 f"page {page!r}: what is folded is {(reply[0] - since) / 1000:.1f} s old, over fresh_timeout;"
                 " start a projector (`scratchbus up`), or read without stale_ok"
             )
-    now, _, _, entries, touched, rows, _, found, is_end, *below = reply
-    fold = Fold(shard)
+    now, tail, _, entries, touched, rows, _, found, is_end, *below = reply
+    fold = ahead.fold if ahead else Fold(shard)
     for subject, row in zip(touched, rows, strict=True):
-        fold.load((page, subject.decode()), row)
+        key = page, subject.decode()
+        if key not in fold.documents:
+            fold.load(key, row)
     for entry, item in decode_all(entries, shard):
         fold.apply(entry, item)
+    if ahead:
+        ahead.at = Position.parse(tail.partition(b"|")[0].decode())._replace(shard=shard)
     overlay = {subject: document for (_, subject), document in fold.documents.items()}
     documents = decode_documents([row for row in found if row])
-    return Look(now, documents, overlay, bool(is_end), below[0].decode() if below else "")
+    return Look(now, documents, overlay, bool(is_end), below[0].decode() if below else "", ahead)
+
+
+def _fold_some(log: Log, page: str, checkpoint: Checkpoint, ahead: Ahead | None) -> Step[Ahead | None]:
+    """Fold some of what is missing: for all, or where that is forbidden for this read alone, which is returned."""
+    if ahead is None:
+        try:
+            folded, _ = yield from fold_once(log, checkpoint.position.shard, checkpoint)
+        except (EngineReadOnly, EngineForbidden):
+            ahead = Ahead.of(checkpoint)
+        else:
+            if folded.outcome is not Outcome.DONE:
+                yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
+            return None
+    return ahead if (yield from fold_ahead(log, page, ahead)) else None
 
 
 def _settle(documents: Iterable[Observation], now: int) -> Iterator[Observation]:
@@ -159,9 +180,10 @@ def get(log: Log, page: str, ids: list[str], freshness: Freshness) -> Step[dict[
 def active(log: Log, page: str, freshness: Freshness, limit: int | None) -> Step[list[Observation]]:
     """Return the open observations that are not waiting for review, by priority, then newest first."""
     keys = log.keys(log.shard(page))
-    want = -1 if limit is None else limit
+    want, ahead = -1 if limit is None else limit, None
     while True:
-        seen = yield from look(log, page, freshness, lambda _: (keys.open(page),), "active", want)
+        seen = yield from look(log, page, freshness, lambda _: (keys.open(page),), "active", want, ahead=ahead)
+        ahead = seen.ahead
         late = [document for document in seen.overlay.values() if document is not None]
         if not seen.is_end:  # what ranks below the last that was found may have others before it
             last = max(map(_by_priority, seen.found), default=(-_ALL, 0))
@@ -191,7 +213,7 @@ def search(
     source = f'"source":"{wanted.source}"' if wanted.source is not None else ""
     is_scan = wanted.text is not None or wanted.context is not None
     since = millis(wanted.since) if wanted.since is not None else 0
-    ceiling, out = below, list[Observation]()
+    ceiling, out, ahead = below, list[Observation](), None
 
     def keys_of(names: PageKeys) -> list[str]:
         chosen = [names.index("tag", tag) for tag in wanted.tags]
@@ -207,7 +229,8 @@ def search(
 
     while limit is None or len(out) < limit:
         ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))
-        seen = yield from look(log, page, freshness, keys_of, "list", ask_for, bound, statuses, source)
+        seen = yield from look(log, page, freshness, keys_of, "list", ask_for, bound, statuses, source, ahead=ahead)
+        ahead = seen.ahead
         floor = int(float(seen.below)) if seen.below and not seen.is_end else 0
         late = [
             document
@@ -237,30 +260,32 @@ def history(log: Log, page: str, subject: str) -> Step[list[Event]]:
 
     An entry that is no event is left out. Raises PositionLost when the log was trimmed past an early one.
     """
-    shard = log.shard(page)
-    keys = log.keys(shard)
     events: list[Event] = []
     at = ""
     while True:
-        (reply,) = yield Call(shard, (_HISTORY.command((keys.log, keys.heads(page)), (subject, at, 500)),))
-        entries, rest = reply[0], reply[1].decode()
-        for entry in entries:
-            try:
-                events.append(decode_entry(entry, shard))
-            except Poison:
-                continue
-        if not rest:
+        some, at = yield from walk_back(log, page, subject, at, 500)
+        events += some
+        if not at:
             return events[::-1]
-        if len(entries) < 500:
-            raise PositionLost(f"{subject}: its event {rest} is no longer in the log; the log was trimmed")
-        at = rest
 
 
-def read_events(log: Log, positions: Iterable[Position]) -> Step[list[Event]]:
-    """Return the events at these positions of one shard; what is not there is left out."""
-    events = []
-    for position in positions:
-        keys = log.keys(position.shard)
-        entries = yield from ask(keys.shard, "XRANGE", keys.log, position.stream_id, position.stream_id)
-        events += [decode_entry(entry, position.shard) for entry in entries]
-    return events
+def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tuple[list[Event], str]]:
+    """Return some events about a subject, newest first, and the stream id of the one before them, "" if there is none.
+
+    They begin at a stream id, or with the last event when that is empty. Raises PositionLost.
+    """
+    shard = log.shard(page)
+    keys = log.keys(shard)
+    (reply,) = yield Call(shard, (_HISTORY.command((keys.log, keys.heads(page)), (subject, at, most)),))
+    entries, rest = reply[0], reply[1].decode()
+    if rest and len(entries) < most:
+        raise PositionLost(f"{subject}: its event {rest} is no longer in the log; the log was trimmed")
+    return [item for _, item in decode_all(entries, shard) if isinstance(item, Event)], rest
+
+
+def read_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
+    """Return the events at these positions, all of one shard; what is not there is left out."""
+    shard = positions[0].shard
+    spots = [position.stream_id for position in positions]
+    replies = yield from ask_all(shard, [("XRANGE", log.keys(shard).log, spot, spot) for spot in spots])
+    return [decode_entry(entry, shard) for entries in replies for entry in entries]

@@ -1,7 +1,8 @@
 -- One consistent look at a page: what was asked for, and the events that are not folded into it yet.
 --
 -- KEYS  1 tail  2 checkpoint  3 log  4 docs  5 heads  6 … the sorted set to walk, then those to intersect with
--- ARGV  1 page  2 the most events to fold in memory  3 "get", "active" or "list"
+-- ARGV  1 page  2 the most events to fold in memory  3 stream id that the asker has folded to, "" to the checkpoint
+--       4 "get", "active" or "list"
 --       get: ids …
 --       active: how many (-1: all)
 --       list: at least how many, below this seq ("" from the newest), statuses (",a,b," or ""), and a text that the
@@ -10,7 +11,7 @@
 --         ids, docs, 1 when there are no more, and where a list goes on}
 
 local TAIL, CKPT, LOG, DOCS, HEADS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local PAGE, MOST, WHAT = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local PAGE, MOST, FOLDED, WHAT = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local call = redis.call
 
 local function documents(ids)
@@ -25,7 +26,7 @@ local time = call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local tail, checkpoint = call('GET', TAIL) or '', call('GET', CKPT) or ''
 now = math.max(now, tonumber(string.match(tail, '^%d+') or 0)) -- a clock that was set back: the log's time stands still
-local reached = string.match(checkpoint, '^([^|]*)')
+local reached = FOLDED ~= '' and FOLDED or string.match(checkpoint, '^([^|]*)')
 local entries, touched = {}, {}
 if MOST >= 0 and tail ~= '' and string.match(tail, '^([^|]*)') ~= reached then
   local behind = tonumber(string.match(tail, '^%d+-(%d+)')) - tonumber(string.match(reached, '-(%d+)$') or 0)
@@ -55,18 +56,18 @@ end
 local touched_docs = documents(touched)
 
 if WHAT == 'get' then
-  local ids = {unpack(ARGV, 4)}
+  local ids = {unpack(ARGV, 5)}
   return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, documents(ids), 1}
 end
 
 if WHAT == 'active' then
-  local limit = tonumber(ARGV[4])
+  local limit = tonumber(ARGV[5])
   local ids = call('ZREVRANGE', KEYS[6], 0, limit < 0 and -1 or limit + #touched - 1)
   return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, documents(ids),
     (limit < 0 or #ids < limit + #touched) and 1 or 0}
 end
 
-local limit, below, statuses, text = tonumber(ARGV[4]) + #touched, ARGV[5], ARGV[6], ARGV[7]
+local limit, below, statuses, text = tonumber(ARGV[5]) + #touched, ARGV[6], ARGV[7], ARGV[8]
 local walk, others, smallest = nil, {}, nil
 for k = 6, #KEYS do
   local size = call('ZCARD', KEYS[k])

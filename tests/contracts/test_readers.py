@@ -1,0 +1,123 @@
+"""A client that may read but not write is answered like any other, however much is not folded yet."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus, NewObservation, Page
+from scratchbus.errors import EngineForbidden
+from scratchbus.folding import load_documents
+from scratchbus.log import embedded
+from scratchbus.queries import IN_MEMORY
+from tests.engines import ENGINES, Connect, Engine
+from tests.inspection import keys_of, project, send
+
+READER = ("-@all", "+@read", "+eval", "+evalsha", "+eval_ro", "+evalsha_ro", "+@connection", "+info", "+time")
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.parametrize("engine", ENGINES[1:], indirect=True),  # the fake one knows no access lists
+]
+
+
+@pytest.fixture
+def page(connect: Connect) -> Page:
+    return connect(max_observations=10_000).page()
+
+
+@pytest.fixture
+def reader(engine: Engine, page: Page, bus_name: str) -> Iterator[Page]:
+    """The same page, for a user that the engine lets read and nothing else."""
+    bus = page._bus
+    scheme, _, place = engine.url.partition(":")
+    socket = embedded.ensure_running(Path(place)).socket if scheme == "embedded" else place.removeprefix("//")
+    send(bus, "ACL", "SETUSER", bus_name, "on", ">pw", "resetkeys", f"~{{{bus_name}:*", *READER)
+    try:
+        with Bus.connect(f"unix://{bus_name}:pw@{socket}", bus=bus_name) as other:
+            yield other.page()
+    finally:
+        send(bus, "ACL", "DELUSER", bus_name)
+
+
+def batch(name: str, count: int, **more: object) -> list[NewObservation]:
+    return [NewObservation(type="observation", content=f"{name} {n}", **more) for n in range(count)]
+
+
+def checkpoint(page: Page) -> object:
+    return send(page._bus, "GET", keys_of(page._bus).checkpoint("scratch_page"))
+
+
+def assert_reads_the_same(page: Page, reader: Page) -> None:
+    """Compare what the reader sees, which folds nothing for others, with what it is once it is folded."""
+    before = checkpoint(page)
+    seen = reader.list(limit=None), reader.list(limit=7), reader.list(tags="t", limit=None), reader.active()
+    first, newest = reader.active(limit=3), reader.list(text="new 1", limit=None)
+    assert checkpoint(page) == before
+    project(page._bus)
+    assert seen == (page.list(limit=None), page.list(limit=7), page.list(tags="t", limit=None), page.active())
+    assert (first, newest) == (page.active(limit=3), page.list(text="new 1", limit=None))
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_reader_that_is_far_behind_sees_everything(monkeypatch, page, reader, is_begun):
+    monkeypatch.setattr("scratchbus.ahead.CHUNK", 100)
+    old = page.add_many(batch("old", IN_MEMORY // 3, tags=["t"]))
+    if is_begun:
+        project(page._bus)
+    begun = checkpoint(page)
+    for one in old[::9]:
+        page.update(one.id, tags=["u"])
+        page.resolve(one.id)
+    page.clear_resolved([old[0].id, old[9].id])
+    page.add_many(batch("new", 3 * IN_MEMORY))
+    page._bus.page("other").add_many(batch("elsewhere", 99))
+    assert checkpoint(page) == begun
+    assert reader.get(old[0].id) is None
+    assert reader.get(old[18].id).status == "resolved"
+    assert_reads_the_same(page, reader)
+
+
+def test_a_reader_goes_on_when_someone_folds_meanwhile(monkeypatch, page, reader):
+    added = page.add_many(batch("new", 2 * IN_MEMORY))
+    times: list[int] = []
+
+    def overtaken(*given):
+        if not times:
+            project(page._bus)
+        times.append(1)
+        return (yield from load_documents(*given))
+
+    monkeypatch.setattr("scratchbus.ahead.load_documents", overtaken)
+    assert reader.get(added[0].id) == added[0]
+    assert len(times) == 1
+    assert len(reader.list(limit=None)) == 2 * IN_MEMORY
+
+
+def test_a_reader_writes_nothing(page, reader):
+    with pytest.raises(EngineForbidden):
+        reader.add("observation", "not mine to say", source="reader")
+    assert page.list() == []
+
+
+def test_a_reader_never_asks_for_more_than_a_thousand_events_at_once(monkeypatch, page, reader):
+    for _ in range(3):
+        page.add_many(batch("new", 900))
+    engine, most = reader._bus._engine, [0]
+    execute = engine.execute
+
+    def weighing(call):
+        reply = execute(call)
+        most.append(_bodies(reply))
+        return reply
+
+    monkeypatch.setattr(engine, "execute", weighing)
+    assert len(reader.active()) == len(page.active()) == 2700
+    assert 0 < max(most) <= 1000
+
+
+def _bodies(reply: object) -> int:
+    """Count the bodies of events in a reply."""
+    if isinstance(reply, list):
+        return sum(map(_bodies, reply))
+    return isinstance(reply, bytes) and reply.startswith(b'{"v":')
