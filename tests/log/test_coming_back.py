@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scratchbus import AsyncBus, Bus, runtime
 from scratchbus.errors import EngineUnreachable
-from scratchbus.log import reading
-from scratchbus.log.embedded import EmbeddedEngine, find_running, stop
+from scratchbus.log import connect, reading
+from scratchbus.log.embedded import EmbeddedEngine, ensure_running, find_running, stop
 from tests.log.engine_processes import eventually, kill
 
 pytestmark = pytest.mark.real
@@ -45,22 +45,22 @@ def test_an_open_bus_starts_an_engine_that_was_killed_and_nothing_acknowledged_i
         assert [event.content for event in bus.events()] == said
 
 
-async def test_an_open_async_bus_starts_it_too(directory: Path) -> None:
+async def test_an_open_async_bus_starts_it_too_beside_its_event_loop(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with AsyncBus.connect(f"embedded:{directory}", source="tester") as bus:
         said = [(await bus.page().add("observation", f"{number}")).content for number in range(20)]
         kill(engine_of(directory))
-        ticks = 0
+        starters: list[threading.Thread] = []
 
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                ticks += 1
-                await asyncio.sleep(0.001)
+        def start(*where: Path, **how: Any) -> EmbeddedEngine:
+            starters.append(threading.current_thread())
+            return ensure_running(*where, **how)
 
-        ticking = asyncio.create_task(tick())
+        monkeypatch.setattr(connect, "ensure_running", start)
         assert [seen.content for seen in await bus.page().list()] == said[::-1]
-        ticking.cancel()
-        assert ticks > 5, "the event loop stood still while the engine was started"
+        assert len(starters) == 1
+        assert starters[0] is not threading.current_thread()
         kill(engine_of(directory))
         await bus.page().add("observation", "a write is the first to notice")
 
@@ -160,13 +160,15 @@ def test_a_daemon_waits_for_an_engine_that_was_stopped(directory: Path, monkeypa
             bus.position()
 
     def meddle() -> None:
-        eventually(lambda: len(runs) == 1)
-        stop(directory)
-        eventually(lambda: len(pauses) > 5)
-        found.append(find_running(directory))
-        with Bus.connect(f"embedded:{directory}"):
-            eventually(lambda: len(runs) == 2)
-        signal.raise_signal(signal.SIGTERM)
+        try:
+            eventually(lambda: len(runs) == 1)
+            stop(directory)
+            eventually(lambda: len(pauses) > 5 or len(runs) == 2)
+            found.append(find_running(directory))
+            with Bus.connect(f"embedded:{directory}"):
+                eventually(lambda: len(runs) == 2)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
 
     other = threading.Thread(target=meddle)
     other.start()

@@ -42,6 +42,20 @@ def test_a_call_that_is_under_way_when_the_bus_is_closed_is_answered(embedded_ur
     asyncio.run(close_meanwhile())
 
 
+def test_an_async_bus_that_is_closed_does_nothing_more(embedded_url: str) -> None:
+    async def use() -> None:
+        bus = await AsyncBus.connect(embedded_url, source="tester", bus=f"test-{token_hex(6)}")
+        await bus.page().add("observation", "x")
+        following = bus.events(follow=True)
+        await anext(following)
+        await bus.close()
+        for operation in (following.__anext__, bus.events().__anext__, bus.position, bus.page().list):
+            with pytest.raises(BusClosed):
+                await operation()
+
+    asyncio.run(use())
+
+
 def test_a_bus_is_created_once_whichever_reply_is_lost() -> None:
     server = Server(embedded_binary())
     try:
