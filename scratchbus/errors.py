@@ -24,6 +24,7 @@ is in attributes, never only in the text.
     │   │   └── NotChangeable   in this status it cannot be done
     │   ├── KeyHeld             another has the dedupe key by now    (.id, .key, .holder)
     │   ├── Claimed             someone else holds it                (.by, .until, .id)
+    │   ├── NotClaimed          nobody holds it                      (.id)
     │   ├── StaleFence          the claim this fence came from is over (.fence, .actual, .id)
     │   ├── PageFull            no room, and nothing may give way    (.page, .limit)
     │   ├── EventIdReused       same event id, other arguments       (.event_id)
@@ -52,8 +53,22 @@ is in attributes, never only in the text.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from datetime import datetime
+from reprlib import Repr
+
+_LONGEST = 80  # characters of a value that a message shows
+_short = Repr()
+_short.maxstring = _short.maxother = _short.maxlong = _LONGEST
+_short.maxlevel = 2
+
+
+def shown(value: object) -> str:
+    """Return a value as messages quote it: as Python writes it, a long one shortened in its middle."""
+    if isinstance(value, int) and value.bit_length() > sys.int_info.default_max_str_digits:
+        return "a number beyond all measure"  # Python refuses to write it
+    return _short.repr(value).replace("\n", " ")
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -75,7 +90,8 @@ class InvalidField(InvalidInput):
     """A field has a value it cannot have."""
 
     def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
+        is_plain = len(field) <= _LONGEST and field.isprintable()
+        super().__init__(f"{field if is_plain else shown(field)}: {problem}")
         self.field = field
 
 
@@ -112,7 +128,7 @@ class UnknownType(InvalidInput):
         self.nearest = nearest
         hint = f"did you mean {nearest!r}? " if nearest else ""
         super().__init__(
-            f"unknown observation type {name!r}; {hint}known: {_listed(self.known)}"
+            f"unknown observation type {shown(name)}; {hint}known: {_listed(self.known)}"
             " (add a type with `scratchbus types push FILE`)"
         )
 
@@ -122,7 +138,7 @@ class InvalidTTL(InvalidInput):
 
 
 class InvalidId(InvalidInput):
-    """An id that is not a ULID, or a suffix that fits none or several."""
+    """An id that is not a ULID, or a suffix that fits several."""
 
 
 class InvalidName(InvalidInput):
@@ -242,10 +258,19 @@ class Claimed(Conflict):
     def __init__(self, id: str, by: str, until: datetime) -> None:
         super().__init__(
             f"{id} is claimed by {by} until {until.isoformat(timespec='milliseconds')}; wait, or pass the claim's fence"
+            f" (only {by} may prolong it)"
         )
         self.id = id
         self.by = by
         self.until = until
+
+
+class NotClaimed(Conflict):
+    """Nobody holds it, so there is nothing to release."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"{id} is not claimed, or no longer; there is nothing to release")
+        self.id = id
 
 
 class StaleFence(Conflict):

@@ -10,7 +10,7 @@ from typing import Any
 from scratchbus.domain.observation import UPDATABLE, Observation
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import MAX_BYTES, check_confidence, check_event_id, check_id
-from scratchbus.errors import InvalidField, InvalidTTL, ReadOnlyField, TooLarge, UnknownField
+from scratchbus.errors import InvalidField, InvalidTTL, ReadOnlyField, TooLarge, UnknownField, shown
 
 MAX_LABEL = 256
 """The most characters of a tag, an owner, an action."""
@@ -41,13 +41,13 @@ def check_guards(event_id: object, fence: object, expected_version: object = Non
         check_event_id(event_id)
     for field, number in (("fence", fence), ("expected_version", expected_version)):
         if number is not None and (not isinstance(number, int) or number < 1):
-            raise InvalidField(field, f"{number!r} is not a number above 0")
+            raise InvalidField(field, f"{shown(number)} is not a number above 0")
 
 
 def check_content(content: object, limit: int, field: str = "content") -> str:
     """Return a text that is not empty and within the limit (bytes of UTF-8)."""
     if not isinstance(content, str):
-        raise InvalidField(field, f"{content!r} is not a text")
+        raise InvalidField(field, f"{shown(content)} is not a text")
     if not content or content.isspace():
         raise InvalidField(field, "is empty; say what was observed")
     size = bytes_of(field, content)
@@ -71,7 +71,7 @@ def check_object(field: str, value: object) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InvalidField(field, f"{repr(value)[:80]} is not a JSON object")
+        raise InvalidField(field, f"{shown(value)} is not a JSON object")
     if not value:
         return {}
     try:
@@ -101,7 +101,7 @@ def _depth_of(value: Any) -> int:
 def check_label(field: str, value: object) -> str:
     """Return a short text without control characters."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_LABEL or not value.isprintable() or value.isspace():
-        raise InvalidField(field, f"{value!r} has to be 1 to {MAX_LABEL} printable characters")
+        raise InvalidField(field, f"{shown(value)} has to be 1 to {MAX_LABEL} printable characters")
     return value
 
 
@@ -110,7 +110,7 @@ def check_tags(tags: object, most: int) -> list[str]:
     if tags is None:
         return []
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
-        raise InvalidField("tags", f"{tags!r} is not a list of texts")
+        raise InvalidField("tags", f"{shown(tags)} is not a list of texts")
     for tag in tags:
         check_label("tags", tag)
     unique = list(dict.fromkeys(tags))
@@ -124,7 +124,7 @@ def check_evidence(ids: object) -> list[str]:
     if ids is None:
         return []
     if isinstance(ids, str) or not isinstance(ids, Collection):
-        raise InvalidField("evidence", f"{ids!r} is not a list of observation ids")
+        raise InvalidField("evidence", f"{shown(ids)} is not a list of observation ids")
     if len(ids) > MAX_EVIDENCE:
         raise TooLarge("evidence", len(ids), MAX_EVIDENCE, "ids")
     return list(dict.fromkeys(check_id(id) for id in ids))
@@ -135,7 +135,7 @@ def check_trigger(trigger: object) -> dict[str, Any] | None:
     if trigger is None:
         return None
     if not isinstance(trigger, Mapping):
-        raise InvalidField("remind_on", f"{trigger!r} is not a mapping of: {', '.join(_TRIGGERS)}")
+        raise InvalidField("remind_on", f"{shown(trigger)} is not a mapping of: {', '.join(_TRIGGERS)}")
     unknown = [key for key in trigger if key not in _TRIGGERS]
     if unknown:
         raise UnknownField(f"remind_on.{unknown[0]}", _TRIGGERS)
@@ -165,9 +165,11 @@ def as_time(field: str, value: object) -> datetime:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise InvalidField(field, f"{value!r} is not a time; write ISO 8601, as 2026-01-31T12:00:00Z") from None
+            raise InvalidField(
+                field, f"{shown(value)} is not a time; write ISO 8601, as 2026-01-31T12:00:00Z"
+            ) from None
     if not isinstance(value, datetime):
-        raise InvalidField(field, f"{value!r} is not a time")
+        raise InvalidField(field, f"{shown(value)} is not a time")
     try:
         value = (value.replace(tzinfo=UTC) if value.tzinfo is None else value).astimezone(UTC)
     except OverflowError:
@@ -179,7 +181,7 @@ def as_time(field: str, value: object) -> datetime:
 
 def check_changes(changes: Mapping[str, Any], kind: ObservationType | None, max_content: int) -> dict[str, Any]:
     """Return the fields to replace, checked. Raises ReadOnlyField, UnknownField, InvalidField, TooLarge."""
-    known = {*Observation.model_fields, "created_at", "updated_at", "position"}
+    known = Observation.model_fields.keys() | Observation.model_computed_fields.keys()
     for name in changes:
         if name not in UPDATABLE:
             raise (ReadOnlyField if name in known else UnknownField)(name, UPDATABLE)

@@ -58,6 +58,9 @@ class Event(BaseModel):
         """When the engine appended it (UTC)."""
         return moment(self.ms)
 
+    def __hash__(self) -> int:
+        return hash((self.id, self.position))
+
     def placed(self, **envelope: Any) -> Self:
         """Set the envelope of an event that is just being made; from then on it is immutable. Returns itself."""
         self.__dict__.update(envelope)

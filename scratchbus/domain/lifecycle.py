@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
-from scratchbus.errors import InvalidField
+from scratchbus.errors import InvalidField, shown
 
 StatusClass = Literal["open", "closed", "final"]
 """What a status means to the bus: open ones fill the page, closed ones are done, final ones never change again."""
@@ -70,7 +70,9 @@ class Lifecycle:
 
     def _unknown(self, status: str) -> InvalidField:
         known = ", ".join(sorted(self.statuses))
-        return InvalidField("status", f"{status!r} is not a status of lifecycle {self.name!r}; use one of: {known}")
+        return InvalidField(
+            "status", f"{shown(status)} is not a status of lifecycle {self.name!r}; use one of: {known}"
+        )
 
 
 def never_closing(lifecycle: Lifecycle) -> frozenset[str]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, computed_field
 
 from scratchbus.domain.position import Position, moment
 from scratchbus.domain.values import Duration
-from scratchbus.errors import InvalidField, UnknownField
+from scratchbus.errors import InvalidField, UnknownField, shown
 
 UPDATABLE = ("content", "status", "owner", "confidence", "context", "tags", "metadata", "expires_at")
 """What `update` may change; id, created_at, source and the rest are set once."""
+
+
+_Place = Annotated[Position, PlainSerializer(str, when_used="json")]
+"""A position that is text in JSON."""
 
 
 class Claim(BaseModel):
@@ -28,8 +32,9 @@ class Claim(BaseModel):
 class Observation(BaseModel):
     """What someone saw: low commitment, typed, with a lifecycle. Immutable; every change gives a new one.
 
-    The times are UTC and the engine's. `created_at` is the time of the event that added it, `updated_at` that of
-    the last event about it. `position` is the place of that last event, `added` that of the first.
+    Two are equal when all their fields are, and observations can be members of sets. The times are UTC and the
+    engine's. `created_at` is the time of the event that added it, `updated_at` that of the last event about it.
+    `position` is the place of that last event, `added` that of the first; both are text in JSON.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -80,13 +85,15 @@ class Observation(BaseModel):
         """When the last event about it was appended."""
         return moment(self.ms)
 
+    @computed_field  # type: ignore[prop-decorator]  # see above
     @property
-    def position(self) -> Position:
+    def position(self) -> _Place:
         """The place of the last event folded into it."""
         return Position(self.ms, self.seq, self.shard)
 
+    @computed_field  # type: ignore[prop-decorator]  # see above
     @property
-    def added(self) -> Position:
+    def added(self) -> _Place:
         """The place of the event that added it; lists are ordered by this."""
         return Position(self.added_ms, self.added_seq, self.shard)
 
@@ -94,6 +101,9 @@ class Observation(BaseModel):
     def is_open(self) -> bool:
         """Whether it counts among the page's open observations."""
         return self.status_class == "open"
+
+    def __hash__(self) -> int:
+        return hash((self.page, self.id, self.version))
 
 
 class NewObservation(BaseModel):
@@ -140,4 +150,4 @@ def invalid(error: ValidationError, known: list[str]) -> InvalidField:
         return UnknownField(field, known)
     if first["type"] == "missing":
         return InvalidField(field, "is missing")
-    return InvalidField(field, f"{repr(first.get('input'))[:80]}: {first['msg'].lower()}")
+    return InvalidField(field, f"{shown(first.get('input'))}: {first['msg'].lower()}")

@@ -6,22 +6,23 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from scratchbus.errors import InvalidPosition
+from scratchbus.errors import InvalidPosition, shown
 
 _TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 
 
 def moment(ms: int) -> datetime:
     """Return the UTC time of a millisecond count since the epoch, exactly."""
-    return _EPOCH + timedelta(milliseconds=ms)
+    return _EPOCH + ms * _MS
 
 
 def millis(at: datetime) -> int:
     """Return the milliseconds since the epoch of a time; a naive time counts as UTC."""
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
-    return (at - _EPOCH) // timedelta(milliseconds=1)
+    return (at - _EPOCH) // _MS
 
 
 class Position(NamedTuple):
@@ -41,7 +42,7 @@ class Position(NamedTuple):
         """Read the text form. Raises InvalidPosition."""
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise InvalidPosition(f"{text!r} is not a position; write it as <ms>-<seq> or <shard>/<ms>-<seq>")
+            raise InvalidPosition(f"{shown(text)} is not a position; write it as <ms>-<seq> or <shard>/<ms>-<seq>")
         shard, ms, seq = match.groups()
         return cls(int(ms), int(seq), int(shard or 0))
 

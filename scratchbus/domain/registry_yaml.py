@@ -19,7 +19,7 @@ from scratchbus.domain.registry import (
 )
 from scratchbus.domain.values import MAX_BYTES, NEVER, duration_ms, is_type_name
 from scratchbus.domain.yaml_nodes import Spot, compose
-from scratchbus.errors import InvalidTTL, RegistryError
+from scratchbus.errors import InvalidTTL, RegistryError, shown
 
 _NAME_RULE: Final = "use 1–64 lower-case letters, digits and _, and begin with a letter"
 
@@ -56,16 +56,16 @@ def _chosen(spot: Spot, type_name: str, known: Mapping[str, Lifecycle]) -> Lifec
         return _lifecycle(spot, type_name)
     name = spot.text()
     if name not in known:
-        raise spot.wrong(f"unknown lifecycle {name!r}", known)
+        raise spot.wrong(f"unknown lifecycle {shown(name)}", known)
     return known[name]
 
 
 def _status(spot: Spot, lifecycle: Lifecycle) -> str:
     status = spot.text()
     if status not in lifecycle.statuses:
-        raise spot.wrong(f"lifecycle {lifecycle.name!r} has no status {status!r}", lifecycle.initial)
+        raise spot.wrong(f"lifecycle {lifecycle.name!r} has no status {shown(status)}", lifecycle.initial)
     if status not in lifecycle.initial:
-        raise spot.wrong(f"nothing begins as {status!r} in lifecycle {lifecycle.name!r}", lifecycle.initial)
+        raise spot.wrong(f"nothing begins as {shown(status)} in lifecycle {lifecycle.name!r}", lifecycle.initial)
     return status
 
 
@@ -99,7 +99,7 @@ def _statuses(spot: Spot) -> dict[str, StatusClass]:
         given = class_spot.text()
         its_class = next((one for one in STATUS_CLASSES if one == given), None)
         if its_class is None:
-            raise class_spot.wrong(f"{given!r} is not a class of status", STATUS_CLASSES)
+            raise class_spot.wrong(f"{shown(given)} is not a class of status", STATUS_CLASSES)
         if status == ARCHIVED and its_class != "final":
             raise class_spot.wrong(f"{ARCHIVED!r} is where the bus puts what is over; it must be final", ["final"])
         statuses[_name(class_spot, status)] = its_class
@@ -113,7 +113,7 @@ def _initial(spot: Spot, statuses: Mapping[str, StatusClass]) -> tuple[str, ...]
     for entry in spot.elements():
         status = entry.text()
         if status not in can_begin:
-            raise entry.wrong(f"{status!r} is not an open status of this lifecycle", can_begin)
+            raise entry.wrong(f"{shown(status)} is not an open status of this lifecycle", can_begin)
         initial.append(status)
     if not initial:
         raise spot.wrong("is empty; name at least one open status", can_begin)
@@ -126,13 +126,15 @@ def _transitions(spot: Spot, statuses: Mapping[str, StatusClass]) -> dict[str, f
         others = [other for other in statuses if other != status]
         entries = targets.elements()
         if entries and statuses[status] == "final":
-            raise targets.wrong(f"{status!r} is final and leads nowhere; drop this line, or make the status closed")
+            raise targets.wrong(
+                f"{shown(status)} is final and leads nowhere; drop this line, or make the status closed"
+            )
         for entry in entries:
             target = entry.text()
             if target == status:
-                raise entry.wrong(f"{status!r} cannot lead to itself", others)
+                raise entry.wrong(f"{shown(status)} cannot lead to itself", others)
             if target not in statuses:
-                raise entry.wrong(f"{target!r} is not a status of this lifecycle", others)
+                raise entry.wrong(f"{shown(target)} is not a status of this lifecycle", others)
         transitions[status] = frozenset(entry.text() for entry in entries)
     return transitions
 
@@ -142,7 +144,7 @@ def _transitions(spot: Spot, statuses: Mapping[str, StatusClass]) -> dict[str, f
 
 def _name(spot: Spot, name: str) -> str:
     if not is_type_name(name):
-        raise spot.wrong(f"{name!r} is not a valid name; {_NAME_RULE}")
+        raise spot.wrong(f"{shown(name)} is not a valid name; {_NAME_RULE}")
     return name
 
 
@@ -151,14 +153,16 @@ def _lasting(spot: Spot) -> Lasting:
     try:
         ms = duration_ms("" if value is None else value)
     except InvalidTTL:
-        raise spot.wrong(f"{value!r} is not a duration; write 90s, 2h, 1h30m, 7d, seconds above 0, or never") from None
+        raise spot.wrong(
+            f"{shown(value)} is not a duration; write 90s, 2h, 1h30m, 7d, seconds above 0, or never"
+        ) from None
     return NEVER if ms is None else ms
 
 
 def _owner(spot: Spot) -> str:
     owner = spot.text()
     if len(owner) > LONGEST_OWNER or not owner.isprintable():
-        raise spot.wrong(f"{owner!r} is not an owner; use 1 to {LONGEST_OWNER} printable characters")
+        raise spot.wrong(f"{shown(owner)} is not an owner; use 1 to {LONGEST_OWNER} printable characters")
     return owner
 
 
@@ -169,7 +173,7 @@ def _dedupe(spot: Spot) -> tuple[str, ...]:
         name = entry.text()
         nested = name.startswith(DEDUPE_PREFIXES) and not name.endswith(".")
         if not nested and name not in DEDUPE_FIELDS:
-            raise entry.wrong(f"cannot tell observations apart by {name!r}", allowed)
+            raise entry.wrong(f"cannot tell observations apart by {shown(name)}", allowed)
         names.append(name)
     if not names:
         raise spot.wrong("is empty; name at least one field, or leave the key out", allowed)

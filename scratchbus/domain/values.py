@@ -8,7 +8,7 @@ from typing import Final
 
 from ulid import ULID
 
-from scratchbus.errors import InvalidField, InvalidId, InvalidName, InvalidSource, InvalidTTL
+from scratchbus.errors import InvalidField, InvalidId, InvalidName, InvalidSource, InvalidTTL, shown
 
 MAX_BYTES: Final = 64 * 1024
 """The most bytes of UTF-8 that content, and context or metadata as JSON, may have."""
@@ -34,7 +34,7 @@ def check_source(source: object, field: str = "source") -> str:
     """Return the source if it is one. Raises InvalidSource."""
     if not isinstance(source, str) or not _SOURCE.fullmatch(source):
         raise InvalidSource(
-            f"{field}: {source!r} is not a valid {field}; use 1–128 of letters, digits and _.:@/- and begin with a"
+            f"{field}: {shown(source)} is not a valid {field}; use 1–128 of letters, digits and _.:@/- and begin with a"
             " letter or digit (pass source=, or Bus.connect(source=…))"
         )
     return source
@@ -43,21 +43,23 @@ def check_source(source: object, field: str = "source") -> str:
 def check_page(name: object) -> str:
     """Return the page name if it is one. Raises InvalidName."""
     if not isinstance(name, str) or not _PAGE.fullmatch(name):
-        raise InvalidName(f"page: {name!r} is not a page name; use 1–128 of letters, digits and _.@/:-")
+        raise InvalidName(f"page: {shown(name)} is not a page name; use 1–128 of letters, digits and _.@/:-")
     return name
 
 
 def check_bus(name: object) -> str:
     """Return the bus name if it is one. Raises InvalidName."""
     if not isinstance(name, str) or not _BUS.fullmatch(name):
-        raise InvalidName(f"bus: {name!r} is not a bus name; use 1–128 of letters, digits and _.@/-")
+        raise InvalidName(f"bus: {shown(name)} is not a bus name; use 1–128 of letters, digits and _.@/-")
     return name
 
 
 def check_event_id(event_id: object) -> str:
     """Return the caller's event id if it is one. Raises InvalidId."""
     if not isinstance(event_id, str) or not _EVENT_ID.fullmatch(event_id):
-        raise InvalidId(f"event_id: {event_id!r} is not an event id; use 1–200 printable ASCII characters, no space")
+        raise InvalidId(
+            f"event_id: {shown(event_id)} is not an event id; use 1–200 printable ASCII characters, no space"
+        )
     return event_id
 
 
@@ -73,15 +75,11 @@ def check_id(id: object) -> str:
             return str(ULID.from_str(id.upper()))
         except ValueError:
             pass
-    raise InvalidId(f"id: {id!r} is not an observation id; ids are ULIDs of 26 characters, as `list` shows them")
+    raise InvalidId(f"id: {shown(id)} is not an observation id; ids are ULIDs of 26 characters, as `list` shows them")
 
 
 def duration_ms(value: object, field: str = "ttl") -> int | None:
     """Return a duration in milliseconds, or None for ``"never"``. Raises InvalidTTL unless it is above zero."""
-    problem = InvalidTTL(
-        f'{field}: {value!r} is not a duration; write a number of seconds above 0, "90s", "2h", "1h30m", "7d", or'
-        ' "never"'
-    )
     if isinstance(value, str):
         text = value.strip().lower()
         if text == NEVER:
@@ -91,16 +89,23 @@ def duration_ms(value: object, field: str = "ttl") -> int | None:
         elif _DURATION.fullmatch(text):
             ms = sum(float(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text))
         else:
-            raise problem
+            raise _no_duration(value, field)
     elif isinstance(value, timedelta):
         ms = value / timedelta(milliseconds=1)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         ms = value * 1000
     else:
-        raise problem
+        raise _no_duration(value, field)
     if not 1 <= ms <= _LONGEST_MS:
-        raise problem
+        raise _no_duration(value, field)
     return round(ms)
+
+
+def _no_duration(value: object, field: str) -> InvalidTTL:
+    return InvalidTTL(
+        f"{field}: {shown(value)} is not a duration; write a number of seconds above 0,"
+        ' "90s", "2h", "1h30m", "7d", or "never"'
+    )
 
 
 def duration_text(ms: int | None) -> str:
@@ -119,4 +124,4 @@ def check_confidence(value: object) -> float:
     """Return the confidence as a float from 0 to 1. Raises InvalidField, for NaN too."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
         return float(value)
-    raise InvalidField("confidence", f"{value!r} is not a number from 0 to 1")
+    raise InvalidField("confidence", f"{shown(value)} is not a number from 0 to 1")

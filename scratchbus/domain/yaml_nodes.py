@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import yaml
 from yaml.constructor import SafeConstructor
 
+from scratchbus.errors import shown
+
 # The C parser is ten times faster; a PyYAML built without it has only the plain one.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = "tag:yaml.org,2002:null"
@@ -59,7 +61,7 @@ class Spot:
             if name in found:
                 raise spot.wrong(f"is given twice, first in line {found[name].line}; keep one")
             if known is not None and name not in known:
-                raise spot.wrong(f"unknown {what} {name!r}", known)
+                raise spot.wrong(f"unknown {what} {shown(name)}", known)
             found[name] = spot
         return found
 
@@ -138,8 +140,7 @@ class Spot:
 
     def _shown(self) -> str:
         if isinstance(self._node, yaml.ScalarNode):
-            text = str(self._node.value)
-            return repr(text if len(text) <= 60 else text[:57] + "...")
+            return shown(str(self._node.value))
         return "a list" if isinstance(self._node, yaml.SequenceNode) else "a mapping"
 
 

@@ -16,8 +16,7 @@ _FIRST = ("id", "page", "type", "status", "content", "source")  # what people lo
 def observation_document(observation: Observation) -> dict[str, Any]:
     """Return all fields of an observation: times in ISO 8601, positions as text."""
     document = observation.model_dump(mode="json", exclude=_PLACES)
-    first = {name: document[name] for name in _FIRST}
-    return first | document | {"position": str(observation.position), "added": str(observation.added)}
+    return {name: document[name] for name in _FIRST} | document
 
 
 def event_document(event: Event) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from scratchbus import NewObservation, Observation
+from scratchbus.domain.events import Added
 from scratchbus.domain.observation import UPDATABLE
 from scratchbus.domain.position import moment
 from scratchbus.errors import InvalidField, UnknownField
@@ -27,6 +28,22 @@ def test_its_times_and_places_follow_from_its_events():
 def test_it_does_not_change():
     with pytest.raises(ValidationError):
         ONE.content = "y"  # type: ignore[misc]  # that is the point
+
+
+def test_it_can_be_kept_in_sets_with_its_events():
+    same = decode_document(encode_document(ONE))
+    newer = ONE.model_copy(update={"version": 3})
+    assert {ONE, same} == {ONE}
+    assert len({ONE, newer}) == 2
+    event = Added(id="e", subject=ONE.id, content="x", by="me", context={"n": 1}, ms=1, seq=1)
+    assert {event, event.model_copy()} == {event}
+
+
+def test_its_places_are_in_its_json_and_not_in_what_is_stored():
+    assert (ONE.model_dump()["position"], ONE.model_dump()["added"]) == (ONE.position, ONE.added)
+    dumped = ONE.model_dump(mode="json")
+    assert (dumped["position"], dumped["added"]) == ("3/2000-5", "3/1000-1")
+    assert b"position" not in encode_document(ONE)
 
 
 def test_it_is_the_same_after_being_stored():
