@@ -54,11 +54,12 @@ local function are_plain()
   local subjects = {}
   for k = 1, count do
     local at = FIRST + (k - 1) * WIDTH
-    local subject = ARGV[at + 2]
-    if ARGV[at + 6] ~= 'a' or ARGV[at + 1] ~= '' or ARGV[at + 14] ~= '' or ARGV[at + 15] ~= '' or seen[subject] then
+    local id, subject = ARGV[at], ARGV[at + 2]
+    if ARGV[at + 6] ~= 'a' or ARGV[at + 1] ~= '' or ARGV[at + 14] ~= '' or ARGV[at + 15] ~= '' or seen[subject]
+      or seen[id] then
       return false
     end
-    seen[subject] = true
+    seen[subject], seen[id] = true, true
     subjects[k] = subject
   end
   for _, head in ipairs(call('HMGET', HEADS, unpack(subjects))) do
@@ -117,10 +118,12 @@ local function own_body(template) return (string.gsub(template, '#by#', ARGV[8],
 -- A retry is recognised before anything is judged.
 
 local function known_ids()
-  local today, found, seen, own = math.floor(now / DAY), {}, 0, 0
+  local today, found, seen, own, given = math.floor(now / DAY), {}, 0, 0, {}
   for k = 1, count do
     local at = FIRST + (k - 1) * WIDTH
     local id, digest = ARGV[at], ARGV[at + 1]
+    if given[id] then return nil, {0, k, 'id', id} end
+    given[id] = true
     if digest ~= '' then
       own = own + 1
       for day = today, today - DAYS, -1 do
@@ -441,17 +444,15 @@ local function judge(k)
     if head.class ~= 'o' or expired then return {'status', status, head.type} end
     local ttl, holder = match(argument, '^(%d+):(.*)$')
     if held then
-      if fence == '' then return {'claimed', head.holder, tonumber(head.till)} end
+      if fence == '' or head.holder ~= holder then return {'claimed', head.holder, tonumber(head.till)} end
     else
       if head.holder ~= '' then emit(subject, head, id .. '.l', 'lapsed', own_body('@LAPSED@')) end
       head.fence = int(tonumber(head.fence) + 1)
     end
     head.holder, head.till = holder, int(now + tonumber(ttl))
   elseif op == 'e' then
-    if not held or (fence == '' and head.holder ~= argument) then
-      if held then return {'claimed', head.holder, tonumber(head.till)} end
-      return {'fence', tonumber(head.fence), subject}
-    end
+    if not held then return {'unheld'} end
+    if fence == '' and head.holder ~= argument then return {'claimed', head.holder, tonumber(head.till)} end
     head.holder, head.till = '', '0'
   elseif op == 'l' then
     if head.holder == '' or held or head.fence ~= fence then return {'fence', tonumber(head.fence), subject} end

@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from scratchbus.domain.events import Event, Lapsed, StatusChanged
 from scratchbus.domain.position import Position
-from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, NotReplicated, TooLarge
+from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
 from scratchbus.log.codec import encode_body, entry_fields
 from scratchbus.log.connections import backoff
-from scratchbus.log.keys import PageKeys, ShardKeys, shard_of
+from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys, shard_of
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
 from scratchbus.log.writes import Write, refusal
 
@@ -110,6 +110,8 @@ def append(
     refused for. A write whose reply is lost is looked for in the log before it is sent again, so it is never
     appended twice.
     """
+    if page == SYSTEM_PAGE and any(write.op != "g" for write in writes):
+        raise InvalidName(f"page: {page!r} is where the bus keeps its own events; write to another page")
     shard = log.shard(page)
     keys = log.keys(shard)
     before = log.seen.get(shard)

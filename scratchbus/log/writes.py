@@ -14,6 +14,7 @@ from scratchbus.errors import (
     InvalidTransition,
     KeyHeld,
     NotChangeable,
+    NotClaimed,
     NotFound,
     PageFull,
     ScratchbusError,
@@ -91,6 +92,8 @@ def refusal(page: str, room: int, write: Write, reason: str, details: list[objec
             return StaleFence(holder, write.fence or 0, actual)
         case "claimed", [str(by), int(until)]:
             return Claimed(subject, by, moment(until))
+        case "unheld", _:
+            return NotClaimed(subject)
         case "full", _:
             return PageFull(page, room)
         case "key", [str(key), str(holder)]:

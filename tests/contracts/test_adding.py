@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from scratchbus import NewObservation
-from scratchbus.errors import InvalidField, TooLarge
+from scratchbus.errors import EventIdReused, InvalidField, TooLarge
+from scratchbus.log.append import append
+from scratchbus.operations.adding import plan_added
 from tests.inspection import log_length
 
 
@@ -112,6 +114,16 @@ def test_an_empty_batch_is_nothing(bus, page):
 def test_one_bad_item_refuses_its_whole_batch(bus, page):
     with pytest.raises(InvalidField, match="content"):
         page.add_many([_new("good"), _new(" ")])
+    assert log_length(bus) == 0
+
+
+@pytest.mark.parametrize("event_id", ["mine", None])
+def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
+    kind = bus.types.get("observation")
+    first, second = (plan_added(bus.core, page.name, kind, _new(text), event_id, None) for text in "ab")
+    second.event.placed(id=first.event.id)
+    with pytest.raises(EventIdReused, match="item 2 of 2"):
+        bus.run(append(bus.core.log, page.name, [first, second]))
     assert log_length(bus) == 0
 
 

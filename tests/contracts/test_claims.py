@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from scratchbus.errors import Claimed, InvalidSource, InvalidTTL, NotChangeable, StaleFence
+from scratchbus.errors import Claimed, InvalidSource, InvalidTTL, NotChangeable, NotClaimed, StaleFence
 from scratchbus.expiry import sweep
 from tests.inspection import all_events, log_length
 
@@ -150,7 +150,29 @@ def test_release_by_fence_needs_no_name(page, story):
     claim = page.claim(story.id, by="somebody")
     page.release(story.id, fence=claim.fence)
     with pytest.raises(StaleFence):
+        page.release(story.id, fence=claim.fence)
+
+
+def test_what_nobody_holds_cannot_be_released(bus, page, story, clock):
+    with pytest.raises(NotClaimed, match="is not claimed, or no longer; there is nothing to release") as refused:
         page.release(story.id)
+    assert refused.value.id == story.id
+    page.claim(story.id, ttl="30s")
+    clock.advance("31s")
+    length = log_length(bus)
+    with pytest.raises(NotClaimed):
+        page.release(story.id)
+    assert log_length(bus) == length
+
+
+def test_a_fence_does_not_hand_the_claim_to_another(bus, page, story):
+    claim = page.claim(story.id, by="me")
+    length = log_length(bus)
+    with pytest.raises(Claimed, match="only me may prolong it") as refused:
+        page.claim(story.id, by="them", fence=claim.fence)
+    assert refused.value.by == "me"
+    assert log_length(bus) == length
+    assert page.claim(story.id, by="me", fence=claim.fence).fence == claim.fence
 
 
 def test_a_claim_does_not_stop_expiry(bus, page, clock):

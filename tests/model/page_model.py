@@ -234,7 +234,7 @@ class PageModel:
         if not item.is_open or item.is_over(now):
             raise Refused("NotChangeable")
         if item.is_held(now):
-            if fence is None:
+            if fence is None or item.holder != by:
                 raise Refused("Claimed")
         else:
             if item.holder is not None:
@@ -247,7 +247,7 @@ class PageModel:
         item = self._item(id)
         self._check_fence(item, fence, now)
         if not item.is_held(now):
-            raise Refused("StaleFence")
+            raise Refused("NotClaimed")
         self._check_holder(item, by, fence, now)
         item.holder = None
         item.version += 1
