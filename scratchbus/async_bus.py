@@ -14,6 +14,8 @@ from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration, check_page
+from scratchbus.feeding import AsyncFeeds
+from scratchbus.keeping import AsyncKeeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
 from scratchbus.operations import adding, changing, claiming, looking
@@ -173,7 +175,7 @@ class AsyncPage:
         )
 
     async def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
-        """Take resolved observations off the page, all or none; their history stays."""
+        """Take resolved observations off the page, all or none; their history stays. One id may be given bare."""
         return await self._bus.run(changing.clear_resolved(self._bus.core, self.name, ids, event_id))
 
     async def claim(
@@ -217,6 +219,8 @@ class AsyncBus:
     def connect(
         cls, url: str | None = None, *, source: str | None = None, config: str | Path | None = None, **settings: Any
     ) -> AsyncBus:
+        self.feeds = AsyncFeeds(self.core.log, opened.target.async_reader)
+        self.keeper = AsyncKeeper(self.run)
         """Open a bus: at `url`, else $SCRATCHBUS_URL, else on the embedded engine.
 
         `source` is who speaks: the default source of what is added, and the `by` of everything done. Other settings
@@ -258,7 +262,7 @@ class AsyncBus:
 
         Raises PositionLost, LogRewound or LogGap rather than leave out an event.
         """
-        narrow = reading.Narrow.of(pages, types, kinds)
+        narrow = looking.narrow_of(pages, types, kinds)
         await self._greeted()
         reader = self._opened.target.async_reader()
         try:
@@ -313,3 +317,5 @@ class AsyncBus:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+        await self.keeper.close()
+        await self.feeds.close()

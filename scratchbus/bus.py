@@ -14,6 +14,8 @@ from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration, check_page
+from scratchbus.feeding import Feeds
+from scratchbus.keeping import Keeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
 from scratchbus.operations import adding, changing, claiming, looking
@@ -171,7 +173,7 @@ class Page:
         )
 
     def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
-        """Take resolved observations off the page, all or none; their history stays."""
+        """Take resolved observations off the page, all or none; their history stays. One id may be given bare."""
         return self._bus.run(changing.clear_resolved(self._bus.core, self.name, ids, event_id))
 
     def claim(
@@ -214,6 +216,8 @@ class Bus:
     @classmethod
     def connect(
         cls, url: str | None = None, *, source: str | None = None, config: str | Path | None = None, **settings: Any
+        self.feeds = Feeds(self.core.log, opened.target.reader)
+        self.keeper = Keeper(self.run)
     ) -> Bus:
         """Open a bus: at `url`, else $SCRATCHBUS_URL, else on the embedded engine.
 
@@ -244,7 +248,7 @@ class Bus:
 
         Raises PositionLost, LogRewound or LogGap rather than leave out an event.
         """
-        narrow = reading.Narrow.of(pages, types, kinds)
+        narrow = looking.narrow_of(pages, types, kinds)
         reader = self._opened.target.reader()
         try:
             places = reader.run(reading.cursors(self.core.log, after, pages))
@@ -297,3 +301,5 @@ class Bus:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+        self.keeper.close()
+        self.feeds.close()

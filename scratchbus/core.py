@@ -34,7 +34,10 @@ REGISTRY_AGE = 5.0
 
 @dataclass(slots=True)
 class Core:
-    """An open bus, without its connections."""
+    """An open bus, without its connections.
+
+    `recalled` holds, by page and subject, the last observation that answered a retry, and the event that left it so.
+    """
 
     log: Log
     registry: Registry
@@ -48,6 +51,7 @@ class Core:
     fresh: Freshness = field(default_factory=Freshness)
     registry_version: int = 0
     registry_checked: float = 0.0
+    recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
 
     def speaker(self, source: str | None) -> str:
         """Return who an observation is from: the caller's word, else the bus's. Raises InvalidSource for neither."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import START, BusPosition, Position
-from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost
+from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
 from scratchbus.log.commit import Checkpoint
@@ -99,11 +99,13 @@ def cursors(
     elif isinstance(after, BusPosition):
         if len(after.shards) != log.shards:
             raise InvalidPosition(
-                f"{str(after)!r} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
+                f"{shown(str(after))} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
             )
         places = list(after.shards)
+    elif not isinstance(after, Position):
+        raise InvalidPosition(f"{shown(after)} is not a position; pass that of an event, or `bus.position()`")
     elif after.shard >= log.shards:
-        raise InvalidPosition(f"{str(after)!r} is on shard {after.shard}; the bus has {log.shards}")
+        raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
     else:
         places = [after if shard == after.shard else Position(after.ms, 0) for shard in range(log.shards)]
     only = None if pages is None else [pages] if isinstance(pages, str) else list(pages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,14 +27,14 @@ from scratchbus.domain.observation import NewObservation, Observation
 from scratchbus.domain.position import millis
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.trusted import trusted
-from scratchbus.domain.values import Duration, check_confidence, duration_ms
-from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField
+from scratchbus.domain.values import NEVER, Duration, check_confidence, duration_ms
+from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.ids import new_event_id, new_id
 from scratchbus.log.append import MAX_BATCH, append
 from scratchbus.log.codec import encode_body, encode_unplaced
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
-from scratchbus.operations.outcome import digest_of, evolved, recall_all
+from scratchbus.operations.outcome import check_statuses, digest_of, evolved, recall_all
 from scratchbus.queries import get
 from scratchbus.why import reasons
 
@@ -62,7 +62,7 @@ def new(
     for name in unknown:
         raise UnknownField(name, NewObservation.model_fields)
     if not isinstance(type, str):
-        raise InvalidField("type", f"{type!r} is not a text")
+        raise InvalidField("type", f"{shown(type)} is not a text")
     return trusted(
         NewObservation,
         {
@@ -82,6 +82,13 @@ def add(core: Core, page: str, new: NewObservation, event_id: str | None, fence:
 
 def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: str | None) -> Step[list[Observation]]:
     """Add a batch: all of it or nothing."""
+    if not isinstance(items, Collection):
+        raise InvalidField("items", f"{shown(items)} is not a list of NewObservation")
+    for index, item in enumerate(items):
+        if not isinstance(item, NewObservation):
+            raise InvalidField(
+                f"items[{index}]", f"{shown(item)} is not a NewObservation; write NewObservation(type=…, content=…)"
+            )
     if len(items) > MAX_BATCH:
         raise TooLarge("batch", len(items), MAX_BATCH, "observations")
     own = sum(item.event_id is not None for item in items)
@@ -103,6 +110,8 @@ def _add_all(
     for index, item in enumerate(items):
         kind = yield from type_of(core, item.type)
         check_guards(item.event_id, None)
+        if item.remind_on is not None:
+            yield from _check_known(core, check_trigger(item.remind_on) or {})
         own = item.event_id if event_id is None else event_id if index == 0 else f"{event_id}/{index}"
         writes.append(plan_added(core, page, kind, item, own, fence, sharing))
     done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
@@ -124,6 +133,14 @@ def _add_all(
     return [added[row.subject] for row in done.written]
 
 
+def _check_known(core: Core, trigger: Mapping[str, Any]) -> Step[None]:
+    """Raise UnknownType or InvalidField for a reminder that would wait for what cannot happen."""
+    if "type" in trigger:
+        yield from type_of(core, trigger["type"])
+    if "status" in trigger:
+        yield from check_statuses(core, "remind_on.status", [trigger["status"]])
+
+
 def plan_added(
     core: Core,
     page: str,
@@ -138,7 +155,7 @@ def plan_added(
     life = kind.lifecycle
     status = new.status or kind.initial_status
     if status not in life.initial:
-        raise InvalidField("status", f"{status!r} cannot be the first; begin with: {', '.join(life.initial)}")
+        raise InvalidField("status", f"{shown(status)} cannot be the first; begin with: {', '.join(life.initial)}")
     ttl, expires_at = _life_span(core, kind, new)
     content = check_content(new.content, min(kind.max_content, core.max_content))
     context, metadata = check_object("context", new.context), check_object("metadata", new.metadata)
@@ -155,7 +172,7 @@ def plan_added(
         raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
     times: Any = new.times
     if not isinstance(times, int) or isinstance(times, bool) or times < 1:
-        raise InvalidField("times", f"{times!r} is not a number above 0")
+        raise InvalidField("times", f"{shown(times)} is not a number above 0")
     by, why = core.source or source, reasons()
     event = trusted(
         Added,
@@ -191,7 +208,7 @@ def plan_added(
     return Write(
         event,
         "a",
-        digest_of("add", page, {**new.__dict__, "event_id": None}, core.source, sharing) if event_id else "",
+        digest_of("add", page, _given(new, event), core.source, sharing) if event_id else "",
         status=status,
         status_class=event.status_class,
         priority=kind.priority,
@@ -202,6 +219,12 @@ def plan_added(
         body=body,
         lifecycle=life,
     )
+
+
+def _given(new: NewObservation, event: Added) -> dict[str, Any]:
+    """Return what the caller gave, each value as it is kept: "1h" and 3600 are the same argument."""
+    kept = {**event.__dict__, "source": new.source, "ttl": NEVER if event.ttl is None else event.ttl}
+    return {name: kept[name] for name, value in new.__dict__.items() if value is not None and name != "event_id"}
 
 
 _UNPLACED = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from scratchbus.core import Core
@@ -13,7 +13,7 @@ from scratchbus.domain.observation import UPDATABLE, Observation
 from scratchbus.domain.position import millis
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import check_id
-from scratchbus.errors import Conflict, InvalidField, InvalidTransition, TooLarge
+from scratchbus.errors import Conflict, InvalidField, InvalidTransition, TooLarge, shown
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import MAX_BATCH, append
 from scratchbus.log.steps import Step
@@ -43,9 +43,9 @@ def update(
     """Replace fields; a change of `status` follows the lifecycle. Both together are one atomic batch."""
     id, by = check_id(id), core.acting()
     check_guards(event_id, fence, expected_version)
-    given = digest_of("update", page, id, changes, expected_version) if event_id else ""
     before, kind = yield from before_of(core, page, id, event_id)
     patch = check_changes(changes, kind, core.max_content)
+    given = digest_of("update", page, id, patch, expected_version) if event_id else ""
     status = patch.pop("status", None)
     writes: list[Write] = []
     if patch:
@@ -174,8 +174,10 @@ def _transition(
 
 
 def clear_resolved(core: Core, page: str, ids: Sequence[str], event_id: str | None) -> Step[None]:
-    """Take resolved observations off the page, all or none; their history stays."""
-    checked = list(dict.fromkeys(check_id(id) for id in ids))
+    """Take resolved observations off the page, all or none; their history stays. A text counts as a list of one."""
+    if not isinstance(ids, Collection):
+        raise InvalidField("ids", f"{shown(ids)} is not a list of observation ids")
+    checked = list(dict.fromkeys(check_id(id) for id in ([ids] if isinstance(ids, str) else ids)))
     check_guards(event_id, None)
     if not checked:
         return

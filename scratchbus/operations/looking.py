@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 
-from scratchbus.core import Core
-from scratchbus.domain.checks import as_time
-from scratchbus.domain.events import Event
+from scratchbus.core import Core, type_of
+from scratchbus.domain.checks import as_time, bytes_of, check_object
+from scratchbus.domain.events import EVENTS, Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import check_id
-from scratchbus.errors import InvalidField, NotFound
+from scratchbus.domain.values import check_id, check_page
+from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
+from scratchbus.log.reading import Narrow
 from scratchbus.log.steps import Step
-from scratchbus.operations.outcome import not_found
+from scratchbus.operations.outcome import check_statuses, not_found
 from scratchbus.queries import Filter, active, get, history, read_head, search
 
 
@@ -28,17 +30,56 @@ def filter_of(
     context: Mapping[str, Any] | None,
     since: datetime | None,
 ) -> Filter:
-    """Return what `list` was given as one object."""
+    """Return what `list` was given as one object. Raises InvalidField."""
+    for field, value in (("type", type), ("owner", owner), ("source", source), ("text", text)):
+        if value is not None:
+            _check_text(field, value)
     return Filter(
         type=type,
-        status=None if status is None else frozenset([status] if isinstance(status, str) else status),
+        status=_names("status", status),
         owner=owner,
         source=source,
-        tags=() if tags is None else (tags,) if isinstance(tags, str) else tuple(tags),
+        tags=tuple(_names("tags", tags) or ()),
         text=text,
-        context=dict(context) if context is not None else None,
+        context=None if context is None else check_object("context", context),
         since=None if since is None else as_time("since", since),
     )
+
+
+def _names(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
+    """Return texts, of which one may be given bare. Raises InvalidField."""
+    if given is None:
+        return None
+    if not isinstance(given, Collection):
+        raise InvalidField(field, f"{shown(given)} is not a text, nor a list of texts")
+    names = [given] if isinstance(given, str) else given
+    for name in names:
+        _check_text(field, name)
+    return frozenset(names)
+
+
+def _check_text(field: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidField(field, f"{shown(value)} is not a text")
+    bytes_of(field, value)
+
+
+def narrow_of(
+    pages: str | Collection[str] | None, types: str | Collection[str] | None, kinds: str | Collection[str] | None
+) -> Narrow:
+    """Return what `events` was given as one object. Raises InvalidField, InvalidName.
+
+    Of a type there may be events before this process knows it, or when the registry no longer does.
+    """
+    for page in _names("pages", pages) or ():
+        check_page(page)
+    _names("types", types)
+    for kind in _names("kinds", kinds) or ():
+        if kind not in EVENTS:
+            near = get_close_matches(kind, EVENTS, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise InvalidField("kinds", f"{shown(kind)} is not a kind of event; {hint}known: {', '.join(EVENTS)}")
+    return Narrow.of(pages, types, kinds)
 
 
 def get_one(core: Core, page: str, id: str, stale_ok: bool) -> Step[Observation | None]:
@@ -53,6 +94,11 @@ def list_all(
 ) -> Step[list[Observation]]:
     """Return what matches, newest first."""
     _check_limit(limit)
+    if wanted.type is not None and wanted.type not in core.registry.types:
+        yield from _check_type(core, page, wanted.type)
+    is_old = wanted.type is not None and wanted.type not in core.registry.types  # its statuses may be gone with it
+    if wanted.status is not None and not is_old:
+        yield from check_statuses(core, "status", wanted.status)
     below = None
     if isinstance(after, Observation):
         below = after.added_seq
@@ -67,6 +113,15 @@ def list_all(
     return (yield from search(core.log, page, core.fresh._replace(stale_ok=stale_ok), wanted, limit, below))
 
 
+def _check_type(core: Core, page: str, name: str) -> Step[None]:
+    """Raise UnknownType for a type that the registry does not have, unless the page has old ones of it."""
+    try:
+        yield from type_of(core, name)
+    except UnknownType:
+        if not (yield from search(core.log, page, core.fresh, Filter(type=name), 1, None)):
+            raise
+
+
 def list_active(core: Core, page: str, limit: int | None, stale_ok: bool) -> Step[list[Observation]]:
     """Return the active observations by priority, then newest."""
     _check_limit(limit)
@@ -75,7 +130,7 @@ def list_active(core: Core, page: str, limit: int | None, stale_ok: bool) -> Ste
 
 def _check_limit(limit: object) -> None:
     if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise InvalidField("limit", f"{limit!r} is not a number above 0; use None for no limit")
+        raise InvalidField("limit", f"{shown(limit)} is not a number above 0; use None for no limit")
 
 
 def list_history(core: Core, page: str, id: str) -> Step[list[Event]]:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, cast
 
-from scratchbus.core import Core, type_of
+from scratchbus.core import Core, refresh_registry, type_of
 from scratchbus.domain.events import Event
 from scratchbus.domain.lifecycle import DEFAULT, Lifecycle
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
-from scratchbus.errors import NotFound, UnknownType
+from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.log.append import Appended, Written
+from scratchbus.log.codec import decode_document, encode_document
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
 from scratchbus.projections import scratch_page
-from scratchbus.queries import get, history, read_events, read_head
+from scratchbus.queries import get, look, read_events, read_head, walk_back
+
+_FEW, _MANY = 8, 500  # events that are asked for at once
+_MOST_KEPT = 256  # observations
 
 
 def before_of(
@@ -45,6 +50,24 @@ def type_or_none(core: Core, name: str) -> Step[ObservationType | None]:
         return (yield from type_of(core, name))
     except UnknownType:
         return None  # of a registry that is gone; the default lifecycle has to do
+
+
+def check_statuses(core: Core, field: str, given: Iterable[object]) -> Step[None]:
+    """Raise InvalidField for a status that no lifecycle of the registry has; a newer registry is looked for first."""
+    wanted = set(given)
+    if not wanted <= _statuses(core):
+        yield from refresh_registry(core)
+    known = _statuses(core)
+    for status in wanted - known:
+        raise InvalidField(
+            field, f"{shown(status)} is not a status of any type; use one of: {', '.join(sorted(known))}"
+        )
+
+
+def _statuses(core: Core) -> set[str]:
+    registry = core.registry
+    lives = [*registry.lifecycles.values(), *(kind.lifecycle for kind in registry.types.values())]
+    return {status for life in lives for status in life.statuses}
 
 
 def life_of(kind: ObservationType | None) -> Lifecycle:
@@ -81,17 +104,58 @@ def evolved(before: Observation | None, event: Event, row: Written, shard: int) 
 
 def recall_all(core: Core, page: str, positions: list[Position]) -> Step[list[Observation]]:
     """Return the observations as these events, appended earlier, left them."""
-    events = yield from read_events(core.log, positions)
     out = []
-    for event in events:
-        observation: Observation | None = None
-        for earlier in (yield from history(core.log, page, event.subject)):
-            if earlier.position <= event.position:
-                observation = scratch_page.evolve(observation, earlier)
+    for event in (yield from read_events(core.log, positions)):
+        observation = yield from _recall(core, page, event)
         if observation is None:
             raise NotFound(f"{event.subject} is no longer on page {page!r}; its history is still there")
         out.append(scratch_page.settled(observation, event.ms))
     return out
+
+
+def _recall(core: Core, page: str, event: Event) -> Step[Observation | None]:
+    """Return the observation as an event left it.
+
+    That is the current document if the event is the last one. Else its events up to this one are folded, from what was
+    last recalled of it if that is among them: one retry after the other, as when a log is read again, costs what is
+    new. What is kept is bytes, since a caller may change what is inside an observation.
+    """
+    if not event.prev:
+        return scratch_page.evolve(None, event)
+    key = page, event.subject
+    kept_id, kept = core.recalled.get(key, ("", b""))
+    if not kept_id and (last := (yield from _if_last(core, page, event))) is not None:
+        return last
+    events: list[Event] = []
+    observation: Observation | None = None
+    at, most = event.position.stream_id, _FEW if kept_id else _MANY
+    while at:
+        some, at = yield from walk_back(core.log, page, event.subject, at, most)
+        most = _MANY
+        for one in some:
+            if one.id == kept_id:
+                observation, at = decode_document(kept), ""
+                break
+            events.append(one)
+    for one in reversed(events):
+        observation = scratch_page.evolve(observation, one)
+    if observation is not None:
+        if len(core.recalled) >= _MOST_KEPT:
+            core.recalled.clear()
+        core.recalled[key] = event.id, encode_document(observation)
+    return observation
+
+
+def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
+    """Return the observation, not settled, if this is the last event about it and it is still on the page."""
+    head = yield from read_head(core.log, page, event.subject)
+    if head is None or head.position != event.position.stream_id:
+        return None
+    seen = yield from look(core.log, page, core.fresh, lambda _: (), "get", event.subject)
+    for document in (*seen.found, *seen.overlay.values()):
+        if document is not None and (document.id, document.position) == (event.subject, event.position):
+            return document
+    return None
 
 
 def not_found(page: str, id: str) -> NotFound:

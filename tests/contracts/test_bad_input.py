@@ -12,6 +12,7 @@ from scratchbus.errors import (
     InvalidId,
     InvalidInput,
     InvalidName,
+    InvalidPosition,
     InvalidSource,
     InvalidTTL,
     InvalidURL,
@@ -105,6 +106,11 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"status": "resolved"}, InvalidField, "status: 'resolved' cannot be the first; begin with: active"),
     ({"event_id": "two words"}, InvalidId, "event_id"),
     ({"fence": 0}, InvalidField, "fence: 0"),
+    ({"remind_on": {"type": "risk_alrt"}}, UnknownType, "did you mean 'risk_alert'"),
+    ({"remind_on": {"status": "done"}}, InvalidField, "remind_on.status: 'done' is not a status of any type; use one"),
+    ({"remind_on": {"type": 5}}, InvalidField, "remind_on.type: 5"),
+    ({"confidence": 10**5000}, InvalidField, "confidence: a number beyond all measure"),
+    ({"a\nb": 1}, UnknownField, r"'a\\nb': unknown field"),
 ]
 
 
@@ -120,6 +126,106 @@ def test_a_bad_field_is_refused_and_nothing_written(connect, given, error, says)
     assert isinstance(refused.value, InvalidInput)
     assert "\n" not in str(refused.value)
     assert log_length(bus) == 0
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": LONG}, {"source": LONG}, {"owner": LONG}, {"tags": [LONG]}, {"tags": LONG}, {"confidence": LONG},
+        {"context": LONG}, {"context": [LONG] * 9}, {"ttl": LONG}, {"expires_at": LONG}, {"status": LONG},
+        {"times": LONG}, {"evidence": [LONG]}, {"evidence": LONG}, {"remind_on": LONG}, {"remind_on": {LONG: 1}},
+        {"remind_at": LONG}, {"dedupe_key": LONG}, {"event_id": LONG}, {"fence": LONG}, {LONG: 1}, {"content": [LONG]},
+    ],
+    ids=lambda given: next(iter(given))[:10],
+)  # fmt: skip
+def test_what_is_refused_is_quoted_only_in_part(page, given):
+    fields = {"type": "observation", "content": "x"} | given
+    with pytest.raises(InvalidInput) as refused:
+        page.add(fields.pop("type"), fields.pop("content"), **fields)
+    assert len(str(refused.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("filters", "says"),
+    [
+        ({"context": 5}, "context: 5 is not a JSON object"),
+        ({"tags": 5}, "tags: 5 is not a text, nor a list of texts"),
+        ({"tags": [5]}, "tags: 5 is not a text"),
+        ({"tags": "\ud800"}, "tags: is not valid Unicode"),
+        ({"owner": 5}, "owner: 5 is not a text"),
+        ({"owner": "\ud800"}, "owner: is not valid Unicode"),
+        ({"source": ["a"]}, r"source: \['a'\] is not a text"),
+        ({"text": 5}, "text: 5 is not a text"),
+        ({"type": 5}, "type: 5 is not a text"),
+        ({"status": 5}, "status: 5 is not a text, nor"),
+        ({"status": [None]}, "status: None is not a text"),
+        ({"since": 5}, "since: 5 is not a time"),
+    ],
+)
+def test_a_bad_filter_is_refused(page, filters, says):
+    with pytest.raises(InvalidField, match=says):
+        page.list(**filters)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "error", "says"),
+    [
+        ({"kinds": ["bogus"]}, InvalidField, "kinds: 'bogus' is not a kind of event; known: added, "),
+        ({"kinds": "status_chnged"}, InvalidField, "did you mean 'status_changed'"),
+        ({"kinds": 5}, InvalidField, "kinds: 5 is not a text, nor a list of texts"),
+        ({"pages": ["two words"]}, InvalidName, "'two words' is not a page name"),
+        ({"pages": [5]}, InvalidField, "pages: 5 is not a text"),
+        ({"types": [5]}, InvalidField, "types: 5 is not a text"),
+        ({"after": 5}, InvalidPosition, "5 is not a position"),
+    ],
+)
+def test_events_are_not_narrowed_to_what_there_is_not(bus, narrow, error, says):
+    with pytest.raises(error, match=says):
+        list(bus.events(**narrow))
+
+
+def test_what_is_no_batch_is_refused_by_its_item(bus, page):
+    good = NewObservation(type="observation", content="good")
+    for items, says in (
+        ([good, {"type": "observation", "content": "x"}], r"items\[1\]: .* is not a NewObservation; write NewObs"),
+        ("text", r"items\[0\]: 't' is not a NewObservation"),
+        (5, "items: 5 is not a list of NewObservation"),
+        (good, r"items: .* is not a list"),
+    ):
+        with pytest.raises(InvalidField, match=says):
+            page.add_many(items)
+    assert log_length(bus) == 0
+
+
+def test_one_id_may_be_cleared_bare_and_what_is_no_list_is_refused(page):
+    story = page.resolve(page.add("observation", "x").id)
+    for ids in (5, None):
+        with pytest.raises(InvalidField, match=f"ids: {ids} is not a list of observation ids"):
+            page.clear_resolved(ids)
+    page.clear_resolved(story.id)
+    assert page.get(story.id) is None
+
+
+def test_the_page_of_the_bus_itself_is_read_and_not_written(bus, tmp_path):
+    page = bus.page("_bus")
+    new = NewObservation(type="observation", content="x", event_id="mine")
+    for write in (
+        lambda: page.add("observation", "x"),
+        lambda: page.add_many([new, NewObservation(type="observation", content="y", event_id="other")]),
+        lambda: page.claim("01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+        lambda: page.clear_resolved(["01ARZ3NDEKTSV4RRFFQ69G5FAV"]),
+    ):
+        with pytest.raises(InvalidName, match="'_bus' is where the bus keeps its own events; write to another page"):
+            write()
+    assert log_length(bus) == 0
+    file = tmp_path / "types.yaml"
+    file.write_text(bus.types.text + "\n  ticket:\n")
+    bus.push_types(file)
+    assert page.list() == page.active() == []
+    assert [event.kind for event in bus.events(pages="_bus")] == ["types_changed"]
 
 
 def test_a_bad_item_of_a_batch_is_refused_and_nothing_written(bus, page):

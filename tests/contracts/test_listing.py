@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from scratchbus import NewObservation, Observation
-from scratchbus.errors import InvalidField, InvalidId, NotFound
+from scratchbus.errors import InvalidField, InvalidId, NotFound, UnknownType
 from tests.inspection import project
 
 NOBODY = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -153,7 +153,32 @@ def test_one_tag_or_status_may_be_given_bare(mixed):
 
 
 def test_what_matches_nothing_is_nothing(mixed):
-    assert mixed.list(tags=["t0", "t1"]) == mixed.list(source='tool"') == mixed.list(type="no_such_type") == []
+    assert mixed.list(tags=["t0", "t1"]) == mixed.list(source='tool"') == mixed.list(type="reminder") == []
+
+
+def test_a_type_or_status_that_there_is_not_is_refused(mixed):
+    with pytest.raises(UnknownType, match="did you mean 'risk_alert'") as refused:
+        mixed.list(type="risk_alrt")
+    assert refused.value.nearest == "risk_alert"
+    with pytest.raises(InvalidField, match="status: 'done' is not a status of any type; use one of: active, archived,"):
+        mixed.list(status=["active", "done"])
+
+
+def test_what_is_left_of_a_removed_type_is_still_listed(connect, tmp_path):
+    bus, text = connect(), connect().types.text
+    file = tmp_path / "types.yaml"
+    file.write_text(text + "\n  ticket:\n    lifecycle:\n      statuses: {todo: open, done: closed}\n"
+                    "      initial: [todo]\n      transitions: {todo: [done]}\n")  # fmt: skip
+    bus.push_types(file)
+    done = bus.page().resolve(bus.page().add("ticket", "x").id)
+    late = connect()
+    assert late.page().list(type="ticket", status="done") == [done]
+    file.write_text(text)
+    bus.push_types(file)
+    assert bus.page().list(type="ticket") == bus.page().list(type="ticket", status="done") == [done]
+    assert bus.page().list(type="ticket", after=done) == []
+    with pytest.raises(UnknownType):
+        bus.page("other").list(type="ticket")
 
 
 @pytest.mark.parametrize("filters", [{}, {"type": "risk_alert"}, {"status": "active"}, {"text": "story"}])

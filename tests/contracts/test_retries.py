@@ -1,9 +1,13 @@
 """A retry with the same event id never happens twice, and answers what the first one did."""
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
 
 from scratchbus import NewObservation
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, VersionConflict
+from scratchbus.log import codec
 from tests.inspection import all_events, log_length, project
 
 # Every write, as a call with an event id, and one that differs from it.
@@ -233,3 +237,92 @@ def test_a_refused_write_leaves_its_id_free(page, story):
 def test_the_event_bears_the_callers_id(bus, page, story):
     page.update(story.id, content="new", status="resolved", event_id="once")
     assert [event.id for event in all_events(bus)[1:]] == ["once", "once/status"]
+
+
+END = datetime(2099, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        ({"ttl": "1h"}, {"ttl": 3600}),
+        ({"ttl": "60m"}, {"ttl": timedelta(hours=1)}),
+        ({"expires_at": END}, {"expires_at": "2099-01-31T13:00:00+01:00"}),
+        ({"tags": ["a", "b"]}, {"tags": ("a", "b")}),
+        ({"confidence": 1}, {"confidence": 1.0}),
+        ({"context": {"a": (1, 2)}}, {"context": {"a": [1, 2]}}),
+    ],
+)
+def test_an_argument_may_be_written_otherwise_in_a_retry(bus, page, first, again):
+    added = page.add("observation", "x", event_id="once", **first)
+    assert page.add("observation", "x", event_id="once", **again) == added
+    if "ttl" not in first:
+        updated = page.update(added.id, event_id="update", **first)
+        assert page.update(added.id, event_id="update", **again) == updated
+        assert log_length(bus) == 2
+
+
+def test_a_ttl_of_never_is_another_argument_than_none(page):
+    page.add("observation", "x", event_id="once")
+    others: list[dict[str, Any]] = [{"ttl": "never"}, {"ttl": "7d"}, {"tags": []}]
+    for other in others:
+        with pytest.raises(EventIdReused):
+            page.add("observation", "x", event_id="once", **other)
+
+
+SIGHTINGS = 120
+
+
+@pytest.fixture
+def sightings(bus, page):
+    """A subject with many events, and how to send each of them again."""
+
+    def see(n):
+        return page.add("observation", "x", dedupe_key="k", event_id=f"sighting-{n}")
+
+    first = [see(n) for n in range(SIGHTINGS)]
+    project(bus)
+    return see, first
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """The ids of the events that are decoded while the test runs."""
+    ids: list[str] = []
+
+    def counting(entry, shard):
+        event = codec.decode_entry(entry, shard)
+        ids.append(event.id)
+        return event
+
+    for module in ("folding", "queries"):
+        monkeypatch.setattr(f"scratchbus.{module}.decode_entry", counting)
+    return ids
+
+
+def test_a_retry_does_not_cost_what_came_later(sightings, decoded):
+    see, first = sightings
+    assert see(0) == first[0]
+    assert len(decoded) == 1
+    assert see(1) == first[1]
+    assert len(decoded) <= 4
+
+
+def test_a_retry_of_the_last_event_costs_as_little(sightings, decoded):
+    see, first = sightings
+    assert see(SIGHTINGS - 1) == first[-1]
+    assert len(decoded) == 1
+
+
+def test_to_retry_one_after_the_other_costs_each_a_few_events(sightings, decoded):
+    see, first = sightings
+    assert [see(n) for n in range(SIGHTINGS)] == first
+    assert len(decoded) <= 10 * SIGHTINGS
+    assert [see(n) for n in reversed(range(SIGHTINGS))] == first[::-1]
+
+
+def test_what_a_caller_does_with_an_answer_does_not_change_the_next(page, story):
+    changed = page.update(story.id, context={"a": [1]}, event_id="once")
+    page.link(story.id, "later")
+    page.update(story.id, event_id="once", context={"a": [1]}).context["a"].append(2)
+    assert page.update(story.id, event_id="once", context={"a": [1]}) == changed
