@@ -71,8 +71,10 @@ def as_registry(given: Registry | Path | str) -> Registry:
         return given
     try:
         text = Path(given).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RegistryError(str(given), None, None, f"cannot be read: {error}; check the path") from None
+    except OSError as problem:
+        raise RegistryError(str(given), None, None, f"cannot be read: {problem.strerror}; check the path") from None
+    except UnicodeDecodeError:
+        raise RegistryError(str(given), None, None, "is not UTF-8; save it as such") from None
     return parse_registry(text, str(given))
 
 

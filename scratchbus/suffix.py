@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from scratchbus.domain.values import check_id
-from scratchbus.errors import InvalidId
+from scratchbus.errors import InvalidId, NotFound, shown
 from scratchbus.log.append import Log
 from scratchbus.log.steps import Step, ask
 
@@ -33,16 +33,19 @@ def whole_ids(log: Log, page: str, given: Iterable[str]) -> Step[list[str]]:
 def whole_id(log: Log, page: str, given: str) -> Step[str]:
     """Return the id that a text stands for: a whole id, or the end of one that was ever on the page, in any case.
 
-    A whole id is returned as it is, and the engine is not asked. Raises InvalidId when none or several end so.
+    A whole id is returned as it is, and the engine is not asked. Raises NotFound when none ends so, InvalidId when
+    several do.
     """
     text = given.strip().upper()
     if len(text) >= WHOLE:
         return check_id(text)
     if not _SUFFIX.fullmatch(text):
-        raise InvalidId(f"id: {given!r} is not an id; give its {WHOLE} characters, or at least its last {SHORTEST}")
+        raise InvalidId(
+            f"id: {shown(given)} is not an id; give its {WHOLE} characters, or at least its last {SHORTEST}"
+        )
     found = sorted((yield from _ending_in(log, page, text)))
     if not found:
-        raise InvalidId(f"id: none on page {page!r} ends in {text}; see `scratchbus list`, or give --page")
+        raise NotFound(f"id: none on page {page!r} ends in {text}; see `scratchbus list`, or give --page")
     if len(found) > 1:
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         raise InvalidId(f"id: {text} fits several, give more of it: {', '.join(found[:_LISTED])}{more}")

@@ -163,6 +163,20 @@ def test_show_brings_the_history_when_asked(cli: Cli):
     assert "history" not in cli.json("show", id).document
 
 
+def test_show_has_the_history_of_what_has_left_the_page(cli: Cli):
+    id = cli.add()
+    cli.json("resolve", id)
+    cli.json("clear-resolved", id)
+    shown = cli.json("show", id[-8:], "--history").document
+    assert (shown["id"], shown["page"]) == (id, cli.page)
+    assert [each["kind"] for each in shown["history"]] == ["added", "status_changed", "cleared"]
+    plain = cli("show", id, "--history")
+    assert plain.code == 0
+    assert "is no longer on page" in plain.err
+    assert len(plain.out.splitlines()) == 3
+    assert cli("show", id).code == 3
+
+
 def test_tail_shows_the_log_from_a_place_on(cli: Cli):
     first, second = cli.add("one"), cli.add("two", type="risk_alert")
     cli.json("resolve", first)

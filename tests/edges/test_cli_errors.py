@@ -96,7 +96,6 @@ def test_a_wrong_command_line_is_explained(cli: Cli, arguments: list[str], hint:
         ([*_ADD, "--remind-on", "colour=red"], "remind_on"),
         ([*_ADD, "--page", "no spaces"], "page"),
         ([*_ADD, "--bus", "no:colons"], "bus"),
-        (["show", "QQQQQQ"], "none on page"),
         (["show", "QQ"], "at least its last 6"),
         (["list", "--since", "yesterday"], "ISO 8601"),
         (["tail", "--after", "there"], "position"),
@@ -105,7 +104,14 @@ def test_a_wrong_command_line_is_explained(cli: Cli, arguments: list[str], hint:
         (["--url", "http://example.org", "list"], "redis://"),
         (["--url", "redis://localhost", "stop"], "embedded"),
         (["--config", "/nowhere.yaml", "list"], "/nowhere.yaml"),
-        (["types", "check", "/nowhere.yaml"], "/nowhere.yaml"),
+        (
+            ["types", "check", "/nowhere.yaml"],
+            "/nowhere.yaml: cannot be read: No such file or directory; check the path",
+        ),
+        (["types", "push", "/"], "/: cannot be read: Is a directory; check the path"),
+        (["list", "--type", "risk_alrt"], "did you mean 'risk_alert'"),
+        (["list", "--status", "done"], "use one of: active"),
+        (["add", "reminder", "x", "--source", "me", "--remind-on", "type=risk_alrt"], "did you mean 'risk_alert'"),
     ],
 )
 def test_bad_input_is_explained_and_nothing_is_written(cli: Cli, arguments: list[str], hint: str):
@@ -124,6 +130,11 @@ def test_a_wrong_file_of_types_is_explained_by_its_line(cli: Cli, tmp_path: Path
 @pytest.mark.parametrize("arguments", [["show"], ["history"], ["resolve"], ["claim", "--by", "me"], ["link", "goal"]])
 def test_what_is_not_there_is_said_to_be_so(cli: Cli, arguments: list[str]):
     assert "scratchbus list" in _complaint(cli(arguments[0], _NOBODY, *arguments[1:]), 3)
+
+
+def test_an_end_of_an_id_that_fits_nothing_is_not_found(cli: Cli):
+    for arguments in (["show", "QQQQQQ"], ["resolve", "QQQQQQ"], ["list", "--after", "QQQQQQ"]):
+        assert "none on page" in _complaint(cli(*arguments), 3)
 
 
 def test_what_the_state_forbids_is_said_with_what_it_allows(cli: Cli):
@@ -194,6 +205,6 @@ def test_what_comes_through_the_pipe_must_be_text(cli: Cli):
 
 
 def test_a_type_that_nobody_knows_is_pointed_out_where_nothing_is_found(cli: Cli):
-    done = cli("list", "--type", "risk_alrt")
+    done = cli("tail", "--type", "risk_alrt")
     assert (done.code, done.out) == (0, "")
     assert "did you mean 'risk_alert'" in done.err

@@ -4,7 +4,7 @@ from uuid import uuid4
 import pytest
 
 from scratchbus import Bus, NewObservation
-from scratchbus.errors import InvalidId
+from scratchbus.errors import InvalidId, NotFound
 from scratchbus.log.steps import Call, Step
 from scratchbus.suffix import whole_id, whole_ids
 
@@ -56,7 +56,7 @@ def test_one_that_left_the_page_is_still_found(fake: Bus):
 
 def test_an_id_of_another_page_is_not_found(fake: Bus):
     id = fake.page("other").add("observation", "one").id
-    with pytest.raises(InvalidId, match="none on page 'main'"):
+    with pytest.raises(NotFound, match="none on page 'main'"):
         _resolve(fake, id[-8:])
 
 

@@ -28,13 +28,13 @@ class Place:
     page: Page
 
     def ids(self, given: Sequence[str]) -> list[str]:
-        """Return the whole ids that ids and suffixes on the command line stand for. Raises InvalidId."""
+        """Return the whole ids that ids and suffixes on the command line stand for. Raises InvalidId, NotFound."""
         from scratchbus.suffix import whole_ids
 
         return self.bus.run(whole_ids(self.bus.core.log, self.page.name, given))
 
     def id(self, given: str) -> str:
-        """Return the whole id that an id or suffix on the command line stands for. Raises InvalidId."""
+        """Return the whole id that an id or suffix on the command line stands for. Raises InvalidId, NotFound."""
         return self.ids([given])[0]
 
 

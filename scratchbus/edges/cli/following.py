@@ -10,8 +10,7 @@ import click
 from scratchbus.edges.cli.common import Place, Session, command, pass_session
 from scratchbus.edges.cli.complete import kinds as kind_names
 from scratchbus.edges.cli.complete import type_names
-from scratchbus.edges.cli.reading import hint_at_type
-from scratchbus.edges.cli.values import known, moment
+from scratchbus.edges.cli.values import moment
 from scratchbus.edges.cli.views import show_event, show_watched
 
 if TYPE_CHECKING:
@@ -37,23 +36,31 @@ def tail(session: Session, follow: bool, after: str | None, types: tuple[str, ..
 
     From its beginning, unless --after says otherwise, and on all pages, unless --page is given.
     """
-    from scratchbus.domain.events import EVENTS
     from scratchbus.domain.values import check_page
 
-    known("kind", kinds, EVENTS)
     pages = None if session.page is None else [check_page(session.page)]
     with session.connect() as bus:
         for name in types:
-            hint_at_type(session, bus, name)
+            _hint_at_type(session, bus, name)
         place = None if after is None else _position(bus, after)
         for event in bus.events(place, follow=follow, pages=pages, types=types or None, kinds=kinds or None):
             show_event(session, event)
 
 
+def _hint_at_type(session: Session, bus: Bus, name: str) -> None:
+    """Say so when there is no such type: what was removed may be asked for, but more likely it is a slip."""
+    from scratchbus.errors import UnknownType
+
+    try:
+        bus.types.get(name)
+    except UnknownType as problem:
+        session.out.note(str(problem))
+
+
 def _position(bus: Bus, text: str) -> BusPosition | Position | str:
     """Return the place in the log that a text names. Raises InvalidPosition."""
     from scratchbus.domain.position import Position, millis
-    from scratchbus.errors import InvalidField, InvalidPosition
+    from scratchbus.errors import InvalidField, InvalidPosition, shown
 
     if text == "now":
         return bus.position()
@@ -64,7 +71,7 @@ def _position(bus: Bus, text: str) -> BusPosition | Position | str:
     try:
         Position.parse(text.partition(",")[0])
     except InvalidPosition:
-        problem = f"{text!r} is not a position, a time or `now`; take a `position` from `scratchbus tail --json`"
+        problem = f"{shown(text)} is not a position, a time or `now`; take a `position` from `scratchbus tail --json`"
         raise InvalidPosition(f"after: {problem}") from None
     return text
 

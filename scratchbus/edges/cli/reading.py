@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from scratchbus.edges.cli.common import Session, command, given, pass_session
 from scratchbus.edges.cli.complete import statuses, type_names
 from scratchbus.edges.cli.values import moment, pairs
-from scratchbus.edges.cli.views import show_card, show_history, show_list
-
-if TYPE_CHECKING:
-    from scratchbus import Bus
+from scratchbus.edges.cli.views import show_card, show_gone, show_history, show_list
 
 _COUNT = click.IntRange(min=1)
 _FIRST = "Nothing here yet: add something with `scratchbus add TYPE CONTENT --source NAME`, or give another --page"
@@ -65,7 +62,6 @@ def list_(
         show_list(session, found)
         if not found:
             session.out.note("Nothing matches" if wanted.keys() - {"limit"} else _FIRST)
-            hint_at_type(session, place.bus, wanted.get("type"))
 
 
 @command(examples=("scratchbus active --limit 10",))
@@ -87,18 +83,21 @@ def active(session: Session, limit: int | None) -> None:
 def show(session: Session, id: str, with_history: bool) -> None:
     """Show one observation in full.
 
-    ID is its id, or at least the last 6 characters of it.
+    ID is its id, or at least the last 6 characters of it. Of one that has left the page there is the history.
     """
     from scratchbus.errors import NotFound
 
     with session.open() as place:
         whole = place.id(id)
         observation = place.page.get(whole)
-        if observation is None:
-            place.page.history(whole)  # which says when there never was one
-            raise NotFound(f"{whole} is no longer on page {place.page.name!r}; see `scratchbus history {whole}`")
-        events = place.page.history(whole) if with_history else None
-    show_card(session, observation, events)
+        is_wanted = with_history or observation is None  # which says when there never was one
+        events = place.page.history(whole) if is_wanted else None
+    if observation is not None:
+        show_card(session, observation, events)
+    elif with_history:
+        show_gone(session, place.page.name, whole, events or ())
+    else:
+        raise NotFound(f"{whole} is no longer on page {place.page.name!r}; see `scratchbus history {whole}`")
 
 
 @command(examples=("scratchbus history 8F3K2M9Q",))
@@ -112,15 +111,3 @@ def history(session: Session, id: str) -> None:
     with session.open() as place:
         events = place.page.history(place.id(id))
     show_history(session, events)
-
-
-def hint_at_type(session: Session, bus: Bus, name: str | None) -> None:
-    """Say so when there is no such type: what was removed may be asked for, but more likely it is a slip."""
-    from scratchbus.errors import UnknownType
-
-    if name is None:
-        return
-    try:
-        bus.types.get(name)
-    except UnknownType as problem:
-        session.out.note(str(problem))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
+
+from scratchbus.errors import shown
 
 
 def pairs(context: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, Any] | None:
@@ -19,7 +21,7 @@ def pairs(context: click.Context, option: click.Parameter, given: Sequence[str])
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE", context, option)
+            raise click.BadParameter(f"{shown(text)} is not KEY=VALUE", context, option)
         found[key] = _json_or_text(value)
     return found
 
@@ -59,7 +61,9 @@ def moment(field: str, text: str, *, back: bool = False) -> datetime:
     try:
         return as_time(field, text)
     except InvalidField:
-        problem = f"{text!r} is not a time; write ISO 8601, as 2026-01-31T12:00:00Z, or a length of time, as 90s or 2h"
+        problem = (
+            f"{shown(text)} is not a time; write ISO 8601, as 2026-01-31T12:00:00Z, or a length of time, as 90s or 2h"
+        )
         raise InvalidField(field, problem) from None
 
 
@@ -73,13 +77,3 @@ def content_of(text: str) -> str:
         return sys.stdin.buffer.read().decode().rstrip("\r\n")
     except UnicodeDecodeError:
         raise InvalidField("content", "what came through the pipe is not UTF-8 text") from None
-
-
-def known(what: str, given: Iterable[str], names: Iterable[str]) -> None:
-    """Raise InvalidField unless all names given are known."""
-    from scratchbus.errors import InvalidField
-
-    names = sorted(names)
-    for name in given:
-        if name not in names:
-            raise InvalidField(what, f"{name!r} is not known; use one of: {', '.join(names)}")

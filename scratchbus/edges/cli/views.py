@@ -82,6 +82,17 @@ def show_card(session: Session, observation: Observation, history: Sequence[Even
         show_history(session, history)
 
 
+def show_gone(session: Session, page: str, id: str, history: Sequence[Event]) -> None:
+    """Show the events about an observation that is no longer on its page."""
+    from scratchbus.edges.documents import event_document
+
+    if session.as_json:
+        session.out.document({"id": id, "page": page, "history": [event_document(event) for event in history]})
+    else:
+        session.out.note(f"{id} is no longer on page {page!r}; what happened to it:")
+        show_history(session, history)
+
+
 def _details(observation: Observation) -> Iterator[tuple[str, Cell]]:
     """Yield what there is to say of an observation besides its content, by name."""
     now = datetime.now(UTC)
