@@ -260,12 +260,12 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
     for command, arguments in writes.items():
         for at in range(0, len(arguments), _WIDEST):
             yield (*command, *arguments[at : at + _WIDEST])
-    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    places: dict[str, list[int]] = defaultdict(list)
     for item in fold.folded:
         if isinstance(item, Poison):
-            places[item.envelope["page"]].append(item.position[:2])
+            places[item.envelope["page"]] += item.position[:2]
         else:
-            places[item.page].append((item.ms, item.seq))
+            places[item.page] += (item.ms, item.seq)
     for page, some in places.items():
         yield ("APPEND", names_of(page).positions, positions.pack(some))
     for entry, reason in fold.rejected:
