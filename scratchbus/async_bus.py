@@ -14,8 +14,6 @@ from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.feeding import AsyncFeeds
-from scratchbus.keeping import AsyncKeeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
 from scratchbus.operations import adding, changing, claiming, looking
@@ -219,8 +217,6 @@ class AsyncBus:
     def connect(
         cls, url: str | None = None, *, source: str | None = None, config: str | Path | None = None, **settings: Any
     ) -> AsyncBus:
-        self.feeds = AsyncFeeds(self.core.log, opened.target.async_reader)
-        self.keeper = AsyncKeeper(self.run)
         """Open a bus: at `url`, else $SCRATCHBUS_URL, else on the embedded engine.
 
         `source` is who speaks: the default source of what is added, and the `by` of everything done. Other settings
@@ -317,5 +313,3 @@ class AsyncBus:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
-        await self.keeper.close()
-        await self.feeds.close()

@@ -14,8 +14,6 @@ from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.feeding import Feeds
-from scratchbus.keeping import Keeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
 from scratchbus.operations import adding, changing, claiming, looking
@@ -216,8 +214,6 @@ class Bus:
     @classmethod
     def connect(
         cls, url: str | None = None, *, source: str | None = None, config: str | Path | None = None, **settings: Any
-        self.feeds = Feeds(self.core.log, opened.target.reader)
-        self.keeper = Keeper(self.run)
     ) -> Bus:
         """Open a bus: at `url`, else $SCRATCHBUS_URL, else on the embedded engine.
 
@@ -301,5 +297,3 @@ class Bus:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-        self.keeper.close()
-        self.feeds.close()
