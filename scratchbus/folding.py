@@ -174,7 +174,10 @@ def _read_stretch(
             continue
         word = origin.decode() if origin else ""
         if checkpoint.origin and checkpoint.origin != word:
-            raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
+            raise LogRewound(
+                f"shard {shard}: the state was folded from another log; for it to be folded anew, delete the keys"
+                f" {keys.tag}p{checkpoint.build}:* and then {keys.checkpoint(scratch_page.NAME)}"
+            )
         if entries and entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
             yield from _explain_gaps(keys, checkpoint.position, entries)
         checkpoint = checkpoint._replace(origin=word)
@@ -194,7 +197,7 @@ def _explain_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> 
     if first and first[0][0] == entries[0][0] and entry_position(entries[0], keys.shard).seq != after.seq + 1:
         raise PositionLost(
             f"shard {keys.shard}: the log was trimmed to {entries[0][0].decode()}, after the checkpoint {after};"
-            " run `scratchbus rebuild`"
+            " restore the events between them from a backup of the engine"
         )
     before = after
     for entry in entries:
