@@ -30,13 +30,20 @@ _LONGEST_BATCH = 4_096
 class Item:
     """One entry of the log; it is decoded once for all, when the first one asks."""
 
-    __slots__ = ("_event", "entry", "fields", "position")
+    __slots__ = ("_event", "_fields", "entry", "position")
 
     def __init__(self, entry: RawEntry, shard: int) -> None:
         self.entry = entry
         self.position = entry_position(entry, shard)
-        self.fields = entry_fields(entry)
+        self._fields: dict[bytes, bytes] | None = None
         self._event: Event | Poison | None = None
+
+    @property
+    def fields(self) -> dict[bytes, bytes]:
+        """Its fields."""
+        if self._fields is None:
+            self._fields = entry_fields(self.entry)
+        return self._fields
 
     @property
     def event(self) -> Event | Poison:
@@ -47,6 +54,11 @@ class Item:
             except Poison as poison:
                 self._event = poison
         return self._event
+
+    @property
+    def id(self) -> str:
+        """Its event's id."""
+        return self.fields.get(b"id", b"").decode("utf-8", "replace")
 
     @property
     def size(self) -> int:
@@ -88,6 +100,7 @@ class Feed:
         self._torn: list[Item] = []  # the beginning of a batch whose end was not read yet
         self._bytes = 0
         self._before = 0  # the seq before the first item
+        self._before_id = ""
         self._followers: list[Follower] = []
 
     def join(self, follower: Follower) -> None:
@@ -115,15 +128,19 @@ class Feed:
             self._take([Item(entry, self.shard) for entry in chunks[0][1]])
 
     def after(self, cursor: Cursor) -> list[Item] | None:
-        """Return the items behind a cursor; None when the feed does not reach back so far. Call it with the lock."""
-        seq = cursor.position.seq
-        if self._cursor is None or cursor.origin != self._origin or not seq or seq < self._before:
+        """Return the items behind a cursor; None when the feed does not have the event there. Call it with the lock."""
+        at = cursor.position.seq - self._before
+        if self._cursor is None or cursor.origin != self._origin or not cursor.position.seq:
             return None
-        return self._items[seq - self._before :]
+        if not 0 <= at <= len(self._items):
+            return None
+        event_id = self._items[at - 1].id if at else self._before_id
+        return self._items[at:] if cursor.event_id in ("", event_id) else None
 
     def _begin(self, cursor: Cursor) -> None:
         with self.lock:
-            self._cursor, self._origin, self._before = cursor, cursor.origin, cursor.position.seq
+            self._cursor, self._origin = cursor, cursor.origin
+            self._before, self._before_id = cursor.position.seq, cursor.event_id
             self._items, self._torn, self._bytes = [], [], 0
             for follower in self._followers:
                 follower.stir()
@@ -153,6 +170,7 @@ class Feed:
         while kept > KEPT_BYTES // 2 and drop < len(self._items):
             kept -= self._items[drop].size
             drop += 1
+        self._before_id = self._items[drop - 1].id
         del self._items[:drop]
         self._bytes = kept
         self._before += drop
@@ -206,6 +224,8 @@ class Place:
         self._wake()
 
     def _wanted(self, items: Sequence[Item]) -> list[Item]:
+        if self._narrow == Narrow():
+            return list(items)
         return [item for item in items if self._narrow.wants(item.fields)]
 
     def _move(self, item: Item) -> None:
