@@ -14,11 +14,18 @@ from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration, check_page
+from scratchbus.feeding import Feeds
+from scratchbus.keeping import Keeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
+from scratchbus.log.subscription import remove
 from scratchbus.operations import adding, changing, claiming, looking
 from scratchbus.settings import Settings
 from scratchbus.status import Status
+from scratchbus.subscriptions import DeadLetter, Subscription, Terms
+from scratchbus.subscriptions.consumer import check_name
+from scratchbus.subscriptions.filters import Filters
+from scratchbus.subscriptions.letters import Positions, drop_letters, list_letters, retry_letters
 
 T = TypeVar("T")
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
@@ -209,6 +216,8 @@ class Bus:
         self._engine = opened.target.engine()
         self._waiter = opened.target.reader()
         self.core = opened.core
+        self.feeds = Feeds(self.core.log, opened.target.reader)
+        self.keeper = Keeper(self.run)
         self.run(opening.greet(opened))
 
     @classmethod
@@ -257,6 +266,49 @@ class Bus:
         finally:
             reader.close()
 
+    def subscribe(
+        self,
+        name: str,
+        *,
+        pages: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+        tags: Collection[str] | None = None,
+        after: BusPosition | Position | str | None = None,
+        reset: bool = False,
+        max_attempts: int = 5,
+        retry_delay: Duration = "1s",
+        handler_timeout: Duration = "5m",
+        stop: reading.Stop | None = None,
+    ) -> Subscription:
+        """Return a durable subscription: its place in the log is kept under this name, and one consumer is active.
+
+        A new name begins behind `after`, one that is known where it was, unless `reset` is set. Deliveries come in
+        order, until they are acked; one that failed `max_attempts` times becomes a dead letter.
+        """
+        filters = Filters.of(looking.narrow_of(pages, types, kinds), tags)
+        terms = Terms(after, reset, max_attempts, retry_delay, handler_timeout)
+        return Subscription(self, name, filters, terms, self.settings.seconds("subscription_lease"), stop)
+
+    def unsubscribe(self, name: str) -> None:
+        """Remove a subscription with its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
+        return self.run(remove(self.core.log.keys(0), check_name(name)))
+
+    def dead_letters(self, name: str | None = None) -> list[DeadLetter]:
+        """Return what a subscription, or any, set aside, in the order of the events. Raises NotFound."""
+        return self.run(list_letters(self.core, name))
+
+    def retry_dead_letters(self, name: str, positions: Positions = None) -> int:
+        """Have dead letters delivered again, all or those at these positions; return how many.
+
+        Raises NotFound, or PositionLost when an event is no longer in the log; then nothing was done.
+        """
+        return self.run(retry_letters(self.core, name, positions))
+
+    def drop_dead_letters(self, name: str, positions: Positions = None) -> int:
+        """Throw dead letters away, all or those at these positions; return how many. Raises NotFound."""
+        return self.run(drop_letters(self.core, name, positions))
+
     def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until there is an event behind one of these positions, by shard; say whether there is."""
         return self._waiter.run(reading.wait(self.core.log, behind, seconds))
@@ -289,6 +341,8 @@ class Bus:
 
     def close(self) -> None:
         """Close the connections; every operation from then on raises BusClosed."""
+        self.keeper.close()
+        self.feeds.close()
         self._engine.close()
         self._waiter.close()
 

@@ -68,6 +68,23 @@ class ShardKeys:
         """String: how far this reader has handled the log, as the text of a position."""
         return f"{self.tag}cursor:{name}"
 
+    @property
+    def subscriptions(self) -> str:
+        """Set, on shard 0: the names of all subscriptions."""
+        return self.tag + "subscriptions"
+
+    def subscription(self, name: str) -> str:
+        """Hash, on shard 0: what is known of a subscription: filters, cursor, lease, what it is trying."""
+        return f"{self.tag}subscription:{name}"
+
+    def dead(self, name: str) -> str:
+        """Hash, on shard 0: position -> the dead letter of the event there (JSON)."""
+        return f"{self.tag}dead:{name}"
+
+    def again(self, name: str) -> str:
+        """Hash, on shard 0: position -> a dead letter that is to be delivered again."""
+        return f"{self.tag}again:{name}"
+
     def heads(self, page: str) -> str:
         """Hash: subject -> its head."""
         return f"{self.tag}heads:{page}"

@@ -38,6 +38,10 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         raw_append(bus, "user:42", kind="exploded")
         project(bus)
         send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), "0-0")
+        with bus.subscribe("router", max_attempts=1) as deliveries:
+            for _ in range(2):
+                next(deliveries).fail("no")
+        bus.retry_dead_letters("router", bus.dead_letters("router")[0].position)
         send(bus, "SADD", bus.core.log.keys(0).ids + "retried", "id")
         yield bus
 

@@ -1,0 +1,131 @@
+"""Conversations about a durable subscription. All of them do no harm when they are sent twice."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from scratchbus.errors import LeaseLost, NotFound, SubscriptionHeld, SubscriptionMismatch
+from scratchbus.log.keys import ShardKeys
+from scratchbus.log.steps import Script, Step, ask
+
+_SCRIPT = Script("subscription")
+
+
+class Taken(NamedTuple):
+    """A lease that was taken, and the state it is about.
+
+    `trying` is the position, as text, of the event that failed `attempts` times, and that is not to be tried again
+    within the next `wait_ms`. `is_takeover`: the one before did not give the lease up. `again`: how many dead letters
+    are to be delivered again.
+    """
+
+    cursor: str
+    origins: str
+    trying: str
+    attempts: int
+    wait_ms: int
+    is_takeover: bool
+    again: int
+
+
+class Held(NamedTuple):
+    """Someone else has the lease, for that long if it is not prolonged."""
+
+    holder: str
+    left_ms: int
+
+
+class Lease(NamedTuple):
+    """One consumer's hold, or wish to hold, of a subscription. `who` is shown to people."""
+
+    keys: ShardKeys
+    name: str
+    token: str
+    who: str
+    ms: int
+
+    def take(self, filters: str, start: str, reset: bool = False) -> Step[Taken | Held]:
+        """Take the lease if it is free; a name that is new, or `reset`, begins at `start`.
+
+        With an empty `start` the name must be there. Raises SubscriptionMismatch or SubscriptionHeld, or NotFound.
+        """
+        reply = yield from self._do("take", self.name, self.ms, self.who, filters, start, int(reset))
+        if reply[0] == 1:
+            cursor, origins, trying = (part.decode() for part in reply[1:4])
+            return Taken(cursor, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
+        if reply[0] == -2:
+            raise removed(self.name)
+        holder = reply[1].decode()
+        if reply[0] == -1:
+            raise SubscriptionMismatch(self.name, holder, reply[3].decode(), filters)
+        if reset:
+            raise SubscriptionHeld(self.name, holder, "be set anew")
+        return Held(holder, reply[2])
+
+    def keep(self, cursor: str, origins: str) -> Step[int]:
+        """Prolong the lease and move the cursor on, never back; return how many letters are to be delivered again.
+
+        Raises LeaseLost.
+        """
+        return int((yield from self._hold("keep", self.ms, cursor, origins))[1])
+
+    def note(self, position: str, attempts: int, wait_ms: int) -> Step[None]:
+        """Record how often an event was tried in vain, and that it has to wait. Raises LeaseLost."""
+        yield from self._hold("note", position, attempts, wait_ms)
+
+    def done(self, position: str) -> Step[None]:
+        """Forget how often an event was tried, and that it was to be delivered again. Raises LeaseLost."""
+        yield from self._hold("done", position)
+
+    def bury(self, position: str, letter: str, cursor: str) -> Step[None]:
+        """Set an event aside and move the cursor, at once. Raises LeaseLost."""
+        yield from self._hold("bury", position, letter, cursor)
+
+    def leave(self) -> Step[None]:
+        """Give the lease up. Raises LeaseLost."""
+        yield from self._hold("leave")
+
+    def _hold(self, operation: str, *arguments: Any) -> Step[list[Any]]:
+        reply = yield from self._do(operation, *arguments)
+        if reply[0] == 0:
+            raise LeaseLost(self.name)
+        return reply
+
+    def _do(self, operation: str, *arguments: Any) -> Step[list[Any]]:
+        return (yield from _run(self.keys, self.name, operation, self.token, *arguments))
+
+
+def remove(keys: ShardKeys, name: str) -> Step[None]:
+    """Take a subscription away, with its dead letters. Raises NotFound, or SubscriptionHeld."""
+    reply = yield from _run(keys, name, "remove", "", name)
+    if reply[0] == -2:
+        raise removed(name)
+    if reply[0] == 0:
+        raise SubscriptionHeld(name, reply[1].decode(), "be removed")
+
+
+def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
+    """Have dead letters delivered again; return how many there were."""
+    return int((yield from _run(keys, name, "again", "", *positions))[0])
+
+
+def names(keys: ShardKeys) -> Step[list[str]]:
+    """Return the names of all subscriptions."""
+    return sorted(name.decode() for name in (yield from ask(keys.shard, "SMEMBERS", keys.subscriptions)))
+
+
+def read_hash(keys: ShardKeys, key: str) -> Step[dict[str, str]]:
+    """Return a hash of texts."""
+    row = yield from ask(keys.shard, "HGETALL", key)
+    return {name.decode(): value.decode() for name, value in zip(row[::2], row[1::2], strict=True)}
+
+
+def removed(name: str) -> NotFound:
+    """Return the error for a name that no subscription has."""
+    return NotFound(f"there is no subscription {name!r}; see `scratchbus status`, or subscribe again")
+
+
+def _run(keys: ShardKeys, name: str, *arguments: Any) -> Step[list[Any]]:
+    named = (keys.subscription(name), keys.subscriptions, keys.dead(name), keys.again(name))
+    reply: list[Any] = yield from ask(keys.shard, *_SCRIPT.command(named, arguments))
+    return reply

@@ -1,0 +1,8 @@
+"""Durable subscriptions: named cursors in the log, each with one active consumer, and what their handlers refused."""
+
+from scratchbus.subscriptions.blocking import Delivery, Subscription
+from scratchbus.subscriptions.consumer import Terms
+from scratchbus.subscriptions.letters import DeadLetter
+from scratchbus.subscriptions.nonblocking import AsyncDelivery, AsyncSubscription
+
+__all__ = ["AsyncDelivery", "AsyncSubscription", "DeadLetter", "Delivery", "Subscription", "Terms"]

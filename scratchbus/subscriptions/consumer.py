@@ -1,0 +1,311 @@
+"""A consumer of a subscription: it stands by, takes the lease, reads, and tells the engine what was done.
+
+It never waits and has no connection; `Subscription` and `AsyncSubscription` drive it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from collections.abc import Callable
+from secrets import token_hex
+from typing import NamedTuple
+
+from scratchbus.core import Core
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.values import Duration, check_page, duration_ms
+from scratchbus.errors import (
+    EngineFull,
+    EngineLoading,
+    EngineReadOnly,
+    EngineUnreachable,
+    InvalidField,
+    InvalidName,
+    LeaseLost,
+    NotDelivered,
+    NotFound,
+    ScratchbusError,
+    shown,
+)
+from scratchbus.feed import Feed, Item, Place
+from scratchbus.log.codec import Poison
+from scratchbus.log.connections import backoff
+from scratchbus.log.reading import cursors, read
+from scratchbus.log.steps import Step
+from scratchbus.log.subscription import Held, Lease, read_hash
+from scratchbus.logs import stderr_logger
+from scratchbus.subscriptions.filters import Filters, Tags
+from scratchbus.subscriptions.hold import ACKS_FOR, Hold, Ticket
+from scratchbus.subscriptions.letters import DeadLetter, find_entry, in_time
+
+PASSING = (EngineUnreachable, EngineLoading, EngineReadOnly, EngineFull)
+"""What may be better in a while: a consumer waits, and goes on."""
+
+NAP = 0.5
+"""The most seconds that a consumer waits without looking whether it is to stop."""
+
+_LONGEST_DELAY = 60.0
+
+logger = stderr_logger()
+
+
+class Terms(NamedTuple):
+    """What a consumer asks for: where a new name begins, how often an event is tried, for how long it is held.
+
+    `retry_delay` is that after the first failure; it doubles with each.
+    """
+
+    after: BusPosition | Position | str | None = None
+    reset: bool = False
+    max_attempts: int = 5
+    retry_delay: Duration = "1s"
+    handler_timeout: Duration = "5m"
+
+
+class Consumer:
+    """One consumer of a subscription, and what it holds while it is the active one."""
+
+    def __init__(
+        self,
+        core: Core,
+        name: str,
+        filters: Filters,
+        terms: Terms,
+        lease: float,
+        make: Callable[[Hold, Item, int], Ticket],
+        owner: object,
+        wake: Callable[[], object],
+        feed: Callable[[int], Feed],
+    ) -> None:
+        most: object = terms.max_attempts
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise InvalidField("max_attempts", f"{shown(most)} is not a number from 1 on")
+        self.name = check_name(name)
+        self.hold: Hold | None = None
+        self._core = core
+        self._filters = filters
+        self._terms = terms
+        self._delay = _seconds("retry_delay", terms.retry_delay)
+        self._patience = _seconds("handler_timeout", terms.handler_timeout)
+        self._lease_ms = round(lease * 1000)
+        self._make, self._owner, self._wake, self._feed = make, owner, wake, feed
+        self._who = f"{core.by}@{socket.gethostname()}:{os.getpid()}"
+        self._token = token_hex(8)
+        self._is_known = False
+        self._tags = Tags(core)
+        self._failures = 0
+        self._not_before = 0.0
+
+    # -- the path of every event -------------------------------------------------------------------------------------
+
+    def ready(self) -> Ticket | None:
+        """Return the next delivery, if nothing has to be asked for it."""
+        hold, now = self.hold, time.monotonic()
+        if hold is None or hold.is_new or hold.is_lost or now > hold.good_until:
+            return None
+        return hold.next(now)
+
+    def advance(self) -> Step[float]:
+        """Do what comes next; return for how many seconds there will be nothing to do.
+
+        Raises PositionLost, LogRewound or LogGap, and what taking a lease raises.
+        """
+        hold = self.hold
+        if hold is None or hold.is_lost:
+            return (yield from self._stand_in_line())
+        try:
+            if hold.errands or time.monotonic() > hold.good_until:
+                yield from self.write(hold)
+            if hold.places is None:
+                yield from self._open(hold)
+            if hold.again and not hold.errands:
+                yield from self._read_again(hold)
+            if not hold.has_next and not (yield from self._read(hold)):
+                if hold.owes:
+                    yield from self.write(hold)
+                self._failures = 0
+                return NAP
+            if hold.has_next and hold.is_new:
+                hold.in_doubt()
+                yield from self.write(hold)
+        except LeaseLost:
+            return 0.0
+        self._failures = 0
+        return min(NAP, hold.wait(time.monotonic()))
+
+    def trouble(self, problem: ScratchbusError) -> float:
+        """Take note that the engine did not do its part; return how long to wait."""
+        if self._failures == 0:
+            logger.warning("waiting for the engine", subscription=self.name, reason=str(problem))
+        self._failures += 1
+        return min(NAP, backoff(self._failures))
+
+    def find(self, position: Position | str) -> Ticket:
+        """Return what is out at a position. Raises NotDelivered, or LeaseLost."""
+        at = Position.parse(position) if isinstance(position, str) else position
+        if self.hold is None:
+            raise NotDelivered(self.name, at)
+        return self.hold.find(at)
+
+    def delay(self, attempt: int) -> float:
+        """Return how many seconds to wait after an attempt that failed."""
+        return float(min(_LONGEST_DELAY, self._delay * 2 ** min(attempt - 1, 16)))
+
+    # -- the lease ---------------------------------------------------------------------------------------------------
+
+    def _stand_in_line(self) -> Step[float]:
+        terms, log = self._terms, self._core.log
+        start = ""
+        if not self._is_known:
+            places = yield from cursors(log, terms.after)
+            start = str(BusPosition(tuple(place.position for place in places)))
+        lease = Lease(log.keys(0), self.name, self._token, self._who, self._lease_ms)
+        begun = time.monotonic()
+        try:
+            taken = yield from lease.take(str(self._filters), start, terms.reset and not self._is_known)
+        except NotFound:
+            for place in (self.hold and self.hold.places) or ():
+                yield from read(log, [place.cursor])  # a log that was flushed is what has to be told
+            raise
+        self._is_known = True
+        if isinstance(taken, Held):
+            return min(NAP, taken.left_ms / 1000 + 0.01) * random.uniform(0.5, 1)
+        if taken.is_takeover:
+            logger.warning("took over from a consumer that went away", subscription=self.name)
+        self._tags = Tags(self._core)
+        self.hold = Hold(lease, taken, begun, terms.max_attempts, self._make, self._owner)
+        return 0.0
+
+    def _open(self, hold: Hold) -> Step[None]:
+        places = yield from cursors(self._core.log, BusPosition.parse(hold.cursor), self._filters.pages)
+        origins = dict(enumerate(hold.origins.split(",")))
+        for place in places:
+            place.origin = origins.get(place.position.shard) or place.origin
+        hold.places = [
+            Place(self._feed(place.position.shard), place, self._filters.reading, self._wake) for place in places
+        ]
+        for each in hold.places:
+            each.feed.join(each)
+
+    def write(self, hold: Hold) -> Step[None]:
+        """Tell the engine what is owed to it, and prolong the lease. Raises LeaseLost."""
+        if hold.is_lost:
+            raise LeaseLost(self.name)
+        begun = time.monotonic()
+        cursor, acked, errands = hold.owed()
+        try:
+            for errand in errands:
+                yield from errand.tell(*errand.arguments)
+            again = yield from hold.lease.keep(cursor, self._origins(hold))
+        except LeaseLost:
+            self._lose(hold)
+            raise
+        hold.wrote(begun, acked, errands, again)
+
+    def _origins(self, hold: Hold) -> str:
+        origins = dict(enumerate(hold.origins.split(",")))
+        origins |= {place.feed.shard: place.cursor.origin for place in hold.places or ()}
+        return ",".join(origins.get(shard, "") for shard in range(self._core.log.shards))
+
+    def leave(self) -> Step[None]:
+        """Write what is owed, and give the lease up."""
+        hold = self.hold
+        if hold is None or hold.is_lost:
+            return
+        try:
+            yield from self.write(hold)
+            yield from hold.lease.leave()
+        except LeaseLost:
+            pass
+        finally:
+            self._lose(hold)
+
+    def _lose(self, hold: Hold) -> None:
+        if not hold.is_lost:
+            hold.is_lost = True
+            self._token = token_hex(8)
+        for place in hold.places or ():
+            place.feed.leave(place)
+        self._wake()
+
+    # -- what the keeper asks for --------------------------------------------------------------------------------------
+
+    def is_due(self, now: float) -> bool:
+        """Say whether it is time to prolong the lease, or to write acks that nobody else writes."""
+        hold = self.hold
+        if hold is None or hold.is_lost or now < self._not_before:
+            return False
+        oldest = hold.oldest()
+        if oldest is not None and now - oldest > self._patience:
+            return False
+        return now - hold.written_at > (ACKS_FOR if hold.owes else self._lease_ms / 3000)
+
+    def keep(self) -> Step[None]:
+        """Prolong the lease."""
+        hold = self.hold
+        if hold is None:
+            return
+        try:
+            yield from self.write(hold)
+        except LeaseLost:
+            logger.warning("lost the lease", subscription=self.name)
+        except PASSING:
+            self._not_before = time.monotonic() + NAP
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _read(self, hold: Hold) -> Step[bool]:
+        """Take what follows into the line; say whether there is more than that was, or may be."""
+        hold.check_room()
+        is_end = True
+        for place in hold.places or ():
+            taken = yield from place.take()
+            hold.take_in(taken.items, place.feed.shard, place.cursor.position)
+            is_end = is_end and taken.is_end
+        if len(hold.places or ()) > 1:
+            hold.raw.sort(key=lambda item: (item.position.ms, item.position.shard, item.position.seq))
+        if not self._filters.tags:
+            hold.line_up_all()
+        while hold.raw:
+            item = hold.raw[0]
+            hold.line_up(item if (yield from self._is_tagged(item)) else None)
+        return hold.has_next or not is_end
+
+    def _is_tagged(self, item: Item) -> Step[bool]:
+        event = item.event
+        if isinstance(event, Poison):
+            return True  # it is logged when it is handed out
+        tags = yield from self._tags.of(event)
+        return self._filters.tags <= tags and self._filters.narrow.wants(item.fields)
+
+    def _read_again(self, hold: Hold) -> Step[None]:
+        """Take in the dead letters that are to be delivered again."""
+        keys = self._core.log.keys(0)
+        rows = yield from read_hash(keys, keys.again(self.name))
+        items = []
+        for position in sorted(rows, key=in_time):
+            entry = yield from find_entry(self._core, position)
+            if entry is None:
+                letter = DeadLetter.model_validate_json(rows[position])
+                hold.set_aside(letter.model_copy(update={"reason": "its event is no longer in the log"}))
+            else:
+                items.append(Item(entry, Position.parse(position).shard))
+        hold.put_first(items)
+        hold.again = 0
+
+
+def check_name(name: str) -> str:
+    """Return the name of a subscription if it is one. Raises InvalidName."""
+    try:
+        return check_page(name)
+    except InvalidName:
+        raise InvalidName(
+            f"subscription: {shown(name)} is not a name; use 1–128 of letters, digits and _.@/:-"
+        ) from None
+
+
+def _seconds(field: str, duration: Duration) -> float:
+    ms = duration_ms(duration, field)
+    return float("inf") if ms is None else ms / 1000

@@ -1,0 +1,100 @@
+"""Which events a subscription is for."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import NamedTuple, Self, cast
+
+from scratchbus.core import Core
+from scratchbus.domain.checks import check_tags
+from scratchbus.domain.events import Added, Event, Updated
+from scratchbus.errors import PositionLost
+from scratchbus.log.reading import Narrow
+from scratchbus.log.steps import Step
+from scratchbus.logs import stderr_logger
+from scratchbus.queries import get, history
+
+_MOST_TAGS = 100
+_REMEMBERED = 10_000
+_TELLING = frozenset((b"added", b"updated"))
+"""The kinds of events that say which tags their subject has."""
+
+logger = stderr_logger()
+
+
+class Filters(NamedTuple):
+    """What is left of the log; of the tags, a subject has to have every one."""
+
+    narrow: Narrow
+    tags: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, narrow: Narrow, tags: str | Collection[str] | None) -> Self:
+        """Make them from what callers give. Raises InvalidField."""
+        given = [tags] if isinstance(tags, str) else tags if tags is None else list(tags)
+        return cls(narrow, frozenset(check_tags(given, _MOST_TAGS) if given else ()))
+
+    @property
+    def reading(self) -> Narrow:
+        """What has to be read: with tags, also what says that they change."""
+        kinds = self.narrow.kinds
+        return self.narrow._replace(kinds=kinds | _TELLING) if self.tags and kinds is not None else self.narrow
+
+    @property
+    def pages(self) -> list[str] | None:
+        """The pages, if they are narrowed."""
+        return None if self.narrow.pages is None else sorted(page.decode() for page in self.narrow.pages)
+
+    def __str__(self) -> str:
+        """The one text that the same filters have."""
+        named = {
+            name: sorted(each.decode() for each in names)
+            for name, names in self.narrow._asdict().items()
+            if names is not None
+        }
+        return json.dumps(named | ({"tags": sorted(self.tags)} if self.tags else {}), separators=(",", ":"))
+
+
+class Tags:
+    """The tags of the subjects of events, as of these events: told by those that pass, else looked for."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._known: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+
+    def of(self, event: Event) -> Step[frozenset[str]]:
+        """Return them. Events come in the order of the log."""
+        key = event.page, event.subject
+        tags = told(event)
+        if tags is None:
+            tags = self._known.get(key)
+        if tags is None:
+            tags = yield from self._looked_for(event)
+        self._known[key] = tags
+        self._known.move_to_end(key)
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return tags
+
+    def _looked_for(self, event: Event) -> Step[frozenset[str]]:
+        log = self._core.log
+        try:
+            past = yield from history(log, event.page, event.subject)
+        except PositionLost as lost:
+            logger.warning("tags are those it has now", position=str(event.position), reason=str(lost))
+            now = (yield from get(log, event.page, [event.subject], self._core.fresh)).get(event.subject)
+            return frozenset(now.tags if now is not None else ())
+        tags = [told(each) for each in past if each.seq <= event.seq]
+        return next((each for each in reversed(tags) if each is not None), frozenset())
+
+
+def told(event: Event) -> frozenset[str] | None:
+    """Return the tags that an event says its subject has, if it says so."""
+    if event.kind == "added":
+        return frozenset(cast(Added, event).tags)
+    if event.kind == "updated":
+        tags = cast(Updated, event).changes.get("tags")
+        return None if tags is None else frozenset(tags)
+    return None
