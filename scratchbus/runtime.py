@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import signal
@@ -44,7 +45,7 @@ PASSING: tuple[type[ScratchbusError], ...] = (
 )
 """What may be better in a while: a daemon waits and begins anew.
 
-It passes by itself, or someone mends it meanwhile, as `scratchbus rebuild` does for a projector whose log was replaced;
+It passes by itself, or someone mends it meanwhile, such as the state of a projector whose log was replaced;
 those who read on from the present, such as the router, have mended it by beginning anew.
 """
 
@@ -111,6 +112,7 @@ def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None
         finally:
             done.set()
 
+    gc.freeze()  # the collector need not walk what is loaded by now, again and again while a projector folds
     with _signals_set(stop):
         logger.info("started")
         threading.Thread(target=work, name="work", daemon=True).start()

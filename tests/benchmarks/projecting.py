@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from time import process_time
 
 from scratchbus import Bus
@@ -38,6 +39,7 @@ def measure_fold(stage: Stage, sizes: Sizes) -> list[Row]:
         if folded != expected:
             raise RuntimeError(f"folded {folded} events, not {expected}")
 
+    gc.freeze()  # as `runtime.serve` does for a daemon
     taken = interleave(
         sizes.rounds,
         Side("projector, a backlog of additions", sizes.backlog, lambda: fold(added, sizes.backlog),
@@ -46,6 +48,7 @@ def measure_fold(stage: Stage, sizes: Sizes) -> list[Row]:
         Side("projector, a backlog of whole lives", lives, lambda: fold(mixed, lives),
              lambda: stage.forget_folded(mixed)),
     )  # fmt: skip
+    gc.unfreeze()
     additions, single, whole = taken
     share = spread([own / all for own, all in zip(busy[1:], taken[additions], strict=True)]).median
     return [
