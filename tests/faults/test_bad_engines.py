@@ -16,7 +16,6 @@ from scratchbus import AsyncBus, Bus
 from scratchbus.errors import (
     EngineAuth,
     EngineError,
-    EngineForbidden,
     EngineFull,
     EngineLoading,
     EngineMisconfigured,
@@ -271,21 +270,6 @@ def test_no_error_shows_a_password(url: str) -> None:
     with pytest.raises(ScratchbusError) as caught:
         Bus.connect(url, connect_timeout=0.5)
     assert "s3cr3t" not in text_of(caught.value)
-
-
-def test_a_user_without_the_right_is_told_so(new_server: Callable[..., Server]) -> None:
-    server = new_server(tcp=True)
-    with Bus.connect(server.url, source="tester") as bus, server.client() as client:
-        bus.page().add("observation", "before")
-        client.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@read", "+@connection", "+info")
-        client.execute_command("ACL", "SETUSER", "reader", "+evalsha", "+eval", "+time")
-        with Bus.connect(f"redis://reader:pw@127.0.0.1:{server.port}", source="reader") as reader:
-            assert [observation.content for observation in reader.page().list()] == ["before"]
-            with pytest.raises(EngineForbidden, match="right role") as caught:
-                reader.page().add("observation", "not allowed")
-            assert "pw" not in text_of(caught.value)
-        assert log_length(bus) == 1
-        assert check(bus) == []
 
 
 def test_ack_fsync_needs_a_server_that_syncs(new_server: Callable[..., Server]) -> None:

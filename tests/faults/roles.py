@@ -1,0 +1,152 @@
+"""A server with the access list that is shipped, and all that its users may try."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from scratchbus import Bus
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.expiry import sweep
+from scratchbus.folding import catch_up
+from scratchbus.log.steps import ask
+from tests.faults.operations import OPERATIONS
+from tests.faults.servers import Server
+
+ACCESS_LIST = Path(__file__).parents[2] / "config" / "users.acl"
+SECRET = "s3cr3t/:@?#%"
+
+READS = frozenset({"reader", "subscriber", "publisher", "projector", "admin"})
+SUBSCRIBES = frozenset({"subscriber", "publisher", "admin"})
+APPENDS = frozenset({"publisher", "projector", "admin"})
+COMMITS = frozenset({"projector", "admin"})
+ADMINISTERS = frozenset({"admin"})
+NOBODY = frozenset[str]()
+
+_names = count(1)
+
+
+class GuardedServer(Server):
+    """A server whose users are those of the access list, all with the same password; the tests see everything."""
+
+    def __init__(self, binary: Path) -> None:
+        super().__init__(binary, tcp=True)
+        listed = self.directory / "users.acl"
+        password = hashlib.sha256(SECRET.encode()).hexdigest()
+        text = ACCESS_LIST.read_text().replace(" off -@all", f" on #{password} -@all")
+        listed.write_text(text.replace("user default off", "user default on nopass ~* &* +@all"))
+        self.config["aclfile"] = str(listed)
+
+    def url_of(self, role: str) -> str:
+        """Return the URL by which a user of this role comes to the server."""
+        return f"unix://{role}:{quote(SECRET, safe='')}@{self.socket}"
+
+    def changes(self) -> int:
+        """Return how many changes there were to the data, ever."""
+        with self.client() as client:
+            return int(client.info("persistence")["rdb_changes_since_last_save"])
+
+
+class Try(NamedTuple):
+    """Something to try: who may do it, what has to be there, and the call."""
+
+    roles: frozenset[str]
+    prepare: Callable[[Bus], list[Any]]
+    act: Callable[..., object]
+
+
+def _some(bus: Bus) -> list[Any]:
+    return [bus.page().add("risk_alert", "something", tags=["t"], owner="agent").id]
+
+
+def _nothing(_: Bus) -> list[Any]:
+    return []
+
+
+def _consume(bus: Bus, name: str, handle: Callable[[Any], object]) -> None:
+    with bus.subscribe(name, max_attempts=1) as deliveries:
+        handle(next(iter(deliveries)))
+
+
+def _subscribed(bus: Bus) -> list[Any]:
+    _some(bus)
+    name = f"sub-{next(_names)}"
+    _consume(bus, name, lambda delivery: delivery.ack())
+    return [name]
+
+
+def _with_dead_letter(bus: Bus) -> list[Any]:
+    _some(bus)
+    name = f"sub-{next(_names)}"
+    _consume(bus, name, lambda delivery: delivery.fail("on purpose"))
+    return [name]
+
+
+def _changed_types(bus: Bus) -> list[Any]:
+    path = ACCESS_LIST.with_name("observation_types.yaml")
+    return [f"{path.read_text()}\n  another_{next(_names)}:\n    description: Made up\n"]
+
+
+def _push(bus: Bus, text: str) -> None:
+    bus.push_types(parse_registry(text, "types.yaml"))
+
+
+def _writes() -> dict[str, Try]:
+    def row(name: str) -> Try:
+        operation = OPERATIONS[name]
+        return Try(
+            APPENDS,
+            lambda bus: operation.prepare(bus.page()),
+            lambda bus, *things: operation.act(bus.page(), *things, event_id=f"own-{next(_names)}"),
+        )
+
+    return {f"page: {name}": row(name) for name in OPERATIONS}
+
+
+def _raw(*command: str) -> Callable[[Bus], object]:
+    return lambda bus: bus.run(ask(0, *(word.replace("@:", bus.core.log.keys(0).tag) for word in command)))
+
+
+TRIES: dict[str, Try] = {
+    "page: get": Try(READS, _some, lambda bus, id: bus.page().get(id)),
+    "page: list": Try(READS, _some, lambda bus, _: bus.page().list(type="risk_alert", tags=["t"], owner="agent")),
+    "page: list all": Try(READS, _some, lambda bus, _: bus.page().list(text="some", limit=None)),
+    "page: active": Try(READS, _some, lambda bus, _: bus.page().active()),
+    "page: active, stale": Try(READS, _some, lambda bus, _: bus.page().active(stale_ok=True)),
+    "page: history": Try(READS, _some, lambda bus, id: bus.page().history(id)),
+    "bus: events": Try(READS, _some, lambda bus, _: list(bus.events())),
+    "bus: events of a page": Try(READS, _some, lambda bus, _: list(bus.events(pages=["main"]))),
+    "bus: position": Try(READS, _some, lambda bus, _: bus.position()),
+    "bus: wait for events": Try(READS, _nothing, lambda bus: bus.wait_for_events({0: bus.position().shards[0]}, 0.01)),
+    "bus: status": Try(READS, _some, lambda bus, _: bus.status()),
+    "bus: refresh types": Try(READS, _nothing, lambda bus: bus.refresh_types()),
+    "bus: dead letters": Try(READS, _with_dead_letter, lambda bus, name: bus.dead_letters(name)),
+    "bus: subscribe": Try(SUBSCRIBES, _some, lambda bus, _: _consume(bus, "mine", lambda delivery: delivery.ack())),
+    "bus: retry dead letters": Try(SUBSCRIBES, _with_dead_letter, lambda bus, name: bus.retry_dead_letters(name)),
+    "bus: drop dead letters": Try(SUBSCRIBES, _with_dead_letter, lambda bus, name: bus.drop_dead_letters(name)),
+    "bus: unsubscribe": Try(SUBSCRIBES, _subscribed, lambda bus, name: bus.unsubscribe(name)),
+    **_writes(),
+    "commit what is folded": Try(COMMITS, _some, lambda bus, _: bus.run(catch_up(bus.core.log, 0))),
+    "sweep what has expired": Try(
+        COMMITS,
+        lambda bus: [bus.page().add("observation", "short", ttl="1ms")],
+        lambda bus, _: bus.run(sweep(bus.core)),
+    ),
+    "remember how far reminders were looked for": Try(COMMITS, _nothing, _raw("SET", "@:cursor:reminders", "")),
+    "create a bus": Try(COMMITS, _nothing, _raw("HSETNX", "@:meta", "made", "1")),
+    "bus: push types": Try(ADMINISTERS, _changed_types, _push),
+    "delete the log": Try(ADMINISTERS, _nothing, _raw("DEL", "@:log")),
+    "trim the log": Try(ADMINISTERS, _some, lambda bus, _: _raw("XTRIM", "@:log", "MAXLEN", "0")(bus)),
+    "put something in the log's place": Try(ADMINISTERS, _nothing, _raw("SET", "@:log", "x")),
+    "flush the server": Try(NOBODY, _nothing, _raw("FLUSHALL")),
+    "list all keys": Try(NOBODY, _nothing, _raw("KEYS", "*")),
+    "change the server's settings": Try(NOBODY, _nothing, _raw("CONFIG", "SET", "maxmemory", "1")),
+    "change the access list": Try(NOBODY, _nothing, _raw("ACL", "SETUSER", "publisher", "+@all")),
+    "read another bus": Try(NOBODY, _nothing, _raw("GET", "{another:0}:tail")),
+    "write to another bus": Try(NOBODY, _nothing, _raw("SET", "{another:0}:tail", "x")),
+}
+"""All that is tried as each of the roles, by name."""

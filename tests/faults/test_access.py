@@ -1,0 +1,157 @@
+"""The access list that is shipped: each role may do what it is for, is told so when it may not, and writes nothing."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scratchbus import AsyncBus, Bus
+from scratchbus.bus import Page
+from scratchbus.errors import EngineAuth, EngineForbidden
+from scratchbus.log import steps
+from scratchbus.queries import IN_MEMORY
+from tests.faults.checker import check
+from tests.faults.roles import ACCESS_LIST, READS, SECRET, TRIES, GuardedServer
+from tests.faults.servers import Server, embedded_binary, system_binary
+from tests.inspection import log_length, project
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+ROLES = sorted(READS)
+RIGHTLESS = {"connect", "page", "run", "settings", "types", "close"}
+"""What a bus has that asks nothing of the engine by itself, or what every row does."""
+
+
+@pytest.fixture(scope="module", params=["embedded", "system"])
+def guarded(request: pytest.FixtureRequest) -> Iterator[GuardedServer]:
+    binary = embedded_binary() if request.param == "embedded" else system_binary()
+    if binary is None:
+        pytest.skip("there is no redis-server on this system")
+    server = GuardedServer(binary)
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def bus(guarded: GuardedServer) -> Iterator[Bus]:
+    """An empty bus, in the hands of someone who may do everything."""
+    with guarded.client() as client:
+        client.flushall()
+    with Bus.connect(guarded.url, source="owner") as bus:
+        yield bus
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("name", TRIES)
+def test_a_role_may_do_what_it_is_for_and_nothing_else(guarded: GuardedServer, bus: Bus, name: str, role: str) -> None:
+    wanted = TRIES[name]
+    things = wanted.prepare(bus)
+    with Bus.connect(guarded.url_of(role), source="subject") as mine:
+        before = guarded.changes()
+        if role in wanted.roles:
+            wanted.act(mine, *things)
+        else:
+            with pytest.raises(EngineForbidden, match=role) as caught:
+                wanted.act(mine, *things)
+            assert "right role" in str(caught.value)
+            assert "\n" not in str(caught.value)
+            assert "s3cr3t" not in repr(caught.value)
+        if role not in wanted.roles or wanted.roles == READS:
+            assert guarded.changes() == before
+
+
+def test_every_method_is_tried() -> None:
+    for what, cls in (("page", Page), ("bus", Bus)):
+        names = {name for name, _ in inspect.getmembers(cls, callable) if not name.startswith("_")} - RIGHTLESS
+        tried = tuple(name.partition(": ")[2] for name in TRIES if name.startswith(what))
+        missing = {name for name in names if not any(each.startswith(name.replace("_", " ")) for each in tried)}
+        assert missing == set()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_read_far_behind_is_fresh_for_every_role(guarded: GuardedServer, bus: Bus, role: str) -> None:
+    project(bus)
+    for number in range(IN_MEMORY + 50):
+        bus.page(f"page-{number % 3}").add("observation", str(number))
+    with Bus.connect(guarded.url_of(role), source="subject") as mine:
+        assert [one.content for one in mine.page("page-0").list(limit=1)] == ["249"]
+        assert len(mine.page("page-1").active()) == 83
+    assert check(bus) == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_only_who_keeps_the_page_current_may_create_a_bus(guarded: GuardedServer, role: str) -> None:
+    with guarded.client() as client:
+        client.flushall()
+        if role in ("projector", "admin"):
+            Bus.connect(guarded.url_of(role), source="subject").close()
+            return
+        with pytest.raises(EngineForbidden, match=role):
+            Bus.connect(guarded.url_of(role), source="subject")
+        assert client.dbsize() == 0
+
+
+async def test_a_role_is_told_what_it_may_not_under_asyncio(guarded: GuardedServer, bus: Bus) -> None:
+    added = bus.page().add("observation", "before")
+    async with AsyncBus.connect(guarded.url_of("reader"), source="subject") as mine:
+        assert [one.id for one in await mine.page().active()] == [added.id]
+        with pytest.raises(EngineForbidden, match="reader"):
+            await mine.page().add("observation", "not allowed")
+    assert log_length(bus) == 1
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_status_shows_what_a_role_may_not_ask_as_unknown(guarded: GuardedServer, bus: Bus, role: str) -> None:
+    with Bus.connect(guarded.url_of(role), source="subject") as mine:
+        status = mine.status()
+    is_told = role not in ("reader", "subscriber")
+    assert (status.version != "unknown", status.memory_bytes is not None) == (is_told, is_told)
+    assert (status.persistence != "unknown") == is_told
+    assert SECRET not in str(status)
+
+
+def test_a_publisher_cannot_see_whether_the_server_syncs(guarded: GuardedServer, bus: Bus) -> None:
+    with pytest.raises(EngineForbidden, match="publisher"):
+        Bus.connect(guarded.url_of("publisher"), source="subject", ack="fsync")
+
+
+SCRIPTS = {"append": ("publisher", "projector", "admin"), "subscription": ("subscriber", "publisher", "admin")}
+KEYS = {
+    "LOG": "log", "TAIL": "tail", "ORIGIN": "origin", "PAGES": "pages", "DUE": "p1:due", "HEADS": "heads:main",
+    "OPEN": "open:main", "DEDUPE": "keys:main", "retried": "ids:retried", "bucket": "ids:20000", "IDS": "ids:20000",
+    "SUB": "subscription:s", "NAMES": "subscriptions", "DEAD": "dead:s", "AGAIN": "again:s",
+}  # fmt: skip
+"""The keys that the variables of the scripts stand for."""
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_role_has_every_command_of_the_scripts_that_it_runs(guarded: GuardedServer, script: str) -> None:
+    """A script that is refused a command in its middle keeps what it wrote before."""
+    text = Path(steps.__file__).with_name(f"{script}.lua").read_text()
+    calls = set(re.findall(r"call\('([A-Z]+)', (\w+)", text))
+    assert {variable for _, variable in calls} <= set(KEYS)
+    with guarded.client() as client:
+        known = client.command()
+        for command, variable in calls:
+            more = abs(known[command.lower()]["arity"]) - 2
+            call = [command, f"{{scratchbus:0}}:{KEYS[variable]}", *["1"] * more]
+            for role in SCRIPTS[script]:
+                assert client.acl_dryrun(role, *call) == b"OK", (role, call)
+
+
+def test_nobody_comes_in_before_passwords_are_set(each_binary: Path) -> None:
+    server = Server(each_binary, tcp=True, aclfile=str(ACCESS_LIST))
+    try:
+        server.start(wait=False)
+        eventually(server.socket.exists)
+        for url in (server.url, *(f"unix://{role}:@{server.socket}" for role in ROLES)):
+            with pytest.raises(EngineAuth, match="that the user is on"):
+                Bus.connect(url)
+    finally:
+        server.close()

@@ -1,0 +1,184 @@
+"""The command line in the hands of each role: what it may not is said in one line, and no password is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from scratchbus import Bus
+from scratchbus.edges.cli import main
+from scratchbus.edges.cli.root import root
+from scratchbus.edges.exit_codes import ENGINE, OK
+from tests.faults.roles import ADMINISTERS, APPENDS, COMMITS, READS, GuardedServer
+from tests.faults.servers import embedded_binary
+from tests.inspection import log_length
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+ROLES = sorted(READS)
+
+COMMANDS: dict[str, frozenset[str]] = {
+    "add observation new": APPENDS,
+    "update {open} --content else": APPENDS,
+    "active": READS,
+    "list --type observation": READS,
+    "show {open}": READS,
+    "history {open}": READS,
+    "tail": READS,
+    "claim {open} --by me": APPENDS,
+    "release {claimed} --by owner": APPENDS,
+    "link {open} goal-1": APPENDS,
+    "review {open}": APPENDS,
+    "resolve {open}": APPENDS,
+    "archive {open}": APPENDS,
+    "reopen {resolved}": APPENDS,
+    "clear-resolved {resolved}": APPENDS,
+    "status": READS,
+    "types list": READS,
+    "types push {types}": ADMINISTERS,
+}
+"""What is called, with what is there already, and who may; `up` and `watch`, which go on, have tests of their own."""
+
+ELSEWHERE = {
+    "up", "watch",  # below
+    "stop", "demo",  # for the embedded engine, which has no users
+    "completion", "types check",  # ask nothing of the engine
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[GuardedServer]:
+    server = GuardedServer(embedded_binary())
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def bus(guarded: GuardedServer) -> Iterator[Bus]:
+    with guarded.client() as client:
+        client.flushall()
+    with Bus.connect(guarded.url, source="owner") as bus:
+        yield bus
+
+
+@pytest.fixture
+def things(bus: Bus, tmp_path: Path) -> dict[str, str]:
+    page = bus.page()
+    ids = {name: page.add("observation", name).id for name in ("open", "claimed", "resolved")}
+    page.claim(ids["claimed"])
+    page.resolve(ids["resolved"])
+    types = tmp_path / "types.yaml"
+    types.write_text(f"{bus.types.text}\n  another:\n    description: Made up\n")
+    return {**ids, "types": str(types)}
+
+
+def named(group: click.Group, before: str = "") -> Iterator[str]:
+    """Yield the names of all commands."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from named(command, f"{before}{name} ")
+        else:
+            yield before + name
+
+
+def test_every_command_is_tried() -> None:
+    tried = tuple(COMMANDS)
+    assert {name for name in named(root) if not any(f"{each} ".startswith(f"{name} ") for each in tried)} == ELSEWHERE
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_done_or_refused_in_one_line(
+    guarded: GuardedServer,
+    things: dict[str, str],
+    bus: Bus,
+    role: str,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SCRATCHBUS_URL", guarded.url_of(role))
+    monkeypatch.setattr("scratchbus.runtime.configure_logging", lambda level: None)  # it would outlive the test
+    before = log_length(bus)
+    code = main(["--source", "me", "--json", *command.format(**things).split()])
+    out, err = capsys.readouterr()
+    if role in COMMANDS[command]:
+        assert code == OK, err
+        assert all(json.loads(line) for line in out.splitlines())
+    else:
+        assert code == ENGINE
+        assert log_length(bus) == before
+        (line,) = [line for line in err.splitlines() if line.startswith("scratchbus: ")]
+        assert f"{role}:***@" in line
+        assert "right role" in line
+    assert "s3cr3t" not in out + err
+
+
+def test_the_status_of_a_reader_is_shown(
+    guarded: GuardedServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SCRATCHBUS_URL", guarded.url_of("reader"))
+    assert main(["status"]) == OK
+    shown = capsys.readouterr().out
+    assert "unknown, a server" in shown
+    assert "unknown unknown" not in shown
+    assert "s3cr3t" not in shown
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(guarded: GuardedServer) -> Iterator[Start]:
+    """Start the command line as a role; what is left of it at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def new(role: str, *arguments: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, "SCRATCHBUS_URL": guarded.url_of(role)}
+        command = [sys.executable, "-m", "scratchbus.edges.cli", *arguments]
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True))
+        return started[-1]
+
+    yield new
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("role", sorted(READS - COMMITS))
+def test_up_ends_for_a_role_that_may_not_keep_the_page_current(
+    bus: Bus, things: dict[str, str], start: Start, role: str
+) -> None:
+    process = start(role, "up")
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == ENGINE, err
+    assert f"{role}:***@" in err.splitlines()[-1]
+    assert "right role" in err.splitlines()[-1]
+    assert "s3cr3t" not in out + err
+
+
+def test_up_keeps_the_page_current_as_projector(bus: Bus, things: dict[str, str], start: Start) -> None:
+    short = bus.page().add("observation", "short", ttl="1ms")
+    process = start("projector", "up")
+    eventually(lambda: bus.status().shards[0].lag == 0 and bus.page().history(short.id)[-1].kind == "status_changed")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == OK, err
+    assert "s3cr3t" not in out + err
+
+
+def test_watch_shows_the_page_to_a_reader(bus: Bus, things: dict[str, str], start: Start) -> None:
+    process = start("reader", "watch", "--json")
+    assert process.stdout is not None
+    assert things["claimed"] in process.stdout.readline()
