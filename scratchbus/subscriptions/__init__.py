@@ -4,5 +4,15 @@ from scratchbus.subscriptions.blocking import Delivery, Subscription
 from scratchbus.subscriptions.consumer import Terms
 from scratchbus.subscriptions.letters import DeadLetter
 from scratchbus.subscriptions.nonblocking import AsyncDelivery, AsyncSubscription
+from scratchbus.subscriptions.status import SubscriptionStatus, read_subscriptions
 
-__all__ = ["AsyncDelivery", "AsyncSubscription", "DeadLetter", "Delivery", "Subscription", "Terms"]
+__all__ = [
+    "AsyncDelivery",
+    "AsyncSubscription",
+    "DeadLetter",
+    "Delivery",
+    "Subscription",
+    "SubscriptionStatus",
+    "Terms",
+    "read_subscriptions",
+]

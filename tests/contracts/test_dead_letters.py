@@ -1,0 +1,191 @@
+"""What happens to events whose handlers fail: they come again, then they are set aside, and the flow goes on."""
+
+import pytest
+
+from scratchbus.domain.position import Position
+from scratchbus.errors import InvalidPosition, NotFound, PositionLost
+from tests.contracts.test_subscriptions import contents, fill, status_of, vanish
+from tests.inspection import keys_of, send
+
+
+def refuse(deliveries, wanted="1"):
+    """Handle what comes, but never this one, until what follows it has come; return all that was tried."""
+    seen = []
+    for delivery in deliveries:
+        seen.append((delivery.event.content, delivery.attempt))
+        with delivery:
+            if delivery.event.content == wanted:
+                raise ValueError("it will\nnot do")
+        if delivery.event.content > wanted:
+            return seen
+    raise AssertionError
+
+
+def test_what_failed_comes_again_before_anything_else(bus, page):
+    fill(page, 3)
+    with bus.subscribe("router", retry_delay="10ms") as deliveries:
+        next(deliveries).fail("no")
+        again = next(deliveries)
+        assert (again.event.content, again.attempt) == ("0", 2)
+        again.ack()
+        assert contents(deliveries, 2) == ["1", "2"]
+
+
+def test_it_comes_again_after_a_while_that_grows(bus, page):
+    fill(page, 1)
+    with bus.subscribe("router", retry_delay="1h") as deliveries:
+        first = next(deliveries)
+        assert [deliveries._consumer.delay(attempt) for attempt in (1, 2)] == [60.0, 60.0]
+        first.fail("no", delay="20ms")
+        assert next(deliveries).attempt == 2
+    with bus.subscribe("other", retry_delay="1s") as deliveries:
+        assert [deliveries._consumer.delay(attempt) for attempt in (1, 2, 3)] == [1.0, 2.0, 4.0]
+
+
+def test_what_fails_again_and_again_is_set_aside_and_the_flow_goes_on(bus, page):
+    added = fill(page, 3)
+    with bus.subscribe("router", max_attempts=3, retry_delay="5ms") as deliveries:
+        assert refuse(deliveries) == [("0", 1), ("1", 1), ("1", 2), ("1", 3), ("2", 1)]
+    (letter,) = bus.dead_letters()
+    assert letter.subscription == "router"
+    assert (letter.position, letter.page, letter.subject) == (str(added[1].position), "main", added[1].id)
+    assert (letter.kind, letter.reason, letter.attempts) == ("added", "ValueError: it will not do", 3)
+    assert (status_of(bus).dead_letters, status_of(bus).lag) == (1, 0)
+    with bus.subscribe("router") as deliveries:
+        page.add("observation", "3")
+        assert contents(deliveries, 1) == ["3"]
+
+
+def test_failed_attempts_are_counted_across_consumers(bus, page):
+    fill(page, 2)
+    tried = []
+
+    def fail():
+        with bus.subscribe("router", max_attempts=3, retry_delay="5ms") as deliveries:
+            for delivery in deliveries:
+                tried.append((delivery.event.content, delivery.attempt))
+                raise ZeroDivisionError
+
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            fail()
+    assert tried == [("0", 1), ("0", 2), ("0", 3)]
+    assert bus.dead_letters("router")[0].reason == "ZeroDivisionError"
+    with bus.subscribe("router") as deliveries:
+        assert contents(deliveries, 1) == ["1"]
+
+
+def test_an_end_that_is_not_the_events_fault_does_not_count(bus, page):
+    fill(page, 1)
+    for problem in (KeyboardInterrupt, SystemExit):
+        with pytest.raises(problem), bus.subscribe("router") as deliveries, next(deliveries):
+            raise problem
+    with bus.subscribe("router") as deliveries:
+        assert next(deliveries).attempt == 1
+
+
+def test_an_event_of_which_consumers_die_is_set_aside(connect, clock):
+    first = connect()
+    fill(first.page(), 3)
+    with first.subscribe("router") as deliveries:
+        assert contents(deliveries, 1) == ["0"]
+    dying = []
+    for attempt in (1, 1, 2, 3):  # the first was not known to be in danger
+        bus = connect()
+        dying.append(bus.subscribe("router", max_attempts=3))
+        delivery = next(dying[-1])
+        assert (delivery.event.content, delivery.attempt) == ("1", attempt)
+        vanish(bus)
+        clock.advance("4s")
+    with connect().subscribe("router", max_attempts=3) as deliveries:
+        assert contents(deliveries, 1) == ["2"]
+    (letter,) = first.dead_letters("router")
+    assert (letter.attempts, letter.reason) == (3, "its consumers went away while they had it")
+
+
+def test_consumers_that_vanish_while_nothing_happens_do_no_harm(connect, clock):
+    first = connect()
+    for n in range(4):
+        bus = connect()
+        deliveries = bus.subscribe("router", max_attempts=2)
+        first.page().add("observation", f"{n}")
+        delivery = next(deliveries)
+        assert (delivery.event.content, delivery.attempt) == (f"{n}", 1)
+        delivery.ack()
+        delivery.hold.good_until = 0.0
+        assert deliveries._consumer.ready() is None
+        bus.run(deliveries._consumer.write(delivery.hold))
+        vanish(bus)
+        clock.advance("4s")
+    assert first.dead_letters() == []
+
+
+def test_dead_letters_are_delivered_again_before_anything_new(bus, page):
+    added = fill(page, 3)
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        for delivery in (next(deliveries), next(deliveries)):
+            delivery.fail("no")
+    assert bus.retry_dead_letters("router", added[1].position) == 1
+    assert bus.retry_dead_letters("router") == 1
+    assert bus.dead_letters("router") == []
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        assert contents(deliveries, 1) == ["0"]
+        next(deliveries).fail("still not")
+        assert contents(deliveries, 1) == ["2"]
+    (letter,) = bus.dead_letters("router")
+    assert (letter.position, letter.reason) == (str(added[1].position), "still not")
+    with bus.subscribe("router") as deliveries:
+        page.add("observation", "3")
+        assert contents(deliveries, 1) == ["3"]
+
+
+def test_an_active_consumer_is_told_of_them(bus, page):
+    fill(page, 1)
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        next(deliveries).fail("no")
+        bus.retry_dead_letters("router")
+        assert contents(deliveries, 1) == ["0"]
+
+
+def test_dead_letters_can_be_thrown_away(bus, page):
+    added = fill(page, 3)
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        for _ in range(3):
+            next(deliveries).fail("no")
+    assert bus.drop_dead_letters("router", [str(added[0].position), added[2].position]) == 2
+    assert [letter.position for letter in bus.dead_letters("router")] == [str(added[1].position)]
+    assert bus.drop_dead_letters("router") == 1
+    assert bus.drop_dead_letters("router") == bus.retry_dead_letters("router") == 0
+
+
+def test_what_is_not_there_is_said_to_be(bus, page):
+    fill(page, 1)
+    with pytest.raises(NotFound, match="there is no subscription 'router'"):
+        bus.dead_letters("router")
+    with bus.subscribe("router") as deliveries:
+        next(deliveries).ack()
+    for act in (bus.retry_dead_letters, bus.drop_dead_letters):
+        with pytest.raises(NotFound, match="has no dead letter at 1-1"):
+            act("router", Position(1, 1))
+        with pytest.raises(InvalidPosition):
+            act("router", "nonsense")
+        with pytest.raises(NotFound):
+            act("nobody")
+
+
+@pytest.mark.damages_the_log
+def test_an_event_that_left_the_log_cannot_be_delivered_again(bus, page):
+    added = fill(page, 2)
+    with bus.subscribe("router", max_attempts=1, pages="main") as deliveries:
+        next(deliveries).fail("no")
+        next(deliveries).ack()
+    bus.retry_dead_letters("router")
+    send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
+    with bus.subscribe("router", pages="main") as deliveries:
+        page.add("observation", "2")
+        assert contents(deliveries, 1) == ["2"]
+    (letter,) = bus.dead_letters("router")
+    assert (letter.position, letter.reason) == (str(added[0].position), "its event is no longer in the log")
+    with pytest.raises(PositionLost, match="drop its dead letter"):
+        bus.retry_dead_letters("router")
+    assert bus.drop_dead_letters("router") == 1

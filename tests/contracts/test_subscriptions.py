@@ -1,0 +1,541 @@
+"""Durable subscriptions: in order, at least once, one consumer at a time, and nothing skipped."""
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from scratchbus import AsyncBus
+from scratchbus.domain.position import Position
+from scratchbus.errors import (
+    EngineReadOnly,
+    InvalidField,
+    InvalidName,
+    InvalidTTL,
+    LeaseLost,
+    LogGap,
+    LogRewound,
+    NotDelivered,
+    NotFound,
+    PositionLost,
+    SubscriptionHeld,
+    SubscriptionMismatch,
+    TooManyUnacked,
+)
+from scratchbus.subscriptions import hold, read_subscriptions
+from tests.inspection import forget, keys_of, raw_append, send
+from tests.waiting import eventually
+
+
+def fill(page, count, **more):
+    return [page.add("observation", f"{n}", **more) for n in range(count)]
+
+
+def contents(deliveries, count):
+    """Take and ack so many deliveries; return what they were about."""
+    seen = []
+    for _ in range(count):
+        delivery = next(deliveries)
+        seen.append(delivery.event.content)
+        delivery.ack()
+    return seen
+
+
+def status_of(bus, name="router"):
+    return next(each for each in bus.run(read_subscriptions(bus.core)) if each.name == name)
+
+
+@contextmanager
+def consuming(deliveries):
+    """Consume in a thread; yield what it has handled so far, and what ended it."""
+    seen, ended = [], []
+
+    def consume():
+        try:
+            for delivery in deliveries:
+                seen.append(delivery.event.content)
+                delivery.ack()
+        except Exception as error:  # whatever it is, the test is about it
+            ended.append(error)
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    try:
+        yield seen, ended
+    finally:
+        deliveries.close()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def vanish(bus):
+    """Let a consumer's process stand still: nothing of its is prolonged any longer."""
+    bus.keeper.close()
+
+
+# -- order, and where it goes on ------------------------------------------------------------------------------------
+
+
+def test_what_is_acked_does_not_come_again(bus, page):
+    fill(page, 3)
+    with bus.subscribe("router") as deliveries:
+        assert contents(deliveries, 2) == ["0", "1"]
+    with bus.subscribe("router") as deliveries:
+        assert contents(deliveries, 1) == ["2"]
+
+
+def test_what_is_not_acked_comes_again(bus, page):
+    fill(page, 3)
+    with bus.subscribe("router") as deliveries:
+        first, second = next(deliveries), next(deliveries)
+        assert (first.event.content, second.event.content) == ("0", "1")
+        second.ack()
+    with bus.subscribe("router") as deliveries:
+        assert contents(deliveries, 3) == ["0", "1", "2"]
+
+
+def test_a_delivery_says_what_happened_where_and_how_often_it_was_tried(bus, page):
+    added = page.add("risk_alert", "x")
+    with bus.subscribe("router") as deliveries:
+        delivery = next(deliveries)
+    assert (delivery.event.subject, delivery.position, delivery.attempt) == (added.id, added.position, 1)
+
+
+def test_events_are_delivered_as_they_happen(bus, page):
+    with bus.subscribe("router") as deliveries, consuming(deliveries) as (seen, _):
+        eventually(lambda: deliveries.is_active)
+        for n in range(3):
+            page.add("observation", f"{n}")
+            eventually(lambda: len(seen) == n + 1)  # noqa: B023  # called at once
+        assert seen == ["0", "1", "2"]
+
+
+def test_more_events_than_one_reading_come_in_order(connect):
+    bus = connect(max_observations=3000)
+    pages = [bus.page(name) for name in ("one", "two", "three")]
+    for n in range(250):
+        for page in pages:
+            page.add("observation", f"{n}")
+    by_page: dict[str, list[str]] = {page.name: [] for page in pages}
+    with bus.subscribe("router") as deliveries:
+        for _ in range(750):
+            delivery = next(deliveries)
+            by_page[delivery.event.page].append(delivery.event.content)
+            delivery.ack()
+    assert all(seen == [f"{n}" for n in range(250)] for seen in by_page.values())
+
+
+def test_a_new_name_begins_behind_a_position_and_a_known_one_where_it_was(bus, page):
+    fill(page, 2)
+    end = bus.position()
+    page.add("observation", "later")
+    with bus.subscribe("router", after=end) as deliveries:
+        assert contents(deliveries, 1) == ["later"]
+    page.add("observation", "latest")
+    with bus.subscribe("router", after=str(end)) as deliveries:
+        assert contents(deliveries, 1) == ["latest"]
+    with bus.subscribe("router", after=end, reset=True) as deliveries:
+        assert contents(deliveries, 2) == ["later", "latest"]
+
+
+def test_a_subscription_can_be_narrowed(bus, page):
+    alert = page.add("risk_alert", "a")
+    bus.page("other").add("observation", "b")
+    page.resolve(alert.id)
+    page.add("risk_alert", "c")
+    with bus.subscribe("by-page", pages="other") as deliveries:
+        assert contents(deliveries, 1) == ["b"]
+    with bus.subscribe("by-type", types=["risk_alert"]) as deliveries:
+        assert [next(deliveries).event.kind for _ in range(3)] == ["added", "status_changed", "added"]
+    with bus.subscribe("by-kind", kinds=["status_changed"]) as deliveries:
+        assert next(deliveries).event.subject == alert.id
+
+
+def test_what_the_filters_leave_out_counts_as_acked(bus, page):
+    page.add("risk_alert", "a")
+    fill(page, 3)
+    with bus.subscribe("router", types=["risk_alert"]) as deliveries, consuming(deliveries) as (seen, _):
+        eventually(lambda: seen == ["a"] and status_of(bus).lag == 0)
+
+
+def test_tags_are_those_of_the_subject_as_of_the_event(bus, page):
+    first = page.add("observation", "0", tags=["a"])
+    second = page.add("observation", "1")
+    page.link(first.id, "tagged")
+    page.link(second.id, "not yet")
+    page.update(second.id, tags=["a", "b"])
+    page.update(first.id, tags=[])
+    page.link(second.id, "now")
+    page.link(first.id, "no longer")
+    with bus.subscribe("router", tags=["a"], kinds=["linked"]) as deliveries:
+        assert [next(deliveries).event.action for _ in range(2)] == ["tagged", "now"]
+
+
+def test_tags_that_were_said_before_the_subscription_began_are_looked_for(bus, page):
+    tagged = page.add("observation", "0", tags=["a"])
+    plain = page.add("observation", "1", tags=["b"])
+    end = bus.position()
+    page.link(plain.id, "no")
+    page.link(tagged.id, "yes")
+    page.update(tagged.id, tags=[])
+    with bus.subscribe("router", tags="a", after=end) as deliveries:
+        assert next(deliveries).event.action == "yes"
+
+
+@pytest.mark.damages_the_log
+def test_what_is_no_event_is_left_out(bus, page):
+    fill(page, 1)
+    raw_append(bus, kind="exploded")
+    raw_append(bus, kind="exploded")
+    page.add("observation", "next")
+    with bus.subscribe("router") as deliveries:
+        assert contents(deliveries, 2) == ["0", "next"]
+
+
+# -- one consumer at a time -----------------------------------------------------------------------------------------
+
+
+def test_others_stand_by_and_take_over_when_the_active_one_ends(connect):
+    one, two = connect("one"), connect("two")
+    fill(one.page(), 3)
+    with one.subscribe("router") as active, two.subscribe("router") as standby:
+        assert contents(active, 1) == ["0"]
+        with consuming(standby) as (seen, _):
+            assert status_of(one).holder.startswith("one@")
+            assert contents(active, 1) == ["1"]
+            assert (seen, standby.is_active) == ([], False)
+            active.close()
+            eventually(lambda: seen == ["2"])
+            assert status_of(one).holder.startswith("two@")
+
+
+def test_a_consumer_that_stood_still_can_neither_ack_nor_rewind(connect, clock):
+    one, two = connect("one"), connect("two")
+    fill(one.page(), 4)
+    asleep = one.subscribe("router")
+    late = next(asleep)
+    vanish(one)
+    clock.advance("4s")
+    with two.subscribe("router") as deliveries:
+        assert contents(deliveries, 3) == ["0", "1", "2"]
+        cursor = status_of(two).cursor
+        late.hold.good_until = 0.0  # by its own clock its lease is over
+        with pytest.raises(LeaseLost, match="this consumer's lease is over"):
+            late.ack()
+        with pytest.raises(LeaseLost):
+            late.fail("too late")
+        assert status_of(two).cursor == cursor
+        asleep.close()
+        assert status_of(two).holder.startswith("two@")
+        assert contents(deliveries, 1) == ["3"]
+
+
+def test_a_consumer_whose_lease_was_lost_stands_by_again(connect, clock):
+    one, two = connect("one"), connect("two")
+    fill(one.page(), 2)
+    asleep = one.subscribe("router")
+    with next(asleep) as late:
+        vanish(one)
+        clock.advance("4s")
+        with two.subscribe("router") as deliveries:
+            assert contents(deliveries, 2) == ["0", "1"]
+        late.hold.good_until = 0.0
+    one.page().add("observation", "2")
+    assert contents(asleep, 1) == ["2"]
+    asleep.close()
+
+
+def test_a_lease_that_ended_and_was_not_taken_goes_on(bus, page, clock):
+    fill(page, 2)
+    with bus.subscribe("router") as deliveries:
+        first = next(deliveries)
+        clock.advance("1h")
+        first.ack()
+        assert contents(deliveries, 1) == ["1"]
+
+
+def test_a_handler_that_never_returns_loses_its_lease(connect):
+    one = connect("one", subscription_lease="300ms")
+    two = connect("two", subscription_lease="300ms")
+    fill(one.page(), 2)
+    with one.subscribe("router", handler_timeout="50ms") as stuck:
+        late = next(stuck)
+        with two.subscribe("router") as deliveries:
+            assert contents(deliveries, 2) == ["0", "1"]
+            with pytest.raises(LeaseLost):
+                late.ack()
+
+
+def test_a_lease_lasts_as_long_as_its_consumer_is_there(connect):
+    one = connect("one", subscription_lease="300ms")
+    two = connect("two", subscription_lease="300ms")
+    fill(one.page(), 1)
+    with one.subscribe("router") as active, two.subscribe("router") as standby:
+        first = next(active)
+        with consuming(standby) as (seen, _):
+            ends = status_of(one).until
+            eventually(lambda: (status_of(one).until - ends).total_seconds() > 1)
+            first.ack()
+            assert seen == []
+
+
+def test_the_same_name_with_other_filters_is_refused_while_it_is_held(connect):
+    one, two = connect("one"), connect("two")
+    fill(one.page(), 1)
+    with one.subscribe("router", types=["observation"]) as deliveries:
+        next(deliveries).ack()
+        with pytest.raises(SubscriptionMismatch, match=r"in use by one@.*observation.*not.*risk_alert"):
+            next(two.subscribe("router", types=["risk_alert"]))
+    two.page().add("risk_alert", "a")
+    with two.subscribe("router", types=["risk_alert"]) as deliveries:
+        assert contents(deliveries, 1) == ["a"]
+    assert status_of(one).filters == '{"types":["risk_alert"]}'
+
+
+def test_what_is_held_is_neither_set_anew_nor_removed(connect):
+    one, two = connect("one"), connect("two")
+    fill(one.page(), 1)
+    with one.subscribe("router") as deliveries:
+        next(deliveries).ack()
+        with pytest.raises(SubscriptionHeld, match="cannot be set anew"):
+            next(two.subscribe("router", reset=True))
+        with pytest.raises(SubscriptionHeld, match="cannot be removed"):
+            two.unsubscribe("router")
+    two.unsubscribe("router")
+    with pytest.raises(NotFound, match="there is no subscription 'router'"):
+        two.unsubscribe("router")
+    with two.subscribe("router") as deliveries:
+        assert contents(deliveries, 1) == ["0"]
+
+
+# -- bad input ------------------------------------------------------------------------------------------------------
+
+
+def test_an_ack_twice_changes_nothing_more(bus, page):
+    fill(page, 2)
+    with bus.subscribe("router") as deliveries:
+        first = next(deliveries)
+        first.ack()
+        first.ack()
+        assert contents(deliveries, 1) == ["1"]
+        first.ack()
+
+
+def test_an_ack_of_what_was_never_delivered_is_refused(bus, page):
+    added = fill(page, 3)
+    deliveries = bus.subscribe("router")
+    with pytest.raises(NotDelivered, match="is not handed out here"):
+        deliveries.ack(added[0].position)
+    with deliveries:
+        next(deliveries)
+        for position in (added[1].position, str(added[2].position), Position(1, 99)):
+            with pytest.raises(NotDelivered):
+                deliveries.ack(position)
+        deliveries.ack(added[0].position)
+        with pytest.raises(NotDelivered):
+            deliveries.ack(added[0].position)
+
+
+def test_what_failed_can_not_be_acked(bus, page):
+    fill(page, 1)
+    with bus.subscribe("router") as deliveries:
+        first = next(deliveries)
+        first.fail("no", delay="1h")
+        for answer in (first.ack, lambda: first.fail("again")):
+            with pytest.raises(NotDelivered):
+                answer()
+
+
+def test_bad_arguments_are_refused_before_anything_is_sent(bus):
+    for name in ("", "a b", "x" * 129, None):
+        with pytest.raises(InvalidName, match="subscription: "):
+            bus.subscribe(name)
+    for more in ({"kinds": "exploded"}, {"tags": [1]}, {"max_attempts": 0}, {"max_attempts": True}):
+        with pytest.raises(InvalidField):
+            bus.subscribe("router", **more)
+    for more in ({"retry_delay": "soon"}, {"handler_timeout": "0s"}):
+        with pytest.raises(InvalidTTL):
+            bus.subscribe("router", **more)
+    assert bus.run(read_subscriptions(bus.core)) == []
+
+
+def test_a_consumer_that_never_acks_is_stopped(bus, page, monkeypatch):
+    monkeypatch.setattr(hold, "MOST_UNACKED", 3)
+    fill(page, 5)
+    with bus.subscribe("router") as deliveries:
+        taken = [next(deliveries) for _ in range(5)]
+        with pytest.raises(TooManyUnacked, match="3 deliveries are not acked"):
+            next(deliveries)
+        for delivery in taken:
+            delivery.ack()
+        page.add("observation", "5")
+        assert contents(deliveries, 1) == ["5"]
+
+
+# -- bad days -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.damages_the_log
+def test_a_log_that_was_trimmed_under_the_cursor_is_said_to_be(bus, page):
+    added = fill(page, 5)
+    with bus.subscribe("router") as deliveries:
+        assert contents(deliveries, 1) == ["0"]
+    cursor = status_of(bus).cursor
+    send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 2)
+    for _ in range(2):
+        with pytest.raises(PositionLost, match="the log was trimmed past"), bus.subscribe("router") as deliveries:
+            next(deliveries)
+        assert status_of(bus).cursor == cursor
+    with bus.subscribe("router", after=added[2].position, reset=True) as deliveries:
+        assert contents(deliveries, 2) == ["3", "4"]
+
+
+@pytest.mark.damages_the_log
+def test_a_gap_is_not_passed_over(bus, page):
+    added = fill(page, 3)
+    send(bus, "XDEL", keys_of(bus).log, added[1].position.stream_id)
+    with pytest.raises(LogGap), bus.subscribe("router") as deliveries:
+        next(deliveries)
+
+
+def test_a_log_that_was_flushed_is_said_to_be(bus, page):
+    fill(page, 2)
+    with bus.subscribe("router") as deliveries, consuming(deliveries) as (seen, ended):
+        eventually(lambda: len(seen) == 2)
+        forget(bus)
+        eventually(lambda: ended)
+    assert isinstance(ended[0], LogRewound)
+
+
+@pytest.mark.damages_the_log
+def test_a_log_that_lost_its_end_is_said_to_have(bus, page):
+    added = fill(page, 3)
+    with bus.subscribe("router", pages="main") as deliveries:
+        assert len(contents(deliveries, 3)) == 3
+    keys = keys_of(bus)
+    send(bus, "XDEL", keys.log, added[2].position.stream_id)
+    before = added[1].position.stream_id
+    id = send(bus, "XRANGE", keys.log, before, before)[0][1][1].decode()
+    send(bus, "SET", keys.tail, f"{before}|{id}")
+    with pytest.raises(LogRewound), bus.subscribe("router", pages="main") as deliveries:
+        next(deliveries)
+
+
+def test_another_log_on_one_shard_is_another_log(bus, page):
+    fill(page, 1)
+    with bus.subscribe("router") as deliveries:
+        assert contents(deliveries, 1) == ["0"]
+    keys = bus.core.log.keys(0)
+    state = send(bus, "HGET", keys.subscription("router"), "origins").decode()
+    changed = ",".join("another" if origin else "" for origin in state.split(","))
+    send(bus, "HSET", keys.subscription("router"), "origins", changed)
+    with pytest.raises(LogRewound, match="another one"), bus.subscribe("router") as deliveries:
+        next(deliveries)
+
+
+def test_an_engine_that_takes_no_writes_for_a_while_is_waited_for(bus, page, monkeypatch):
+    fill(page, 3)
+    run, failures = bus.run, 6
+
+    def sometimes(conversation):
+        nonlocal failures
+        if failures:
+            failures -= 1
+            conversation.close()
+            raise EngineReadOnly("it is read-only; connect to its primary")
+        return run(conversation)
+
+    with bus.subscribe("router") as deliveries:
+        first = next(deliveries)
+        monkeypatch.setattr(bus, "run", sometimes)
+        deliveries._consumer.hold.written_at = 0.0
+        first.ack()
+        assert failures < 6
+        with consuming(deliveries) as (seen, ended):
+            eventually(lambda: failures == 0 and status_of(bus).lag == 0)
+        assert (seen, ended) == (["1", "2"], [])
+
+
+# -- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_ends_the_iteration_and_gives_the_lease_up(bus, page):
+    stop = threading.Event()
+    with bus.subscribe("router", stop=stop) as deliveries, consuming(deliveries) as (_, ended):
+        eventually(lambda: deliveries.is_active)
+        stop.set()
+    assert (ended, status_of(bus).holder) == ([], None)
+
+
+def test_a_handler_gets_every_event_until_it_is_time_to_stop(bus, page):
+    fill(page, 3)
+    stop, seen = threading.Event(), []
+
+    def handle(event):
+        seen.append(event.content)
+        if len(seen) == 3:
+            stop.set()
+
+    with bus.subscribe("router") as deliveries:
+        deliveries.run(handle, stop)
+    assert seen == ["0", "1", "2"]
+    assert status_of(bus).lag == 0
+
+
+def test_a_subscription_outlives_its_bus(connect):
+    bus = connect()
+    fill(bus.page(), 2)
+    deliveries = bus.subscribe("router")
+    assert contents(deliveries, 1) == ["0"]
+    bus.close()
+    deliveries.close()
+    assert status_of(connect()).lag <= 2
+
+
+def test_the_status_says_how_far_behind_it_is(bus, page):
+    fill(page, 3)
+    with bus.subscribe("router", pages=["main"]) as deliveries:
+        assert contents(deliveries, 1) == ["0"]
+        held = status_of(bus)
+        assert held.holder.startswith("tester@")
+        assert held.until is not None
+    left = status_of(bus)
+    assert (left.lag, left.holder, left.until, left.dead_letters) == (2, None, None, 0)
+    assert left.lag_seconds >= 0
+
+
+# -- asyncio --------------------------------------------------------------------------------------------------------
+
+
+async def test_an_async_consumer_gets_the_same(bus, page, engine):
+    fill(page, 3)
+    async with AsyncBus.connect(engine.url, bus=bus.core.log.bus, source="tester") as other:
+        seen = []
+        async with other.subscribe("router", retry_delay="10ms") as deliveries:
+            async for delivery in deliveries:
+                event: Any = delivery.event
+                seen.append((event.content, delivery.attempt))
+                if event.content == "2":
+                    page.add("observation", "later")
+                if event.content == "later":
+                    await delivery.ack()
+                    break
+                async with delivery:
+                    if seen == [("0", 1)]:
+                        raise ValueError("not yet")
+        assert seen == [("0", 1), ("0", 2), ("1", 1), ("2", 1), ("later", 1)]
+        assert status_of(bus).lag == 0
+        stop, handled = asyncio.Event(), []
+
+        async def handle(event):
+            handled.append(event.content)
+            stop.set()
+
+        page.add("observation", "last")
+        async with other.subscribe("router", stop=stop) as deliveries:
+            await deliveries.run(handle)
+        assert handled == ["last"]
+        assert await other.dead_letters() == []
+        await other.unsubscribe("router")
