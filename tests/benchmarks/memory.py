@@ -21,18 +21,17 @@ def measure_memory(stage: Stage, sizes: Sizes) -> list[Row]:
     with_scripts.page(PAGE).add(**given(0))
     catch_up(with_scripts)
     with_scripts.close()
-    bus = stage.bus("memory")
-    page = bus.page(PAGE)
-    bus.close()
     before = _settled_memory(stage)
     each: dict[int, float] = {}
     done = 0
     for size in sizes.memory:
+        bus = stage.bus("memory")
+        page = bus.page(PAGE)
         for number in range(done, size):
             page.add(**given(number))
         done = size
         catch_up(bus)
-        bus.close()  # its connection comes back when it is needed; its buffers are not what is measured
+        bus.close()  # the buffers of its connections are not what is measured
         each[size] = (_settled_memory(stage) - before) / size
     keys = _memory_by_key(stage, bus.core.log.keys(0).tag)
     rows = [
