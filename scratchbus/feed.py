@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import START, Position
-from scratchbus.errors import LogGap, LogRewound, PositionLost
+from scratchbus.errors import LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position, is_batch_end
 from scratchbus.log.reading import Cursor, Narrow, read
@@ -65,6 +65,19 @@ class Item:
         """How many bytes its event has."""
         return len(self.fields.get(b"event", b""))
 
+    def place(self, cursor: Cursor) -> None:
+        """Put a cursor behind this entry."""
+        cursor.position = self.position
+        cursor.event_id = self.id
+
+
+def whole_batches(items: Sequence[Item]) -> int:
+    """Return how many of these entries, read one after the other, end with the last whole batch."""
+    end = next((at for at in range(len(items), 0, -1) if is_batch_end(items[at - 1].entry)), 0)
+    if not end and len(items) >= _LONGEST_BATCH:
+        return len(items)  # no such batch is ever written; do not stand still
+    return end
+
 
 class Follower(Protocol):
     """Who is told what a feed has read."""
@@ -88,12 +101,16 @@ def end_of(log: Log, shard: int) -> Step[Cursor]:
 
 
 class Feed:
-    """The end of one shard's log as this process has read it. Whoever follows it may make it advance."""
+    """The end of one shard's log as this process has read it. Whoever follows it may make it advance.
+
+    `trouble` is why it could not be read just now, if so.
+    """
 
     def __init__(self, log: Log, shard: int) -> None:
         self.log = log
         self.shard = shard
         self.lock = threading.Lock()
+        self.trouble: ScratchbusError | None = None
         self._cursor: Cursor | None = None
         self._origin = ""
         self._items: list[Item] = []
@@ -102,6 +119,11 @@ class Feed:
         self._before = 0  # the seq before the first item
         self._before_id = ""
         self._followers: list[Follower] = []
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has found the end of the log."""
+        return self._cursor is not None
 
     def join(self, follower: Follower) -> None:
         """Tell this one too what is new."""
@@ -130,7 +152,8 @@ class Feed:
     def after(self, cursor: Cursor) -> list[Item] | None:
         """Return the items behind a cursor; None when the feed does not have the event there. Call it with the lock."""
         at = cursor.position.seq - self._before
-        if self._cursor is None or cursor.origin != self._origin or not cursor.position.seq:
+        is_time = cursor.position.ms and not cursor.position.seq  # which event that is before, only the log can tell
+        if self._cursor is None or cursor.origin != self._origin or is_time:
             return None
         if not 0 <= at <= len(self._items):
             return None
@@ -150,9 +173,7 @@ class Feed:
             if self._cursor is not None:
                 self._origin = self._cursor.origin
             whole = self._torn + items
-            end = next((at for at in range(len(whole), 0, -1) if is_batch_end(whole[at - 1].entry)), 0)
-            if not end and len(whole) >= _LONGEST_BATCH:
-                end = len(whole)  # no such batch is ever written; do not stand still
+            end = whole_batches(whole)
             new, self._torn = whole[:end], whole[end:]
             if not new:
                 return
@@ -229,6 +250,5 @@ class Place:
         return [item for item in items if self._narrow.wants(item.fields)]
 
     def _move(self, item: Item) -> None:
-        self.cursor.position = item.position
-        self.cursor.event_id = item.fields.get(b"id", b"").decode()
+        item.place(self.cursor)
         self.cursor.page = ""

@@ -78,8 +78,9 @@ class Feeds:
             while not self._closed.is_set():
                 try:
                     led.engine.run(led.feed.advance(LONGEST_BLOCK_MS))
-                    attempt = 0
+                    attempt, led.feed.trouble = 0, None
                 except ScratchbusError as problem:
+                    led.feed.trouble = problem
                     if self._closed.is_set():
                         return
                     if attempt == 0:
@@ -151,8 +152,9 @@ class AsyncFeeds:
         while True:
             try:
                 await engine.run(feed.advance(LONGEST_BLOCK_MS))
-                attempt = 0
+                attempt, feed.trouble = 0, None
             except ScratchbusError as problem:
+                feed.trouble = problem
                 if attempt == 0:
                     logger.warning("the log cannot be read; going on trying", reason=str(problem))
                 await asyncio.sleep(backoff(attempt))

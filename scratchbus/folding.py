@@ -72,21 +72,15 @@ class Fold:
         """Fold one entry. What cannot be folded is set aside and marks its document as damaged."""
         self.folded.append(item)
         if isinstance(item, Poison):
-            page, subject = item.envelope["page"], item.envelope["subject"]
-            reason = item.reason
+            page, subject, reason = item.envelope["page"], item.envelope["subject"], item.reason
+            before = self.documents.get((page, subject))
+            if before is not None and before.seq < item.position.seq:
+                self.documents[page, subject] = scratch_page.damage(before, *item.position[:2])
         else:
-            page, subject = item.page, item.subject
-            document = self.documents.get((page, subject))
-            try:
-                self.documents[page, subject] = scratch_page.evolve(document, item)
-                return
-            except (ValueError, TypeError, OverflowError) as error:
-                reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        self.rejected.append((entry, reason))
-        position = entry_position(entry, self.shard)
-        document = self.documents.get((page, subject))
-        if document is not None and document.seq < position.seq:
-            self.documents[page, subject] = scratch_page.damage(document, position.ms, position.seq)
+            key = item.page, item.subject
+            self.documents[key], reason = scratch_page.fold(self.documents.get(key), item)
+        if reason:
+            self.rejected.append((entry, reason))
 
 
 def decode_all(entries: Iterable[RawEntry], shard: int) -> Iterator[tuple[RawEntry, Event | Poison]]:

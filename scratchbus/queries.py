@@ -26,6 +26,7 @@ from scratchbus.log.commit import Checkpoint, Outcome
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.steps import Call, Pause, Script, Step, ask, ask_all
 from scratchbus.projections import scratch_page
+from scratchbus.projections.scratch_page import by_priority, is_active
 
 _QUERY = Script("query", only_reads=True)
 _HISTORY = Script("history", only_reads=True)
@@ -74,6 +75,17 @@ class Filter:
     context: dict[str, Any] | None = None
     since: datetime | None = None
     waiting: bool = False
+
+    def indexes(self) -> list[tuple[str, str]]:
+        """Return the indexes that have what is asked for, and more."""
+        names = [("tag", tag) for tag in self.tags]
+        if self.type is not None:
+            names.append(("type", self.type))
+        if self.owner is not None:
+            names.append(("owner", self.owner))
+        if self.waiting:
+            names.append(scratch_page.WAITING)
+        return names
 
     def matches(self, observation: Observation) -> bool:
         """Say whether an observation is among what is asked for."""
@@ -186,22 +198,14 @@ def active(log: Log, page: str, freshness: Freshness, limit: int | None) -> Step
         ahead = seen.ahead
         late = [document for document in seen.overlay.values() if document is not None]
         if not seen.is_end:  # what ranks below the last that was found may have others before it
-            last = max(map(_by_priority, seen.found), default=(-_ALL, 0))
-            late = [document for document in late if _by_priority(document) <= last]
+            last = max(map(by_priority, seen.found), default=(-_ALL, 0))
+            late = [document for document in late if by_priority(document) <= last]
         first = [document for document in seen.found if document.id not in seen.overlay]
-        merged = sorted([*first, *late], key=_by_priority) if seen.overlay else first
-        out = [document for document in _settle(merged, seen.now) if _is_active(document)]
+        merged = sorted([*first, *late], key=by_priority) if seen.overlay else first
+        out = [document for document in _settle(merged, seen.now) if is_active(document)]
         if seen.is_end or len(out) >= want:
             return out if limit is None else out[:limit]
         want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them
-
-
-def _is_active(observation: Observation) -> bool:
-    return observation.status_class == "open" and observation.status != "pending_review"
-
-
-def _by_priority(observation: Observation) -> tuple[int, int]:
-    return (-observation.priority, -observation.added_seq)
 
 
 def search(
@@ -216,16 +220,7 @@ def search(
     ceiling, out, ahead = below, list[Observation](), None
 
     def keys_of(names: PageKeys) -> list[str]:
-        chosen = [names.index("tag", tag) for tag in wanted.tags]
-        if wanted.type is not None:
-            chosen.append(names.index("type", wanted.type))
-        if wanted.owner is not None:
-            chosen.append(names.index("owner", wanted.owner))
-        if wanted.waiting:
-            chosen.append(names.index(*scratch_page.WAITING))
-        if not chosen:
-            chosen.append(names.all)
-        return chosen
+        return [names.index(*index) for index in wanted.indexes()] or [names.all]
 
     while limit is None or len(out) < limit:
         ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))

@@ -93,7 +93,7 @@ def list_all(
     core: Core, page: str, wanted: Filter, limit: int | None, after: Observation | Position | str | None, stale_ok: bool
 ) -> Step[list[Observation]]:
     """Return what matches, newest first."""
-    _check_limit(limit)
+    check_limit(limit)
     if wanted.type is not None and wanted.type not in core.registry.types:
         yield from _check_type(core, page, wanted.type)
     is_old = wanted.type is not None and wanted.type not in core.registry.types  # its statuses may be gone with it
@@ -124,11 +124,12 @@ def _check_type(core: Core, page: str, name: str) -> Step[None]:
 
 def list_active(core: Core, page: str, limit: int | None, stale_ok: bool) -> Step[list[Observation]]:
     """Return the active observations by priority, then newest."""
-    _check_limit(limit)
+    check_limit(limit)
     return (yield from active(core.log, page, core.fresh._replace(stale_ok=stale_ok), limit))
 
 
-def _check_limit(limit: object) -> None:
+def check_limit(limit: object) -> None:
+    """Raise InvalidField for what is no limit."""
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise InvalidField("limit", f"{shown(limit)} is not a number above 0; use None for no limit")
 

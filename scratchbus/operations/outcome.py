@@ -55,16 +55,20 @@ def type_or_none(core: Core, name: str) -> Step[ObservationType | None]:
 def check_statuses(core: Core, field: str, given: Iterable[object]) -> Step[None]:
     """Raise InvalidField for a status that no lifecycle of the registry has; a newer registry is looked for first."""
     wanted = set(given)
-    if not wanted <= _statuses(core):
+    if not wanted <= statuses_of(core):
         yield from refresh_registry(core)
-    known = _statuses(core)
-    for status in wanted - known:
-        raise InvalidField(
-            field, f"{shown(status)} is not a status of any type; use one of: {', '.join(sorted(known))}"
-        )
+    for status in wanted - statuses_of(core):
+        raise no_status(core, field, status)
 
 
-def _statuses(core: Core) -> set[str]:
+def no_status(core: Core, field: str, status: object) -> InvalidField:
+    """Return the error for a status that no type has."""
+    known = ", ".join(sorted(statuses_of(core)))
+    return InvalidField(field, f"{shown(status)} is not a status of any type; use one of: {known}")
+
+
+def statuses_of(core: Core) -> set[str]:
+    """Return the statuses of all lifecycles of the registry."""
     registry = core.registry
     lives = [*registry.lifecycles.values(), *(kind.lifecycle for kind in registry.types.values())]
     return {status for life in lives for status in life.statuses}

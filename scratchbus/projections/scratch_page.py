@@ -58,6 +58,17 @@ def evolve(observation: Observation | None, event: Event) -> Observation | None:
     return trusted(Observation, observation.__dict__ | changes)
 
 
+def fold(observation: Observation | None, event: Event) -> tuple[Observation | None, str]:
+    """Return the observation after an event, and why it could not be folded, if so; then it is marked as damaged."""
+    try:
+        return evolve(observation, event), ""
+    except (ValueError, TypeError, OverflowError) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    if observation is not None and observation.seq < event.seq:
+        observation = damage(observation, event.ms, event.seq)
+    return observation, reason
+
+
 def damage(observation: Observation, ms: int, seq: int) -> Observation:
     """Return the observation after an event that could not be read: only its version and position move."""
     return observation.model_copy(update={"version": observation.version + 1, "ms": ms, "seq": seq, "damaged": True})
@@ -74,6 +85,16 @@ def settled(observation: Observation, now_ms: int) -> Observation:
     return observation.model_copy(
         update={"status": "archived", "status_class": "final", "reason_code": "expired", "reason": None, "claim": None}
     )
+
+
+def is_active(observation: Observation) -> bool:
+    """Say whether an observation is open and does not wait for review."""
+    return observation.status_class == "open" and observation.status != "pending_review"
+
+
+def by_priority(observation: Observation) -> tuple[int, int]:
+    """Return what sorts observations by priority, then newest first."""
+    return (-observation.priority, -observation.added_seq)
 
 
 def next_moment(observation: Observation) -> int | None:
