@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.errors import ScratchbusError
+    from scratchbus.live import Change
+    from scratchbus.view import AsyncView, View
     from scratchbus.why import because
 
 _HOMES = {
@@ -28,14 +30,19 @@ _HOMES = {
     "Position": "domain.position",
     "ScratchbusError": "errors",
     "because": "why",
+    "Change": "live",
+    "View": "view",
+    "AsyncView": "view",
 }
 
 __all__ = [
     "AnyEvent",
     "AsyncBus",
     "AsyncPage",
+    "AsyncView",
     "Bus",
     "BusPosition",
+    "Change",
     "Claim",
     "Event",
     "NewObservation",
@@ -43,6 +50,7 @@ __all__ = [
     "Page",
     "Position",
     "ScratchbusError",
+    "View",
     "because",
 ]
 

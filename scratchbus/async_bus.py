@@ -21,11 +21,13 @@ from scratchbus.log.steps import Step
 from scratchbus.log.subscription import remove
 from scratchbus.operations import adding, changing, claiming, looking
 from scratchbus.settings import Settings
+from scratchbus.sharing import AsyncLivePages
 from scratchbus.status import Status
 from scratchbus.subscriptions import AsyncSubscription, DeadLetter, Terms
 from scratchbus.subscriptions.consumer import check_name
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.letters import Positions, drop_letters, list_letters, retry_letters
+from scratchbus.view import AsyncView
 
 T = TypeVar("T")
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
@@ -221,6 +223,7 @@ class AsyncBus:
         self.core = opened.core
         self.feeds = AsyncFeeds(self.core.log, opened.target.async_reader)
         self.keeper = AsyncKeeper(self.run)
+        self._live_pages = AsyncLivePages(self.core, self._greeted, self.run, self.feeds, self.keeper)
 
     @classmethod
     def connect(
@@ -252,6 +255,10 @@ class AsyncBus:
     def page(self, name: str = "main") -> AsyncPage:
         """Return a page. Raises InvalidName."""
         return AsyncPage(self, name)
+
+    def view(self, page: str = "main") -> AsyncView:
+        """Return a live view of a page: in memory, and kept up by the log while its `with` lasts."""
+        return AsyncView(self._live_pages, page)
 
     async def events(
         self,
@@ -357,6 +364,7 @@ class AsyncBus:
 
     async def close(self) -> None:
         """Close the connections; every operation from then on raises BusClosed."""
+        await self._live_pages.close()
         await self.keeper.close()
         await self.feeds.close()
         await self._engine.close()

@@ -21,11 +21,13 @@ from scratchbus.log.steps import Step
 from scratchbus.log.subscription import remove
 from scratchbus.operations import adding, changing, claiming, looking
 from scratchbus.settings import Settings
+from scratchbus.sharing import LivePages
 from scratchbus.status import Status
 from scratchbus.subscriptions import DeadLetter, Subscription, Terms
 from scratchbus.subscriptions.consumer import check_name
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.letters import Positions, drop_letters, list_letters, retry_letters
+from scratchbus.view import View
 
 T = TypeVar("T")
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
@@ -218,6 +220,7 @@ class Bus:
         self.core = opened.core
         self.feeds = Feeds(self.core.log, opened.target.reader)
         self.keeper = Keeper(self.run)
+        self._live_pages = LivePages(self.core, self.run, self.feeds, self.keeper)
         self.run(opening.greet(opened))
 
     @classmethod
@@ -238,6 +241,10 @@ class Bus:
     def page(self, name: str = "main") -> Page:
         """Return a page. Raises InvalidName."""
         return Page(self, name)
+
+    def view(self, page: str = "main") -> View:
+        """Return a live view of a page: in memory, and kept up by the log while its `with` lasts."""
+        return View(self._live_pages, page)
 
     def events(
         self,
@@ -341,6 +348,7 @@ class Bus:
 
     def close(self) -> None:
         """Close the connections; every operation from then on raises BusClosed."""
+        self._live_pages.close()
         self.keeper.close()
         self.feeds.close()
         self._engine.close()

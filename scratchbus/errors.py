@@ -43,6 +43,7 @@ is in attributes, never only in the text.
     │   ├── NotReplicated       written, but on too few replicas     (.copies, .wanted)
     │   └── ForeignData         the data directory is another engine's
     ├── BusClosed               the bus was closed by its own program
+    ├── ViewClosed              the view was closed, or never entered
     └── LogError                reading the log
         ├── Behind              a read could not catch up within fresh_timeout
         ├── PositionLost        the log was trimmed past the position
@@ -443,6 +444,13 @@ class BusClosed(ScratchbusError):
 
     def __init__(self) -> None:
         super().__init__("this bus is closed; connect again, or close it later")
+
+
+class ViewClosed(ScratchbusError):
+    """The `with` of a view has ended, or not yet begun."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(f"this view of page {page!r} is not open; use it inside `with bus.view(…) as view:`")
 
 
 # -- the log -------------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ import inspect
 
 import pytest
 
-from scratchbus import AsyncBus, AsyncPage, Bus, Page
+from scratchbus import AsyncBus, AsyncPage, AsyncView, Bus, Page, View
 
-FACADES = [(Bus, AsyncBus), (Page, AsyncPage)]
+FACADES = [(Bus, AsyncBus), (Page, AsyncPage), (View, AsyncView)]
 SPELLED_DIFFERENTLY = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 OWN = {"__await__"}  # an AsyncBus may be awaited to open it
 

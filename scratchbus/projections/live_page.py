@@ -1,0 +1,179 @@
+"""One page in memory: its observations, and indexes of its own that answer in microseconds.
+
+It is told what happens, and what time it is; it never asks. Two threads may not use it at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import timedelta
+from heapq import heapify, heappop, heappush
+from math import inf
+from operator import attrgetter
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import moment
+from scratchbus.projections import scratch_page
+from scratchbus.projections.scratch_page import by_priority, is_active
+
+Name = tuple[str, str]
+"""The name of an index: a kind, such as a tag, and its value."""
+
+Turn = tuple[Observation | None, Observation | None]
+"""An observation before and after an event, as the log has it; None where it is not on the page."""
+
+_ALL = ("all", "")
+
+_MOST_STALE = 1_000
+"""How many alarms that no longer count are kept, besides one for each observation."""
+
+_SEQ_BITS = 50
+_SEQ_MASK = (1 << _SEQ_BITS) - 1
+_EPOCH, _MILLISECOND = moment(0), timedelta(milliseconds=1)
+
+
+class LivePage:
+    """The observations of a page, as they read at the latest time it was told."""
+
+    def __init__(self, documents: Iterable[Observation], now_ms: int) -> None:
+        by_place = sorted(documents, key=attrgetter("added_seq"))
+        seqs = [document.added_seq for document in by_place]
+        self._now = now_ms
+        self._documents = {document.id: document for document in by_place}
+        self._shown = dict(zip(seqs, by_place, strict=True))
+        self._indexes: defaultdict[Name, list[int]] = defaultdict(list, {_ALL: seqs})
+        for document in by_place:
+            for name in scratch_page.index_entries(document):
+                self._indexes[name].append(document.added_seq)
+        self._active = [document for document in reversed(by_place) if is_active(document)]
+        self._active.sort(key=attrgetter("priority"), reverse=True)  # the newest stay first within each
+        self._alarms = [alarm for document in by_place for alarm in _alarms(document)]
+        heapify(self._alarms)
+        self.next_ms: float = 0
+        self.advance(now_ms)
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def get(self, id: str) -> Observation | None:
+        """Return an observation as it reads now, or None."""
+        document = self._documents.get(id)
+        return self._shown[document.added_seq] if document is not None else None
+
+    def active(self, limit: int | None) -> list[Observation]:
+        """Return what is open and does not wait for review, by priority, then newest first."""
+        return self._active[:limit]
+
+    def has(self, name: Name) -> bool:
+        """Say whether anything on the page has this type, tag or owner."""
+        return name in self._indexes
+
+    def walk(self, names: Collection[Name], below: int | None) -> Iterator[Observation]:
+        """Yield what the smallest of these indexes has, or without any all there is, newest first.
+
+        With `below` only what was added below that seq. Nothing may change until it has been used up or dropped.
+        """
+        seqs: Sequence[int] = min((self._indexes.get(name, ()) for name in names or (_ALL,)), key=len)
+        shown = self._shown
+        at = len(seqs) if below is None else bisect_left(seqs, below)
+        while at:
+            at -= 1
+            yield shown[seqs[at]]
+
+    def evolve(self, event: Event) -> tuple[Turn, str]:
+        """Take in an event; return what it changed, and why it could not be folded, if so.
+
+        An event that the observation has in it already changes nothing.
+        """
+        before = self._documents.get(event.subject)
+        if before is not None and event.seq <= before.seq:
+            return (before, before), ""
+        after, problem = scratch_page.fold(before, event)
+        return self._turn(event.subject, before, after), problem
+
+    def damage(self, subject: str, ms: int, seq: int) -> Turn:
+        """Take note of an event that could not be read."""
+        before = self._documents.get(subject)
+        return self._turn(subject, before, before and scratch_page.damage(before, ms, seq))
+
+    def advance(self, now_ms: int) -> None:
+        """Let time pass: what has expired reads as archived from now on, and a claim that is over as none."""
+        self._now = now = max(self._now, now_ms)
+        while self._alarms and self._alarms[0] >> _SEQ_BITS <= now:
+            document = self._shown.get(heappop(self._alarms) & _SEQ_MASK)
+            if document is not None:
+                self._show(document, scratch_page.settled(document, now))
+        self._await_next()
+
+    def _await_next(self) -> None:
+        self.next_ms = self._alarms[0] >> _SEQ_BITS if self._alarms else inf
+
+    def _turn(self, id: str, before: Observation | None, after: Observation | None) -> Turn:
+        if after is before:
+            return before, after
+        self._index(before, after)
+        was_shown = self._shown.pop(before.added_seq) if before is not None else None
+        if after is None:
+            del self._documents[id]
+            self._rank(was_shown, None)
+            return before, after
+        self._documents[id] = after
+        known = _alarms(before) if before is not None else []
+        for alarm in _alarms(after):
+            if alarm not in known:
+                heappush(self._alarms, alarm)
+        if len(self._alarms) > _MOST_STALE + 2 * len(self._documents):
+            self._alarms = [alarm for document in self._shown.values() for alarm in _alarms(document)]
+            heapify(self._alarms)
+        self._await_next()
+        self._show(was_shown, scratch_page.settled(after, self._now))
+        return before, after
+
+    def _show(self, before: Observation | None, after: Observation) -> None:
+        self._shown[after.added_seq] = after
+        self._rank(before, after)
+
+    def _rank(self, before: Observation | None, after: Observation | None) -> None:
+        """Put an observation where it belongs among the active ones."""
+        if before is not None and is_active(before):
+            del self._active[bisect_left(self._active, by_priority(before), key=by_priority)]
+        if after is not None and is_active(after):
+            insort(self._active, after, key=by_priority)
+
+    def _index(self, before: Observation | None, after: Observation | None) -> None:
+        """Find it in all indexes as it is after, and no more as it was before."""
+        was, now = _entries(before), _entries(after)
+        for name, seq in was - now:
+            seqs = self._indexes[name]
+            del seqs[bisect_left(seqs, seq)]
+            if not seqs and name != _ALL:
+                del self._indexes[name]
+        for name, seq in now - was:
+            seqs = self._indexes[name]
+            if seqs and seqs[-1] > seq:
+                insort(seqs, seq)
+            else:
+                seqs.append(seq)
+
+
+def _alarms(observation: Observation) -> list[int]:
+    """Return when time changes how an observation reads: the millisecond, and in the low bits its place.
+
+    One number each, since a page has many of them and tuples would be a burden on the garbage collector.
+    """
+    moments = []
+    if observation.expires_at is not None and observation.status_class == "open":
+        moments.append(observation.expires_at)
+    if observation.claim is not None:
+        moments.append(observation.claim.until)
+    return [-(-(at - _EPOCH) // _MILLISECOND) << _SEQ_BITS | observation.added_seq for at in moments]
+
+
+def _entries(document: Observation | None) -> set[tuple[Name, int]]:
+    """Return the entries of an observation in the indexes."""
+    if document is None:
+        return set()
+    return {(name, document.added_seq) for name in (_ALL, *scratch_page.index_entries(document))}
