@@ -12,6 +12,7 @@ from typing import Any
 from redis import connection as blocking
 from redis.asyncio import connection as nonblocking
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
@@ -29,6 +30,9 @@ OLDEST = (7, 0)
 _PASSWORD_OPTION = re.compile(r"(password=)[^&]*", re.IGNORECASE)
 _READ_SIZE = 256 * 1024  # bytes at once; a projector's chunk is about a megabyte
 _WAITING = 15.0  # seconds; longer than any call blocks, so that an engine that hangs is noticed
+
+_FILES = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
+"""The options of a URL that name files."""
 
 SCHEMES = "redis://, rediss://, unix://, embedded:[directory], memory://name"
 
@@ -117,14 +121,19 @@ def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
         parsed: dict[str, Any] = dict(blocking.parse_url(url))  # type: ignore[no-untyped-call]  # redis-py's
         aparsed: dict[str, Any] = dict(nonblocking.parse_url(url))
     except (ValueError, TypeError) as error:
-        shown = _without_password(url)
-        why = f": {error}" if shown == url else ""  # the reason may quote a part of the password
-        raise InvalidURL(f"{shown!r} is not an engine URL{why}; write one of: {SCHEMES}") from None
+        raise _not_a_url(url, error) from None
     cls = parsed.pop("connection_class", blocking.Connection)
     acls = aparsed.pop("connection_class", nonblocking.Connection)
     own = {"protocol", "retry", "decode_responses", "socket_timeout"}
     kept = options | {name: value for name, value in parsed.items() if name not in own}
     akept = options | {name: value for name, value in aparsed.items() if name not in own}
+    for option in _FILES & kept.keys():
+        if not Path(kept[option]).is_file():
+            raise InvalidURL(f"{_without_password(url)!r}: {option}: there is no such file; check its path")
+    try:
+        cls(socket_timeout=socket_timeout, **kept), acls(socket_timeout=None, **akept)  # which looks at the options
+    except (ValueError, TypeError, RedisError) as error:
+        raise _not_a_url(url, error) from None
     return Target(
         url,
         f"the engine at {_without_password(url)}",
@@ -133,6 +142,13 @@ def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
         lambda: acls(socket_timeout=None, **akept),
         socket_timeout,
     )
+
+
+def _not_a_url(url: str, error: Exception) -> InvalidURL:
+    shown = _without_password(url)
+    reason = str(error).rpartition("got an ")[2]  # of a wrong option without the name of the function it was given to
+    why = f": {reason}" if shown == url else ""  # the reason may quote a part of the password
+    return InvalidURL(f"{shown!r} is not an engine URL{why}; write one of: {SCHEMES}")
 
 
 def _memory(url: str) -> Target:

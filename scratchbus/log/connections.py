@@ -20,6 +20,7 @@ from scratchbus.errors import (
     ScratchbusError,
 )
 from scratchbus.log.steps import Script
+from scratchbus.log.unreachable import explain
 
 Commands = tuple[tuple[Any, ...], ...]
 
@@ -76,7 +77,7 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     if isinstance(error, redis_errors.ClusterDownError):  # also of a replica that lost its primary
         return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or see to its primary")
     if isinstance(error, BROKEN):
-        return EngineUnreachable(f"{where} does not answer ({text}); start it, or check SCRATCHBUS_URL or --url")
+        return EngineUnreachable(explain(where, text))
     if isinstance(error, redis_errors.ReadOnlyError) or word == "READONLY" or "READONLY" in text:
         return EngineReadOnly(f"{where} is read-only (a replica?); connect to its primary")
     if isinstance(error, redis_errors.OutOfMemoryError) or word == "OOM" or "OOM command not allowed" in text:

@@ -1,0 +1,26 @@
+"""Why there is no answer from an engine, as far as it shows, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+
+_UNTRUSTED = re.compile(r"certificate verify failed: (.*?)\.? \(_ssl")
+_HUNG_UP = ("reset by peer", "closed by server", "EOF occurred", "certificate required")
+
+_HINTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("redis://", _HUNG_UP, "; it may want TLS: rediss://"),
+    ("rediss://", _HUNG_UP, "; it may want a certificate of yours: ssl_certfile= and ssl_keyfile="),
+    ("rediss://", ("Timeout connecting", "no reply within"), "; it may not speak TLS there: redis://"),
+)
+"""What else may be the matter, by the scheme of the URL and what is said of the connection."""
+
+
+def explain(where: str, text: str) -> str:
+    """Say in one line that the engine at `where` cannot be reached, `text` being what the client says of it."""
+    if untrusted := _UNTRUSTED.search(text):
+        return (
+            f"{where} is not trusted ({untrusted[1]}); mend its certificate, or name the authority that signed it:"
+            " ssl_ca_certs=FILE in the URL"
+        )
+    hints = (hint for scheme, words, hint in _HINTS if f" {scheme}" in where and any(word in text for word in words))
+    return f"{where} does not answer ({text}); start it, or check SCRATCHBUS_URL or --url{next(hints, '')}"

@@ -1,0 +1,184 @@
+"""The bus over TLS: what is trusted opens, and what is not is said in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import trustme
+
+from scratchbus import AsyncBus, Bus
+from scratchbus.edges.cli import main
+from scratchbus.edges.exit_codes import ENGINE, OK
+from scratchbus.errors import EngineAuth, EngineUnreachable, InvalidURL, ScratchbusError
+from tests.faults.servers import Server, free_port, system_binary
+
+pytestmark = pytest.mark.real
+
+SECRET = "s3cr3t"
+
+
+class Places(NamedTuple):
+    """Where the servers of the tests are, and their files."""
+
+    files: Path
+    good: int
+    expired: int
+    elsewhere: int
+    mutual: int
+    plain: int
+
+    def url(self, text: str) -> str:
+        """Return a URL in which `<name>` stands for a port and `FILE:name` for a file."""
+        for name, port in self._asdict().items():
+            text = text.replace(f"<{name}>", f"127.0.0.1:{port}")
+        return text.replace("FILE:", f"{self.files}/")
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    """Servers with good and bad certificates; the embedded engine has no TLS."""
+    binary = system_binary()
+    if binary is None:
+        pytest.skip("there is no redis-server on this system")
+    files = tmp_path_factory.mktemp("tls")
+    authority, another = trustme.CA(), trustme.CA()
+    authority.cert_pem.write_to_path(files / "ca.pem")
+    another.cert_pem.write_to_path(files / "another.pem")
+    authority.issue_cert("me").private_key_and_cert_chain_pem.write_to_path(files / "me.pem")
+    (files / "empty.pem").touch()
+    servers: list[Server] = []
+
+    def start(certificate: trustme.LeafCert, auth_clients: str = "no") -> int:
+        port = free_port()
+        own = files / f"{port}.pem"
+        certificate.private_key_and_cert_chain_pem.write_to_path(own)
+        options = {
+            "tls-port": str(port), "tls-cert-file": str(own), "tls-key-file": str(own), "requirepass": SECRET,
+            "tls-ca-cert-file": str(files / "ca.pem"), "tls-auth-clients": auth_clients,
+        }  # fmt: skip
+        servers.append(Server(binary, **options))
+        servers[-1].start()
+        return port
+
+    try:
+        past, end = datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC)
+        servers.append(Server(binary, tcp=True).start())
+        yield Places(
+            files,
+            good=start(authority.issue_cert("127.0.0.1")),
+            expired=start(authority.issue_cert("127.0.0.1", not_before=past, not_after=end)),
+            elsewhere=start(authority.issue_cert("example.org")),
+            mutual=start(authority.issue_cert("127.0.0.1"), auth_clients="yes"),
+            plain=servers[0].port,
+        )
+    finally:
+        for server in servers:
+            server.close()
+
+
+TRUSTED = {
+    "its authority is named": f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:ca.pem",
+    "nothing is checked": f"rediss://:{SECRET}@<good>?ssl_cert_reqs=none",
+    "it has another name, which is not checked": (
+        f"rediss://:{SECRET}@<elsewhere>?ssl_ca_certs=FILE:ca.pem&ssl_check_hostname=false"
+    ),
+    "we have a certificate too": (
+        f"rediss://:{SECRET}@<mutual>?ssl_ca_certs=FILE:ca.pem&ssl_certfile=FILE:me.pem&ssl_keyfile=FILE:me.pem"
+    ),
+}
+
+WRONG: dict[str, tuple[str, type[ScratchbusError], str]] = {
+    "another authority": (
+        "rediss://:{}@<good>?ssl_ca_certs=FILE:another.pem",
+        EngineUnreachable,
+        r"is not trusted \(self-signed certificate in certificate chain\); .* ssl_ca_certs=FILE",
+    ),
+    "no authority": ("rediss://:{}@<good>", EngineUnreachable, "is not trusted"),
+    "an expired certificate": (
+        "rediss://:{}@<expired>?ssl_ca_certs=FILE:ca.pem",
+        EngineUnreachable,
+        r"is not trusted \(certificate has expired\); mend its certificate",
+    ),
+    "the certificate of another host": (
+        "rediss://:{}@<elsewhere>?ssl_ca_certs=FILE:ca.pem",
+        EngineUnreachable,
+        "is not trusted .*certificate is not valid for '127.0.0.1'",
+    ),
+    "no certificate of ours": (
+        "rediss://:{}@<mutual>?ssl_ca_certs=FILE:ca.pem",
+        EngineUnreachable,
+        "it may want a certificate of yours: ssl_certfile",
+    ),
+    "no TLS where it is needed": ("redis://:{}@<good>", EngineUnreachable, "it may want TLS: rediss://"),
+    "a file that is not there": (
+        "rediss://:{}@<good>?ssl_ca_certs=FILE:nowhere.pem",
+        InvalidURL,
+        "ssl_ca_certs: there is no such file",
+    ),
+    "a file that is no certificate": (
+        "rediss://:{}@<good>?ssl_ca_certs=FILE:empty.pem",
+        EngineUnreachable,
+        "does not answer",
+    ),
+    "a wrong option": ("rediss://:{}@<good>?ssl_ca_cert=FILE:ca.pem", InvalidURL, "is not an engine URL"),
+    "a wrong password": ("rediss://:wr0ng{}@<good>?ssl_ca_certs=FILE:ca.pem", EngineAuth, "user name or password"),
+}
+
+
+@pytest.mark.parametrize("name", TRUSTED)
+async def test_what_is_trusted_opens(places: Places, name: str) -> None:
+    url = places.url(TRUSTED[name])
+    with Bus.connect(url, source="tester") as bus:
+        added = bus.page().add("observation", "over TLS")
+        assert added.id in [event.subject for event in bus.events(pages=["main"])]
+        assert SECRET not in str(bus.status())
+    async with AsyncBus.connect(url, source="tester") as other:
+        assert await other.page().get(added.id) == added
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_what_is_wrong_is_said_in_one_line(places: Places, name: str) -> None:
+    template, error, said = WRONG[name]
+    url = places.url(template.format(SECRET))
+    with pytest.raises(error, match=said) as caught:
+        Bus.connect(url)
+    with pytest.raises(error, match=said) as other:
+        await AsyncBus.connect(url)
+    for problem in (caught.value, other.value):
+        assert "\n" not in str(problem)
+        assert SECRET not in repr(problem)
+        assert SECRET not in repr(problem.__cause__)
+
+
+async def test_tls_where_there_is_none_is_said(places: Places) -> None:
+    """A server without TLS waits for more, so it is the patience of the client that ends."""
+    url = places.url("rediss://<plain>?ssl_ca_certs=FILE:ca.pem")
+    with pytest.raises(EngineUnreachable, match="it may not speak TLS there: redis://"):
+        Bus.connect(url, connect_timeout="100ms")
+    with pytest.raises(EngineUnreachable, match="it may not speak TLS there: redis://"):
+        await AsyncBus.connect(url, socket_timeout="100ms")
+
+
+def test_a_wrong_option_is_named_where_there_is_no_password() -> None:
+    with pytest.raises(InvalidURL, match="unexpected keyword argument 'ssl_ca_cert'"):
+        Bus.connect("rediss://127.0.0.1:1?ssl_ca_cert=ca.pem")
+    with pytest.raises(InvalidURL, match="maybe"):
+        Bus.connect("rediss://127.0.0.1:1?ssl_cert_reqs=maybe")
+
+
+def test_the_command_line_speaks_tls(
+    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("scratchbus.runtime.configure_logging", lambda level: None)  # it would outlive the test
+    monkeypatch.setenv("SCRATCHBUS_URL", places.url(f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:ca.pem"))
+    assert main(["status"]) == OK
+    assert SECRET not in "".join(capsys.readouterr())
+    monkeypatch.setenv("SCRATCHBUS_URL", places.url(f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:another.pem"))
+    assert main(["status"]) == ENGINE
+    _, err = capsys.readouterr()
+    assert err.startswith("scratchbus: the engine at rediss://:***@127.0.0.1:")
+    assert err.count("\n") == 1
