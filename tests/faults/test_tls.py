@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import trustme
@@ -56,7 +56,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
         port = free_port()
         own = files / f"{port}.pem"
         certificate.private_key_and_cert_chain_pem.write_to_path(own)
-        options = {
+        options: dict[str, Any] = {
             "tls-port": str(port), "tls-cert-file": str(own), "tls-key-file": str(own), "requirepass": SECRET,
             "tls-ca-cert-file": str(files / "ca.pem"), "tls-auth-clients": auth_clients,
         }  # fmt: skip
@@ -158,7 +158,7 @@ async def test_tls_where_there_is_none_is_said(places: Places) -> None:
     """A server without TLS waits for more, so it is the patience of the client that ends."""
     url = places.url("rediss://<plain>?ssl_ca_certs=FILE:ca.pem")
     with pytest.raises(EngineUnreachable, match="it may not speak TLS there: redis://"):
-        Bus.connect(url, connect_timeout="100ms")
+        Bus.connect(url, socket_timeout="100ms")
     with pytest.raises(EngineUnreachable, match="it may not speak TLS there: redis://"):
         await AsyncBus.connect(url, socket_timeout="100ms")
 
