@@ -1,0 +1,53 @@
+"""Consumers of subscriptions as processes of their own. Each says in a file what it handled, and when."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from scratchbus import Bus
+from scratchbus.errors import LeaseLost
+
+
+def consume(url: str, bus: str, name: str, said: Path, settings: dict[str, Any]) -> None:
+    """Consume a subscription until the end; a line is `handled <content>`, `acked <content>` or `lost <content>`."""
+    with (
+        said.open("a", buffering=1) as file,  # a line is handed over whole, and at once
+        Bus.connect(url, bus=bus, source=said.name, **settings) as connected,
+        connected.subscribe(name, kinds=["added"]) as deliveries,
+    ):
+        for delivery in deliveries:
+            event: Any = delivery.event
+            file.write(f"handled {event.content}\n")
+            try:
+                delivery.ack()
+                file.write(f"acked {event.content}\n")
+            except LeaseLost:
+                file.write(f"lost {event.content}\n")
+
+
+def dawdle(url: str, bus: str, name: str, said: Path, release: Path) -> None:
+    """Take one event, and ack it only once the file `release` is there; then go on with no other."""
+    with said.open("a", buffering=1) as file, Bus.connect(url, bus=bus, source=said.name) as connected:
+        deliveries = connected.subscribe(name, kinds=["added"])
+        delivery = next(deliveries)
+        event: Any = delivery.event
+        file.write(f"handled {event.content}\n")
+        while not release.exists():
+            time.sleep(0.01)
+        try:
+            delivery.ack()
+            file.write(f"acked {event.content}\n")
+        except LeaseLost:
+            file.write(f"lost {event.content}\n")
+
+
+def publish(url: str, bus: str, count: int, said: Path) -> None:
+    """Publish so many events; a line is what was acknowledged."""
+    with said.open("a", buffering=1) as file, Bus.connect(url, bus=bus, source="publisher") as connected:
+        page = connected.page()
+        for number in range(count):
+            page.add("observation", f"{number}", event_id=f"event-{number}")
+            file.write(f"{number}\n")
+            time.sleep(0.002)

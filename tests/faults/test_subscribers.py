@@ -1,0 +1,173 @@
+"""Consumers that are killed or stand still, and engines that go away under them: nothing skipped, nothing rewound."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.errors import EngineError
+from scratchbus.subscriptions import read_subscriptions
+from tests.faults import consumers
+from tests.faults.processes import Crew, kill
+from tests.faults.servers import DURABLE, Server
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+TAKEOVER = 5.0  # seconds within which another consumer goes on
+
+
+def words(file: Path, verb: str) -> list[int]:
+    """Return what a consumer says it did this to, in its order."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [int(line.partition(" ")[2]) for line in lines if line.startswith(f"{verb} ")]
+
+
+def fill(bus: Bus, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        bus.page().add("observation", f"{number}")
+
+
+def cursor(bus: Bus) -> str:
+    return bus.run(read_subscriptions(bus.core))[0].cursor
+
+
+def is_in_order(seen: list[int]) -> bool:
+    """Say whether nothing was skipped; what comes again goes on from where it begins again."""
+    return seen[0] == 0 and all(after <= before + 1 for before, after in pairwise(seen))
+
+
+def test_another_takes_over_within_seconds_when_the_active_one_is_killed(
+    shared_server: Server, crew: Crew, tmp_path: Path, bus_name: str
+):
+    said = [tmp_path / "one", tmp_path / "two"]
+    with Bus.connect(shared_server.tcp_url, bus=bus_name, source="test") as bus:
+        fill(bus, 0, 50)
+        active = crew.start(consumers.consume, shared_server.url, bus_name, "router", said[0], {})
+        eventually(lambda: len(words(said[0], "acked")) == 50)
+        crew.start(consumers.consume, shared_server.url, bus_name, "router", said[1], {})
+        fill(bus, 50, 50)
+        eventually(lambda: len(words(said[0], "acked")) >= 60)
+        kill(active)
+        killed = time.monotonic()
+        fill(bus, 100, 50)
+        eventually(lambda: words(said[1], "handled"), within=TAKEOVER)
+        assert time.monotonic() - killed < TAKEOVER
+        eventually(lambda: words(said[1], "acked")[-1:] == [149])
+    first, second = words(said[0], "handled"), words(said[1], "handled")
+    assert is_in_order(first + second)
+    assert second[0] >= 50, "what was acked a while ago does not come again"
+
+
+def test_one_that_stood_still_neither_acks_nor_rewinds(
+    shared_server: Server, crew: Crew, tmp_path: Path, bus_name: str
+):
+    asleep, awake, release = tmp_path / "asleep", tmp_path / "awake", tmp_path / "release"
+    with Bus.connect(shared_server.url, bus=bus_name, source="test") as bus:
+        fill(bus, 0, 3)
+        paused = crew.start(consumers.dawdle, shared_server.url, bus_name, "router", asleep, release)
+        eventually(lambda: words(asleep, "handled") == [0])
+        assert paused.pid is not None
+        os.kill(paused.pid, signal.SIGSTOP)
+        other = crew.start(consumers.consume, shared_server.url, bus_name, "router", awake, {})
+        eventually(lambda: words(awake, "acked") == [0, 1, 2])
+        eventually(lambda: cursor(bus) == str(bus.position()))
+        release.touch()
+        os.kill(paused.pid, signal.SIGCONT)
+        paused.join(10)
+        assert words(asleep, "lost") == [0]
+        assert words(asleep, "acked") == []
+        assert cursor(bus) == str(bus.position())
+        fill(bus, 3, 1)
+        eventually(lambda: words(awake, "acked") == [0, 1, 2, 3])
+        assert other.is_alive()
+
+
+def test_a_consumer_goes_on_when_its_engine_was_killed_and_comes_back(
+    new_server: Callable[..., Server], crew: Crew, tmp_path: Path
+):
+    server, said = new_server(**DURABLE), tmp_path / "said"
+    with Bus.connect(server.url, bus="b", source="test") as bus:
+        fill(bus, 0, 20)
+        crew.start(consumers.consume, server.url, "b", "router", said, {})
+        eventually(lambda: len(words(said, "acked")) >= 5)
+        for round in range(2):
+            server.kill()
+            server.start()
+            _again(lambda: fill(bus, 20 * (round + 1), 20))  # noqa: B023  # called at once
+            eventually(lambda: words(said, "acked")[-1:] == [20 * round + 39])  # noqa: B023
+        eventually(lambda: cursor(bus) == str(bus.position()))
+    assert is_in_order(words(said, "handled"))
+
+
+def _again(act: Callable[[], None]) -> None:
+    eventually(lambda: _answers(act))
+
+
+def _answers(act: Callable[[], None]) -> bool:
+    try:
+        act()
+        return True
+    except EngineError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
+        (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
+    ],
+    ids=["full", "read-only"],
+)
+def test_a_consumer_waits_for_an_engine_that_takes_no_writes(
+    begin: tuple[str, ...], end: tuple[str, ...], new_server: Callable[..., Server]
+):
+    server, seen, stop = new_server(), [], threading.Event()
+    with Bus.connect(server.url, bus="b", source="test", subscription_lease="500ms") as bus, server.client() as client:
+        fill(bus, 0, 5)
+
+        def handle(event):
+            seen.append(event.content)
+            if len(seen) == 2:
+                client.execute_command(*begin)  # all that follows is handled, and cannot be acked
+
+        with bus.subscribe("router") as deliveries:
+            thread = threading.Thread(target=deliveries.run, args=(handle, stop))
+            thread.start()
+            eventually(lambda: len(seen) == 5)
+            eventually(lambda: not deliveries.is_active)
+            client.execute_command(*end)
+            eventually(lambda: cursor(bus) == str(bus.position()))
+            fill(bus, 5, 1)
+            eventually(lambda: len(seen) == 6)
+            stop.set()
+            thread.join()
+        assert seen == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_nothing_is_skipped_whatever_is_killed(new_server: Callable[..., Server], crew: Crew, tmp_path: Path):
+    server, published = new_server(**DURABLE), tmp_path / "published"
+    said = [tmp_path / f"said-{number}" for number in range(6)]
+    quick = {"subscription_lease": "500ms"}
+    crew.start(consumers.publish, server.url, "b", 600, published)
+    running = [crew.start(consumers.consume, server.url, "b", "router", said[number], quick) for number in range(2)]
+    for number, victim in ((2, 0), (3, 1), (4, 0), (5, 1)):
+        before = sum(len(words(file, "acked")) for file in said)
+        eventually(lambda: sum(len(words(file, "acked")) for file in said) > before + 20, within=20)  # noqa: B023
+        kill(running[victim])
+        running[victim] = crew.start(consumers.consume, server.url, "b", "router", said[number], quick)
+    eventually(lambda: published.read_text().splitlines()[-1:] == ["599"], within=30)
+    everything = set(range(600))
+    eventually(lambda: set().union(*(words(file, "handled") for file in said)) == everything, within=30)
+    for file in said:
+        handled = words(file, "handled")
+        assert handled == sorted(set(handled)), "one consumer gets what it acked once, and in order"
