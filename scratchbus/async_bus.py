@@ -24,9 +24,9 @@ from scratchbus.settings import Settings
 from scratchbus.sharing import AsyncLivePages
 from scratchbus.status import Status
 from scratchbus.subscriptions import AsyncSubscription, DeadLetter, Terms
-from scratchbus.subscriptions.consumer import check_name
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.letters import Positions, drop_letters, list_letters, retry_letters
+from scratchbus.subscriptions.terms import check_name
 from scratchbus.view import AsyncView
 
 T = TypeVar("T")

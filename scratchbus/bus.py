@@ -24,9 +24,9 @@ from scratchbus.settings import Settings
 from scratchbus.sharing import LivePages
 from scratchbus.status import Status
 from scratchbus.subscriptions import DeadLetter, Subscription, Terms
-from scratchbus.subscriptions.consumer import check_name
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.letters import Positions, drop_letters, list_letters, retry_letters
+from scratchbus.subscriptions.terms import check_name
 from scratchbus.view import View
 
 T = TypeVar("T")

@@ -18,9 +18,11 @@ from scratchbus.keeping import Keeper
 from scratchbus.log.reading import Stop
 from scratchbus.log.steps import Step
 from scratchbus.logs import stderr_logger
-from scratchbus.subscriptions.consumer import NAP, PASSING, Consumer, Terms
+from scratchbus.subscriptions.consumer import NAP, PASSING, Consumer
 from scratchbus.subscriptions.filters import Filters
-from scratchbus.subscriptions.hold import OUT, Hold, Ticket
+from scratchbus.subscriptions.hold import Hold
+from scratchbus.subscriptions.terms import Terms
+from scratchbus.subscriptions.ticket import OUT, Ticket
 
 T = TypeVar("T")
 

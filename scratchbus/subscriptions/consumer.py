@@ -11,23 +11,18 @@ import socket
 import time
 from collections.abc import Callable
 from secrets import token_hex
-from typing import NamedTuple
 
 from scratchbus.core import Core
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.values import Duration, check_page, duration_ms
 from scratchbus.errors import (
     EngineFull,
     EngineLoading,
     EngineReadOnly,
     EngineUnreachable,
-    InvalidField,
-    InvalidName,
     LeaseLost,
     NotDelivered,
     NotFound,
     ScratchbusError,
-    shown,
 )
 from scratchbus.feed import Feed, Item, Place
 from scratchbus.log.codec import Poison
@@ -37,8 +32,10 @@ from scratchbus.log.steps import Step
 from scratchbus.log.subscription import Held, Lease, read_hash
 from scratchbus.logs import stderr_logger
 from scratchbus.subscriptions.filters import Filters, Tags
-from scratchbus.subscriptions.hold import ACKS_FOR, Hold, Ticket
+from scratchbus.subscriptions.hold import ACKS_FOR, Hold
 from scratchbus.subscriptions.letters import DeadLetter, find_entry, in_time
+from scratchbus.subscriptions.terms import Terms, check_attempts, check_name, seconds
+from scratchbus.subscriptions.ticket import Ticket
 
 PASSING = (EngineUnreachable, EngineLoading, EngineReadOnly, EngineFull)
 """What may be better in a while: a consumer waits, and goes on."""
@@ -49,19 +46,6 @@ NAP = 0.5
 _LONGEST_DELAY = 60.0
 
 logger = stderr_logger()
-
-
-class Terms(NamedTuple):
-    """What a consumer asks for: where a new name begins, how often an event is tried, for how long it is held.
-
-    `retry_delay` is that after the first failure; it doubles with each.
-    """
-
-    after: BusPosition | Position | str | None = None
-    reset: bool = False
-    max_attempts: int = 5
-    retry_delay: Duration = "1s"
-    handler_timeout: Duration = "5m"
 
 
 class Consumer:
@@ -79,16 +63,14 @@ class Consumer:
         wake: Callable[[], object],
         feed: Callable[[int], Feed],
     ) -> None:
-        most: object = terms.max_attempts
-        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            raise InvalidField("max_attempts", f"{shown(most)} is not a number from 1 on")
         self.name = check_name(name)
+        check_attempts(terms.max_attempts)
         self.hold: Hold | None = None
         self._core = core
         self._filters = filters
         self._terms = terms
-        self._delay = _seconds("retry_delay", terms.retry_delay)
-        self._patience = _seconds("handler_timeout", terms.handler_timeout)
+        self._delay = seconds("retry_delay", terms.retry_delay)
+        self._patience = seconds("handler_timeout", terms.handler_timeout)
         self._lease_ms = round(lease * 1000)
         self._make, self._owner, self._wake, self._feed = make, owner, wake, feed
         self._who = f"{core.by}@{socket.gethostname()}:{os.getpid()}"
@@ -294,18 +276,3 @@ class Consumer:
                 items.append(Item(entry, Position.parse(position).shard))
         hold.put_first(items)
         hold.again = 0
-
-
-def check_name(name: str) -> str:
-    """Return the name of a subscription if it is one. Raises InvalidName."""
-    try:
-        return check_page(name)
-    except InvalidName:
-        raise InvalidName(
-            f"subscription: {shown(name)} is not a name; use 1–128 of letters, digits and _.@/:-"
-        ) from None
-
-
-def _seconds(field: str, duration: Duration) -> float:
-    ms = duration_ms(duration, field)
-    return float("inf") if ms is None else ms / 1000

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from scratchbus.domain.events import Event
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
 from scratchbus.feed import Item, Place
@@ -17,6 +16,7 @@ from scratchbus.log.steps import Step
 from scratchbus.log.subscription import Lease, Taken
 from scratchbus.logs import stderr_logger
 from scratchbus.subscriptions.letters import DeadLetter
+from scratchbus.subscriptions.ticket import ACKED, OUT, WAITING, Ticket
 
 MOST_UNACKED = 10_000
 """How many deliveries may be out at once."""
@@ -25,37 +25,9 @@ ACKS_AT_ONCE = 256
 ACKS_FOR = 0.02
 """So many acks, or so many seconds of them, are written at once."""
 
-WAITING, OUT, ACKED = range(3)
-
 _AGAIN = 1_000_000_000  # those that come again are numbered from here below 0
 
 logger = stderr_logger()
-
-
-class Ticket:
-    """One event on its way to the handler and back.
-
-    `event` is set when it is handed out. `when` is the moment (monotonic seconds) before which it is not handed out,
-    and then that at which it was.
-    """
-
-    __slots__ = ("attempt", "event", "hold", "is_noted", "item", "number", "state", "when")
-
-    event: Event
-
-    def __init__(self, hold: Hold, item: Item, number: int) -> None:
-        self.hold = hold
-        self.item = item
-        self.number = number
-        self.state = WAITING
-        self.attempt = 1
-        self.when = 0.0
-        self.is_noted = number < 0
-
-    @property
-    def position(self) -> Position:
-        """The event's place in the log."""
-        return self.item.position
 
 
 class Errand(NamedTuple):

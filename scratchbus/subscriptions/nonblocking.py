@@ -19,9 +19,11 @@ from scratchbus.log.reading import Stop
 from scratchbus.log.steps import Step
 from scratchbus.logs import stderr_logger
 from scratchbus.subscriptions.blocking import NOT_THE_EVENTS_FAULT, reason_of
-from scratchbus.subscriptions.consumer import PASSING, Consumer, Terms
+from scratchbus.subscriptions.consumer import PASSING, Consumer
 from scratchbus.subscriptions.filters import Filters
-from scratchbus.subscriptions.hold import OUT, Hold, Ticket
+from scratchbus.subscriptions.hold import Hold
+from scratchbus.subscriptions.terms import Terms
+from scratchbus.subscriptions.ticket import OUT, Ticket
 
 T = TypeVar("T")
 

@@ -221,7 +221,7 @@ def test_a_consumer_that_stood_still_can_neither_ack_nor_rewind(connect, clock):
     with two.subscribe("router") as deliveries:
         assert contents(deliveries, 3) == ["0", "1", "2"]
         cursor = status_of(two).cursor
-        late.hold.good_until = 0.0  # by its own clock its lease is over
+        asleep._consumer.hold.good_until = 0.0  # by its own clock its lease is over
         with pytest.raises(LeaseLost, match="this consumer's lease is over"):
             late.ack()
         with pytest.raises(LeaseLost):
@@ -241,7 +241,7 @@ def test_a_consumer_whose_lease_was_lost_stands_by_again(connect, clock):
         clock.advance("4s")
         with two.subscribe("router") as deliveries:
             assert contents(deliveries, 2) == ["0", "1"]
-        late.hold.good_until = 0.0
+        asleep._consumer.hold.good_until = 0.0
     one.page().add("observation", "2")
     assert contents(asleep, 1) == ["2"]
     asleep.close()
