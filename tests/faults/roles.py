@@ -67,6 +67,11 @@ def _nothing(_: Bus) -> list[Any]:
     return []
 
 
+def _view(bus: Bus, _: object) -> None:
+    with bus.view() as view:
+        assert len(view.active()) == 1
+
+
 def _consume(bus: Bus, name: str, handle: Callable[[Any], object]) -> None:
     with bus.subscribe(name, max_attempts=1) as deliveries:
         handle(next(iter(deliveries)))
@@ -124,6 +129,7 @@ TRIES: dict[str, Try] = {
     "bus: wait for events": Try(READS, _nothing, lambda bus: bus.wait_for_events({0: bus.position().shards[0]}, 0.01)),
     "bus: status": Try(READS, _some, lambda bus, _: bus.status()),
     "bus: refresh types": Try(READS, _nothing, lambda bus: bus.refresh_types()),
+    "bus: view": Try(READS, _some, _view),
     "bus: dead letters": Try(READS, _with_dead_letter, lambda bus, name: bus.dead_letters(name)),
     "bus: subscribe": Try(SUBSCRIBES, _some, lambda bus, _: _consume(bus, "mine", lambda delivery: delivery.ack())),
     "bus: retry dead letters": Try(SUBSCRIBES, _with_dead_letter, lambda bus, name: bus.retry_dead_letters(name)),

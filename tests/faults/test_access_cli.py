@@ -17,7 +17,7 @@ from scratchbus import Bus
 from scratchbus.edges.cli import main
 from scratchbus.edges.cli.root import root
 from scratchbus.edges.exit_codes import ENGINE, OK
-from tests.faults.roles import ADMINISTERS, APPENDS, COMMITS, READS, GuardedServer
+from tests.faults.roles import ADMINISTERS, APPENDS, COMMITS, READS, SUBSCRIBES, GuardedServer
 from tests.faults.servers import embedded_binary
 from tests.inspection import log_length
 from tests.waiting import eventually
@@ -44,6 +44,9 @@ COMMANDS: dict[str, frozenset[str]] = {
     "clear-resolved {resolved}": APPENDS,
     "status": READS,
     "types list": READS,
+    "dead-letters ls {subscription}": READS,
+    "dead-letters retry {subscription} --all": SUBSCRIBES,
+    "dead-letters drop {subscription} --all": SUBSCRIBES,
     "types push {types}": ADMINISTERS,
 }
 """What is called, with what is there already, and who may; `up` and `watch`, which go on, have tests of their own."""
@@ -79,7 +82,9 @@ def things(bus: Bus, tmp_path: Path) -> dict[str, str]:
     page.resolve(ids["resolved"])
     types = tmp_path / "types.yaml"
     types.write_text(f"{bus.types.text}\n  another:\n    description: Made up\n")
-    return {**ids, "types": str(types)}
+    with bus.subscribe("dispatch", max_attempts=1) as deliveries:
+        next(deliveries).fail("on purpose")
+    return {**ids, "types": str(types), "subscription": "dispatch"}
 
 
 def named(group: click.Group, before: str = "") -> Iterator[str]:

@@ -1,0 +1,138 @@
+"""No password is ever shown: not by commands, not by daemons, and not by the list of processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.edges.cli import main
+from scratchbus.edges.demo_crew import Crew
+from scratchbus.edges.exit_codes import ENGINE, INVALID_INPUT, OK
+from scratchbus.errors import ScratchbusError
+from tests.faults.servers import Server, embedded_binary
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+SECRET, WRONG = "s3cr3t/:@?#%&=", "wr0ng/:@?#%&="
+WORDS = ("s3cr3t", "wr0ng")
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[Server]:
+    server = Server(embedded_binary(), tcp=True, requirepass=SECRET)
+    yield server.start()
+    server.close()
+
+
+def urls(server: Server, password: str) -> list[str]:
+    word = quote(password, safe="")
+    return [
+        f"redis://:{word}@127.0.0.1:{server.port}",
+        f"redis://default:{word}@127.0.0.1:{server.port}/0",
+        f"redis://127.0.0.1:{server.port}?username=default&password={word}",
+        f"unix://default:{word}@{server.socket}",
+    ]
+
+
+def assert_not_shown(text: str) -> None:
+    assert [word for word in WORDS if word in text] == []
+
+
+@pytest.fixture(autouse=True)
+def _own_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scratchbus.runtime.configure_logging", lambda level: None)  # it would outlive the test
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+@pytest.mark.parametrize("way", range(4))
+@pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["add", "observation", "x", "--json"]])
+def test_a_command_shows_no_password(
+    locked: Server,
+    way: int,
+    command: list[str],
+    debug: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SCRATCHBUS_DEBUG", debug)
+    for password, code in ((SECRET, OK), (WRONG, ENGINE)):
+        url = urls(locked, password)[way]
+        monkeypatch.setenv("SCRATCHBUS_URL", url)
+        assert main(["--source", "me", *command]) == code
+        monkeypatch.delenv("SCRATCHBUS_URL")
+        assert main(["--source", "me", "--url", url, *command]) == code
+    assert_not_shown("".join(capsys.readouterr()))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+cluster://user:s3cr3t@one:7000,two:7001",
+        "redis+cluster://user:s3cr3t@one:7000,user:s3cr3t@two:7001/0",
+        "redis+sentinel://user:s3cr3t@one:26379,two:26379/master?db=0",
+        "redis+sentinel://one:26379,two:26379/master?password=s3cr3t&sentinel_password=s3cr3t",
+        "redis://one:26379?ssl_password=s3cr3t",
+        "redis://user:s3cr3t@one:port",
+        "redis:/user:s3cr3t@one",
+        "redis:user:s3cr3t@one",
+        "user:s3cr3t@one:6379",
+    ],
+)
+def test_no_url_that_is_refused_shows_its_password(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ScratchbusError) as caught:
+        Bus.connect(url, connect_timeout="100ms")
+    assert_not_shown(f"{caught.value!r} {caught.value.__cause__!r}")
+    monkeypatch.setenv("SCRATCHBUS_URL", url)
+    assert main(["active"]) in (ENGINE, INVALID_INPUT)
+    assert_not_shown("".join(capsys.readouterr()))
+
+
+@pytest.mark.parametrize("name", ["projector", "expirer", "logwatch", "router", "executor", "evaluator"])
+def test_a_daemon_that_is_refused_shows_no_password(locked: Server, name: str, tmp_path: Path) -> None:
+    (tmp_path / "watched.log").touch()
+    more = ["--log", str(tmp_path / "watched.log"), "--state", str(tmp_path / "state")] if name == "logwatch" else []
+    done = subprocess.run(
+        [sys.executable, ROOT / f"daemons/{name}.py", "--log-level", "debug", *more],
+        env={**os.environ, "SCRATCHBUS_URL": urls(locked, WRONG)[1]},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == ENGINE, done.stderr
+    assert "refuses the user name or password" in done.stderr.splitlines()[-1]
+    assert_not_shown(done.stdout + done.stderr)
+
+
+def test_a_daemon_of_the_demo_that_works_and_then_waits_shows_no_password(tmp_path: Path) -> None:
+    ps = shutil.which("ps") or pytest.skip("there is no ps on this system")
+    server = Server(embedded_binary(), requirepass=SECRET)
+    try:
+        variables = {"SCRATCHBUS_URL": f"unix://:{quote(SECRET, safe='')}@{server.start().socket}"}
+        with Crew(tmp_path, variables, threading.Event()) as crew:
+            process = crew.start("projector", "projector")
+            eventually(crew.have_started)
+            listed = subprocess.run(
+                [ps, "-o", "args=", "-p", str(process)], capture_output=True, text=True, check=True
+            ).stdout
+            assert "projector.py" in listed
+            assert_not_shown(listed)
+            server.kill()
+            log = tmp_path / "projector.log"
+            eventually(lambda: '"waiting"' in log.read_text())
+            assert_not_shown(log.read_text())
+    finally:
+        server.close()
