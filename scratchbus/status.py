@@ -1,21 +1,37 @@
-"""What is going on: the engine, the logs, the projections, the pages."""
+"""What is going on: the engine, the logs, the projection, the subscriptions, the pages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
 from scratchbus.core import Core
-from scratchbus.domain.position import START, Position
+from scratchbus.log.codec import Head
 from scratchbus.log.commit import Checkpoint
 from scratchbus.log.connect import UNKNOWN, read_info, risks
-from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.lag import end_of, in_ms, read_lags
+from scratchbus.log.steps import Step, ask_all
 from scratchbus.projections import scratch_page
+from scratchbus.subscriptions import SubscriptionStatus, read_subscriptions
+
+MOST_PAGES = 20
+"""How many pages a status names: those with the most open observations."""
+
+MOST_CLAIMS = 1_000
+"""How many open observations a page may have for its claims to be counted."""
+
+_AT_ONCE = 1_000  # commands in a round trip
 
 
 class ShardStatus(BaseModel):
-    """One log: how many events it holds, where it ends, and how far behind the projection is."""
+    """One log: how many events it holds, where it ends, and how far behind the projection is.
+
+    `lag_seconds` is how old the first event is that is not folded yet.
+    """
 
     shard: int
     events: int
@@ -27,16 +43,21 @@ class ShardStatus(BaseModel):
 
 
 class PageStatus(BaseModel):
-    """One page, and how many observations are open on it."""
+    """One page: how many observations are open on it, and how many of those someone has claimed.
+
+    `claimed` is None where so many are open that claims are not counted.
+    """
 
     page: str
     open: int
+    claimed: int | None
 
 
 class Status(BaseModel):
     """A bus as a whole. `directory` is that of an embedded engine; `risks` are how the engine may lose events.
 
-    What the engine does not tell this user is "unknown", or None.
+    What the engine does not tell this user is "unknown", or None; so is `memory_limit_bytes` where there is no limit.
+    `pages` are the busiest of `page_count`; `open` counts the open observations of all.
     """
 
     bus: str
@@ -45,67 +66,123 @@ class Status(BaseModel):
     engine: str
     version: str
     memory_bytes: int | None
+    memory_limit_bytes: int | None
     persistence: str
     risks: list[str]
     registry_version: int
     types: list[str]
     shards: list[ShardStatus]
+    subscriptions: list[SubscriptionStatus]
+    page_count: int
+    open: int
     pages: list[PageStatus]
+
+
+class _EngineStatus(NamedTuple):
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    persistence: str = UNKNOWN
+    risks: Sequence[str] = ()
 
 
 def read_status(core: Core, url: str, directory: str | None, about: dict[str, str]) -> Step[Status]:
     """Return the status of a bus."""
-    shards, pages = [], []
+    shards: list[ShardStatus] = []
+    sizes: dict[str, int] = {}
     for shard in range(core.log.shards):
-        keys = core.log.keys(shard)
-        length, tail, row, rejected, names = yield from ask_all(
-            shard,
-            [
-                ("XLEN", keys.log),
-                ("GET", keys.tail),
-                ("GET", keys.checkpoint(scratch_page.NAME)),
-                ("XLEN", keys.rejected(scratch_page.NAME)),
-                ("HKEYS", keys.pages),
-            ],
-        )
-        end = Position.parse(tail.partition(b"|")[0].decode())._replace(shard=shard) if tail else START
-        done = Checkpoint.parse(row, shard).position
-        lag = end.seq - done.seq
-        shards.append(
-            ShardStatus(
-                shard=shard, events=length, end=str(end), checkpoint=str(done), lag=lag,
-                lag_seconds=(yield from _lag_seconds(core, shard, done)) if lag else 0.0, rejected=rejected,
-            )
-        )  # fmt: skip
-        for page in sorted(name.decode() for name in names):
-            size = yield from ask(shard, "ZCARD", keys.open(page))
-            pages.append(PageStatus(page=page, open=size))
-    memory, persistence, info = yield from _about_engine(about)
+        one, pages = yield from _read_shard(core, shard)
+        shards.append(one)
+        sizes |= yield from _read_sizes(core, shard, pages)
+    busiest = nsmallest(MOST_PAGES, sizes, key=lambda page: (-sizes[page], page))
+    claims = yield from _count_claims(core, [page for page in busiest if sizes[page] <= MOST_CLAIMS])
+    engine = yield from _read_engine(about)
     return Status(
-        bus=core.log.bus, url=url, directory=directory, engine=about.get("engine", "fakeredis"),
-        version=about.get("version", "-"), memory_bytes=memory, persistence=persistence,
-        risks=risks(info),
-        registry_version=core.registry_version, types=sorted(core.registry.types), shards=shards, pages=pages,
-    )  # fmt: skip
+        bus=core.log.bus,
+        url=url,
+        directory=directory,
+        engine=about.get("engine", "fakeredis"),
+        version=about.get("version", "-"),
+        registry_version=core.registry_version,
+        types=sorted(core.registry.types),
+        shards=shards,
+        subscriptions=(yield from read_subscriptions(core)),
+        page_count=len(sizes),
+        open=sum(sizes.values()),
+        pages=[PageStatus(page=page, open=sizes[page], claimed=claims.get(page)) for page in busiest],
+        **engine._asdict(),
+    )
 
 
-def _lag_seconds(core: Core, shard: int, done: Position) -> Step[float]:
-    """Return how old the first event is that is not folded yet, by the engine's clock."""
+def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
+    """Return how a log is, and the names of its pages."""
     keys = core.log.keys(shard)
-    first, time = yield from ask_all(shard, [("XRANGE", keys.log, f"({done.stream_id}", "+", "COUNT", 1), ("TIME",)])
-    if not first:
-        return 0.0
-    now = int(time[0]) * 1000 + int(time[1]) // 1000
-    return max(0, now - int(first[0][0].partition(b"-")[0])) / 1000
+    length, tail, row, rejected, names = yield from ask_all(
+        shard,
+        [
+            ("XLEN", keys.log),
+            ("GET", keys.tail),
+            ("GET", keys.checkpoint(scratch_page.NAME)),
+            ("XLEN", keys.rejected(scratch_page.NAME)),
+            ("HKEYS", keys.pages),
+        ],
+    )
+    done = Checkpoint.parse(row, shard).position
+    lag = (yield from read_lags(core.log, [done]))[done]
+    status = ShardStatus(
+        shard=shard,
+        events=length,
+        end=str(end_of(tail, shard)),
+        checkpoint=str(done),
+        lag=lag.events,
+        lag_seconds=lag.seconds,
+        rejected=rejected,
+    )
+    return status, [name.decode() for name in names]
 
 
-def _about_engine(about: Mapping[str, str]) -> Step[tuple[int | None, str, dict[str, str]]]:
-    """Return how much memory the engine uses, how it keeps its data, and the INFO that says so."""
+def _read_sizes(core: Core, shard: int, pages: list[str]) -> Step[dict[str, int]]:
+    """Return how many observations are open on each page."""
+    sizes: dict[str, int] = {}
+    for some in _slices(pages):
+        found = yield from ask_all(shard, [("ZCARD", core.log.keys(shard).open(page)) for page in some])
+        sizes |= zip(some, found, strict=True)
+    return sizes
+
+
+def _count_claims(core: Core, pages: list[str]) -> Step[dict[str, int]]:
+    """Return how many open observations of each page are claimed, by the engine's clock."""
+    by_shard: dict[int, list[str]] = defaultdict(list)
+    for page in pages:
+        by_shard[core.log.shard(page)].append(page)
+    claims: dict[str, int] = {}
+    for shard, some in by_shard.items():
+        keys = core.log.keys(shard)
+        found = yield from ask_all(shard, [("ZRANGE", keys.open(page), 0, -1) for page in some])
+        heads = [("HMGET", keys.heads(page), *ids) for page, ids in zip(some, found, strict=True) if ids]
+        *rows, time = yield from ask_all(shard, [*heads, ("TIME",)])
+        now = in_ms(time)
+        counts = iter(sum(row is not None and Head.parse(row).until > now for row in each) for each in rows)
+        claims |= {page: next(counts) if ids else 0 for page, ids in zip(some, found, strict=True)}
+    return claims
+
+
+def _slices(pages: list[str]) -> Iterator[list[str]]:
+    for at in range(0, len(pages), _AT_ONCE):
+        yield pages[at : at + _AT_ONCE]
+
+
+def _read_engine(about: Mapping[str, str]) -> Step[_EngineStatus]:
+    """Return how much memory the engine uses and may use, how it keeps its data, and what is wrong with that."""
     if not about:
-        return 0, "none: this process only", {}
+        return _EngineStatus(0, persistence="none: this process only")
     if about["version"] == UNKNOWN:
-        return None, UNKNOWN, {}
+        return _EngineStatus()
     info = yield from read_info("memory", "persistence")
     is_on = info.get("aof_enabled") == "1"
     persistence = f"append-only file, last write {info.get('aof_last_write_status', '?')}"
-    return int(info["used_memory"]), persistence if is_on else "no append-only file", info
+    return _EngineStatus(
+        int(info["used_memory"]),
+        int(info.get("maxmemory", 0)) or None,
+        persistence if is_on else "no append-only file",
+        risks(info),
+    )

@@ -46,7 +46,8 @@ if op == 'take' then
     call('HSET', SUB, 'cursor', start)
     call('HDEL', SUB, 'origins', 'trying', 'attempts', 'due')
   end
-  call('HSET', SUB, 'filters', filters, 'token', token, 'holder', who, 'until', ms(now + lease))
+  local since = holder == token and field('since') or ms(now)
+  call('HSET', SUB, 'filters', filters, 'token', token, 'holder', who, 'since', since, 'until', ms(now + lease))
   local is_takeover = holder ~= '' and holder ~= token
   local wait = math.max(0, (tonumber(field('due')) or 0) - now)
   return {
@@ -90,6 +91,6 @@ elseif op == 'bury' then -- 3 position  4 letter  5 cursor
   done(ARGV[3])
   call('HSET', SUB, 'cursor', further(field('cursor'), ARGV[5]))
 elseif op == 'leave' then
-  call('HDEL', SUB, 'token', 'holder', 'until')
+  call('HDEL', SUB, 'token', 'holder', 'since', 'until')
 end
 return {1}

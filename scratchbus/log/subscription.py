@@ -116,7 +116,11 @@ def names(keys: ShardKeys) -> Step[list[str]]:
 
 def read_hash(keys: ShardKeys, key: str) -> Step[dict[str, str]]:
     """Return a hash of texts."""
-    row = yield from ask(keys.shard, "HGETALL", key)
+    return texts((yield from ask(keys.shard, "HGETALL", key)))
+
+
+def texts(row: list[bytes]) -> dict[str, str]:
+    """Return the reply of HGETALL as texts."""
     return {name.decode(): value.decode() for name, value in zip(row[::2], row[1::2], strict=True)}
 
 

@@ -8,17 +8,20 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from scratchbus.core import Core
-from scratchbus.domain.position import START, BusPosition, Position, moment
+from scratchbus.domain.position import BusPosition, Position, moment
+from scratchbus.log.append import Log
+from scratchbus.log.lag import Lag, in_ms, read_lags
 from scratchbus.log.steps import Step, ask_all
-from scratchbus.log.subscription import names, read_hash
+from scratchbus.log.subscription import names, texts
 
 
 class SubscriptionStatus(BaseModel):
     """One subscription.
 
     `lag` counts all events of its logs behind the cursor, wanted or not; `lag_seconds` is how old the first of them is.
-    `holder` is the active consumer, None when there is none; its lease ends at `until`. `trying` is the position of an
-    event that failed `attempts` times, or whose consumers went away.
+    `holder` is the active consumer, None when there is none; it has the lease since `since`, and would lose it at
+    `until` if it vanished now. `trying` is the position of an event that failed `attempts` times, or whose consumers
+    went away.
     """
 
     name: str
@@ -27,6 +30,7 @@ class SubscriptionStatus(BaseModel):
     lag: int
     lag_seconds: float
     holder: str | None
+    since: datetime | None
     until: datetime | None
     trying: str | None
     attempts: int
@@ -36,48 +40,41 @@ class SubscriptionStatus(BaseModel):
 def read_subscriptions(core: Core) -> Step[list[SubscriptionStatus]]:
     """Return the status of every subscription, by name."""
     keys = core.log.keys(0)
-    out = []
-    for name in (yield from names(keys)):
-        state = yield from read_hash(keys, keys.subscription(name))
-        letters, time = yield from ask_all(0, [("HLEN", keys.dead(name)), ("TIME",)])
-        if "cursor" not in state:
-            continue  # it was removed meanwhile
-        now = int(time[0]) * 1000 + int(time[1]) // 1000
-        lag, oldest = yield from _lag(core, state)
-        until = int(state.get("until", 0))
-        is_held = until > now
-        out.append(
-            SubscriptionStatus(
-                name=name,
-                filters=state.get("filters", "{}"),
-                cursor=state["cursor"],
-                lag=lag,
-                lag_seconds=max(0, now - oldest) / 1000 if oldest else 0.0,
-                holder=state.get("holder") if is_held else None,
-                until=moment(until) if is_held else None,
-                trying=state.get("trying"),
-                attempts=int(state.get("attempts", 0)),
-                dead_letters=letters,
-            )
-        )
-    return out
+    known = yield from names(keys)
+    states = [("HGETALL", keys.subscription(name)) for name in known]
+    letters = [("HLEN", keys.dead(name)) for name in known]
+    *replies, time = yield from ask_all(0, [*states, *letters, ("TIME",)])
+    rows = [
+        (name, texts(row), count)
+        for name, row, count in zip(known, replies[: len(known)], replies[len(known) :], strict=True)
+        if row  # else it was removed meanwhile
+    ]
+    cursors = {name: _cursors(core.log, state) for name, state, _ in rows}
+    lags = yield from read_lags(core.log, [cursor for some in cursors.values() for cursor in some])
+    now = in_ms(time)
+    return [_status(name, state, count, [lags[at] for at in cursors[name]], now) for name, state, count in rows]
 
 
-def _lag(core: Core, state: dict[str, str]) -> Step[tuple[int, int | None]]:
-    """Return how many events are behind the cursor, and the moment (ms) of the oldest."""
+def _status(name: str, state: dict[str, str], dead_letters: int, lags: list[Lag], now: int) -> SubscriptionStatus:
+    until = int(state.get("until", 0))
+    is_held = until > now
+    return SubscriptionStatus(
+        name=name,
+        filters=state.get("filters", "{}"),
+        cursor=state["cursor"],
+        lag=sum(lag.events for lag in lags),
+        lag_seconds=max((lag.seconds for lag in lags), default=0.0),
+        holder=state.get("holder") if is_held else None,
+        since=moment(int(state["since"])) if is_held else None,
+        until=moment(until) if is_held else None,
+        trying=state.get("trying"),
+        attempts=int(state.get("attempts", 0)),
+        dead_letters=dead_letters,
+    )
+
+
+def _cursors(log: Log, state: dict[str, str]) -> list[Position]:
+    """Return the places, in the logs that its pages are in, up to which the subscription was handled."""
     pages = json.loads(state.get("filters", "{}")).get("pages")
-    shards = None if pages is None else {core.log.shard(page) for page in pages}
-    lag, oldest = 0, list[int]()
-    for cursor in BusPosition.parse(state["cursor"]).shards:
-        if shards is not None and cursor.shard not in shards:
-            continue
-        keys = core.log.keys(cursor.shard)
-        tail, first = yield from ask_all(
-            cursor.shard, [("GET", keys.tail), ("XRANGE", keys.log, f"({cursor.stream_id}", "+", "COUNT", 1)]
-        )
-        end = Position.parse(tail.partition(b"|")[0].decode()) if tail else START
-        if first:
-            at = Position.parse(first[0][0].decode())
-            lag += end.seq - at.seq + 1
-            oldest.append(at.ms)
-    return lag, min(oldest, default=None)
+    shards = None if pages is None else {log.shard(page) for page in pages}
+    return [at for at in BusPosition.parse(state["cursor"]).shards if shards is None or at.shard in shards]

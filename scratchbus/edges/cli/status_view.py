@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchbus.edges.cli.common import Session
-from scratchbus.edges.cli.output import Cell, Heading
-from scratchbus.edges.cli.words import plural, span
+from scratchbus.edges.cli.output import Cell, Heading, Output, Row
+from scratchbus.edges.cli.words import clock, plural, span
 
 if TYPE_CHECKING:
-    from scratchbus.status import ShardStatus, Status
+    from scratchbus.status import PageStatus, ShardStatus, Status
+    from scratchbus.subscriptions import SubscriptionStatus
 
-_PAGES = (Heading("open", 5, right=True), Heading("page"))
+_PAGES = (Heading("open", 5, right=True), Heading("claimed", right=True), Heading("page"))
+_SUBSCRIPTIONS = (
+    Heading("subscription"),
+    Heading("behind", right=True),
+    Heading("oldest", right=True),
+    Heading("dead letters", right=True),
+    Heading("failed", right=True),
+    Heading("consumer"),
+)
+_MOST = 20  # subscriptions
 _MIB = 1 << 20
+_NEARLY = 0.9  # of the memory that the engine may use
 
 
 def where_it_is(status: Status) -> dict[str, Any]:
@@ -63,17 +75,33 @@ def show_status(session: Session, status: Status) -> None:
         return
     name = "" if status.bus == _default_bus() else f"bus {status.bus}"
     out.block([Cell("scratchbus", "bold"), Cell(name)], "", [*connection_hint(status), *_state(status)])
+    if status.subscriptions:
+        now = datetime.now(UTC)
+        worst = sorted(status.subscriptions, key=lambda each: (-each.dead_letters, -each.lag, each.name))
+        _section(out, _SUBSCRIPTIONS, [_subscription(each, now) for each in worst[:_MOST]])
+        _rest(out, len(worst) - _MOST, "subscription")
     if status.pages:
-        rows = [[Cell(str(each.open)), Cell(each.page, "cyan")] for each in status.pages]
-        out.line("")
-        out.table(_PAGES, rows)
+        _section(out, _PAGES, [_page(each) for each in status.pages])
+        _rest(out, status.page_count - len(status.pages), "page")
     else:
         out.note("No page yet: add something with `scratchbus add TYPE CONTENT --source NAME`")
 
 
+def _section(out: Output, headings: Sequence[Heading], rows: Sequence[Row]) -> None:
+    """Show a table below others; in a pipe, too, its first line says what is in it."""
+    out.line("")
+    titles = [] if out.is_terminal else [[Cell(head.title) for head in headings]]
+    out.table(headings, [*titles, *rows])
+
+
+def _rest(out: Output, count: int, noun: str) -> None:
+    if count > 0:
+        out.sentence(Cell(f"and {count:,} more {noun}{'' if count == 1 else 's'}", "dim"))
+
+
 def _state(status: Status) -> Iterator[tuple[str, Cell]]:
     if status.memory_bytes != 0:
-        yield "memory", Cell("unknown" if status.memory_bytes is None else f"{status.memory_bytes / _MIB:.1f} MiB")
+        yield "memory", _memory(status)
     yield "keeps", Cell(status.persistence)
     for risk in status.risks:
         yield "", Cell(risk, "bold red")
@@ -82,13 +110,49 @@ def _state(status: Status) -> Iterator[tuple[str, Cell]]:
     for shard in status.shards:
         yield f"log {shard.shard}" if several else "log", Cell(f"{plural(shard.events, 'event')}, ends at {shard.end}")
         yield "", _projection(shard)
+        if shard.rejected:
+            yield "", Cell(f"{plural(shard.rejected, 'event')} could not be read and are set aside", "bold red")
+    if status.pages:
+        yield "open", Cell(f"{plural(status.open, 'observation')} on {plural(status.page_count, 'page')}")
+
+
+def _memory(status: Status) -> Cell:
+    if status.memory_bytes is None:
+        return Cell("unknown")
+    used = f"{status.memory_bytes / _MIB:,.1f} MiB"
+    if status.memory_limit_bytes is None:
+        return Cell(used)
+    is_short = status.memory_bytes > _NEARLY * status.memory_limit_bytes
+    return Cell(f"{used} of {status.memory_limit_bytes / _MIB:,.1f} MiB", "bold red" if is_short else "")
 
 
 def _projection(shard: ShardStatus) -> Cell:
     """Return how far the projection is; reading catches up with it in any case."""
-    if shard.rejected:
-        return Cell(f"{plural(shard.rejected, 'event')} could not be read and are set aside", "bold red")
     if shard.lag:
-        behind = f"projection {plural(shard.lag, 'event')}, {span(shard.lag_seconds)} behind"
+        behind = f"projection {plural(shard.lag, 'event')} behind, the oldest {_age(shard.lag_seconds)}"
         return Cell(f"{behind}; `scratchbus up` keeps it current", "yellow")
     return Cell("projection up to date", "green")
+
+
+def _age(seconds: float) -> str:
+    return f"{span(seconds)} old" if seconds >= 1 else "new"
+
+
+def _page(page: PageStatus) -> list[Cell]:
+    claimed = "?" if page.claimed is None else str(page.claimed or "")
+    return [Cell(f"{page.open:,}"), Cell(claimed, "magenta"), Cell(page.page, "cyan")]
+
+
+def _subscription(each: SubscriptionStatus, now: datetime) -> list[Cell]:
+    """Return how far it is, what it failed at, and who has its lease."""
+    holder = Cell("nobody", "yellow" if each.lag else "dim")
+    if each.holder is not None and each.since is not None:
+        holder = Cell(f"{each.holder}, since {clock(each.since, now)}")
+    return [
+        Cell(each.name, "cyan"),
+        Cell(f"{each.lag:,}", "yellow" if each.lag else "green"),
+        Cell(span(each.lag_seconds) if each.lag else "", "yellow"),
+        Cell(f"{each.dead_letters:,}" if each.dead_letters else "", "bold red"),
+        Cell(f"{each.attempts}×" if each.attempts else "", "yellow"),
+        holder,
+    ]

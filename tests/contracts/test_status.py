@@ -1,0 +1,107 @@
+"""The status of a bus: what is behind, who holds what, and nothing that grows beyond use."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scratchbus import status
+from scratchbus.log.lag import Lag, read_lags
+from scratchbus.status import MOST_PAGES, read_status
+from tests.inspection import send
+from tests.waiting import eventually
+
+
+def round_trips(bus):
+    """Return how often a status asks the engine."""
+    asked, conversation, reply = 0, read_status(bus.core, "", None, {}), None
+    while True:
+        try:
+            call = conversation.send(reply)
+        except StopIteration:
+            return asked
+        reply = [send(bus, *command) for command in call.commands]
+        asked += 1
+
+
+def test_it_names_the_busiest_pages_and_counts_all(bus):
+    for number in range(MOST_PAGES + 3):
+        bus.page(f"page-{number:02}").add("observation", "x")
+    for _ in range(2):
+        bus.page("page-07").add("observation", "x")
+    found = bus.status()
+    assert (found.page_count, found.open) == (MOST_PAGES + 3, MOST_PAGES + 5)
+    assert [(each.page, each.open) for each in found.pages[:3]] == [("page-07", 3), ("page-00", 1), ("page-01", 1)]
+    assert len(found.pages) == MOST_PAGES
+
+
+def test_it_asks_as_often_for_many_pages_as_for_few(bus, engine):
+    if engine.shards != 1:
+        pytest.skip("how many pages are on a shard makes no difference to the others")
+    bus.page("page-0").add("observation", "x")
+    few = round_trips(bus)
+    for number in range(200):
+        bus.page(f"page-{number}").add("observation", "x")
+    assert round_trips(bus) == few
+
+
+def test_it_counts_the_claims_that_are_live(bus, page):
+    ids = [page.add("observation", f"{number}").id for number in range(4)]
+    page.claim(ids[0], by="worker", ttl="1h")
+    page.claim(ids[1], by="worker", ttl="1h")
+    page.claim(ids[2], by="worker", ttl="50ms")
+    (only,) = bus.status().pages
+    assert only.claimed in (2, 3)
+    eventually(lambda: bus.status().pages[0].claimed == 2)
+    page.release(ids[0], by="worker")
+    page.resolve(ids[3])
+    (only,) = bus.status().pages
+    assert (only.open, only.claimed) == (3, 1)
+
+
+def test_claims_are_not_counted_where_that_would_take_long(bus, monkeypatch):
+    monkeypatch.setattr(status, "MOST_CLAIMS", 1)
+    for name, count in (("long", 2), ("short", 1)):
+        for number in range(count):
+            bus.page(name).add("observation", f"{number}")
+    assert [(each.page, each.claimed) for each in bus.status().pages] == [("long", None), ("short", 0)]
+
+
+def test_it_says_who_consumes_a_subscription_since_when_and_how_far_behind(bus, page):
+    for number in range(3):
+        page.add("observation", f"{number}")
+    with bus.subscribe("router", pages=["main"]) as deliveries:
+        next(deliveries).ack()
+        (held,) = bus.status().subscriptions
+        assert held.holder.startswith("tester@")
+        assert held.since < held.until
+    (left,) = bus.status().subscriptions
+    assert (left.holder, left.since, left.until, left.lag) == (None, None, None, 2)
+    assert left.lag_seconds >= 0
+
+
+def test_a_lease_that_is_taken_again_is_held_from_then_on(bus, page):
+    page.add("observation", "x")
+    with bus.subscribe("router") as deliveries:
+        next(deliveries)
+        begun = bus.status().subscriptions[0].since
+    eventually(lambda: datetime.now(UTC) > begun + timedelta(milliseconds=5))
+    with bus.subscribe("router") as deliveries:
+        next(deliveries)
+        assert bus.status().subscriptions[0].since > begun
+
+
+def test_dead_letters_are_in_it(bus, page):
+    page.add("observation", "x")
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        next(deliveries).fail("no")
+    (only,) = bus.status().subscriptions
+    assert (only.dead_letters, only.lag) == (1, 0)
+
+
+def test_a_place_at_the_end_of_the_log_or_beyond_it_is_not_behind(bus, page):
+    page.add("observation", "x")
+    end = bus.position().shards[bus.core.log.shard("main")]
+    beyond = end._replace(ms=end.ms + 1000, seq=end.seq + 7)
+    lags = bus.run(read_lags(bus.core.log, [end, beyond, end._replace(ms=0, seq=0)]))
+    assert lags[end] == lags[beyond] == Lag(0, 0.0)
+    assert lags[end._replace(ms=0, seq=0)].events == 1
