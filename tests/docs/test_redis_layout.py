@@ -5,18 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from redis import Redis
 
 from scratchbus import Bus
 from scratchbus.domain.events import EVENTS
-from scratchbus.errors import EngineForbidden
-from scratchbus.expiry import sweep
-from scratchbus.log import embedded
 from scratchbus.log.codec import Head, entry_fields
-from scratchbus.queries import IN_MEMORY
 from tests.docs.markdown import ROOT, codes, rows
 from tests.inspection import entries, project, raw_append, send
 
@@ -98,35 +92,3 @@ def test_the_example_of_a_head_is_one():
     (example,) = re.findall(r"^`(\d+\|.*)`\.$", TEXT, re.MULTILINE)
     head = Head.parse(example.encode())
     assert (head.version, head.type, head.holder) == (2, "risk_alert", "executor-1")
-
-
-def _let_in(client: Redis, name: str, keys: str, commands: str) -> None:
-    client.execute_command("ACL", "SETUSER", name, "on", ">pw", "resetkeys", keys, "-@all", *commands.split())
-
-
-@pytest.mark.real
-def test_the_access_lists_are_enough(place: Path):
-    """Take the lists as they stand in the document, for a user that does everything and for one that reads."""
-    lists = " ".join(TEXT.split("An access list")[1].split())
-    keys, everything, reading = [code for code in codes(lists) if "@" in code or code.startswith("~")]
-    engine = embedded.ensure_running(embedded.default_directory())
-    with Redis(unix_socket_path=str(engine.socket)) as client:
-        _let_in(client, "writer", keys.replace("<bus>", "scratchbus"), everything)
-        _let_in(client, "reader", keys.replace("<bus>", "scratchbus"), reading)
-    with Bus.connect(f"unix://writer:pw@{engine.socket}", source="writer") as bus:
-        page = bus.page()
-        added = page.add("risk_alert", "x", tags=["t"], ttl="1h", dedupe_key="k", event_id="e")
-        page.claim(added.id)
-        for _ in range(IN_MEMORY):
-            page.add("observation", "y")
-        bus.run(sweep(bus.core))
-        assert page.update(added.id, tags=["u"]).tags == ["u"]
-        assert bus.status().shards[0].events > IN_MEMORY
-        for _ in range(IN_MEMORY):
-            page.add("observation", "z")
-        with Bus.connect(f"unix://reader:pw@{engine.socket}", source="reader") as other:
-            assert other.page().active() == page.active(limit=100)
-            assert len(list(other.events())) == bus.status().shards[0].events
-            assert other.page().history(added.id)[-1].kind == "updated"
-            with pytest.raises(EngineForbidden):
-                other.page().add("observation", "not mine to say")

@@ -145,6 +145,9 @@ TRIES: dict[str, Try] = {
     "remember how far reminders were looked for": Try(COMMITS, _nothing, _raw("SET", "@:cursor:reminders", "")),
     "create a bus": Try(COMMITS, _nothing, _raw("HSETNX", "@:meta", "made", "1")),
     "bus: push types": Try(ADMINISTERS, _changed_types, _push),
+    "write a page of the bus's own": Try(
+        ADMINISTERS, _nothing, lambda bus: bus.page("_own").add("observation", "x", event_id="own")
+    ),
     "delete the log": Try(ADMINISTERS, _nothing, _raw("DEL", "@:log")),
     "trim the log": Try(ADMINISTERS, _some, lambda bus, _: _raw("XTRIM", "@:log", "MAXLEN", "0")(bus)),
     "put something in the log's place": Try(ADMINISTERS, _nothing, _raw("SET", "@:log", "x")),
