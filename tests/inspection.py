@@ -181,6 +181,9 @@ def _assert_heads(bus: Bus, state: Documents) -> None:
         assert head.expires == _ms(document.expires_at)
         assert head.wake == (_ms(document.remind_at) if document.is_open else _ms(document.archive_at))
         assert head.dedupe_key == (document.dedupe_key or "")
+        assert (head.tries, head.rest, head.tags) == (
+            document.attempts, _ms(document.not_before), tuple(document.tags),
+        )  # fmt: skip
 
 
 def _ms(at: Any) -> int:

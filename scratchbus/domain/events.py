@@ -143,18 +143,29 @@ class StatusChanged(Event):
 
 
 class Claimed(Event):
-    """`holder` took the observation for `ttl` milliseconds; with `fence`, an existing claim was prolonged."""
+    """`holder` took the observation for `ttl` milliseconds; with `fence`, an existing claim was prolonged.
+
+    `picked` says that it was taken for being next, which counts as an attempt; `work` is the name of what for.
+    """
 
     kind: Literal["claimed"] = "claimed"
     holder: str
     ttl: int
     fence: int | None = None
+    picked: bool = False
+    work: str | None = None
 
 
 class Released(Event):
-    """The holder gave the observation back."""
+    """The holder gave the observation back, not to be picked within `backoff` milliseconds.
+
+    `untried` says that it had no attempt at it; else `reason` may say how that failed.
+    """
 
     kind: Literal["released"] = "released"
+    backoff: int = 0
+    untried: bool = False
+    reason: str | None = None
 
 
 class Lapsed(Event):

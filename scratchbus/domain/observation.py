@@ -34,7 +34,8 @@ class Observation(BaseModel):
 
     Two are equal when all their fields are, and observations can be members of sets. The times are UTC and the
     engine's. `created_at` is the time of the event that added it, `updated_at` that of the last event about it.
-    `position` is the place of that last event, `added` that of the first; both are text in JSON.
+    `position` is the place of that last event, `added` that of the first; both are text in JSON. `attempts` counts how
+    often it was picked as work since its status changed last, and before `not_before` it is not picked again.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -66,6 +67,8 @@ class Observation(BaseModel):
     remind_on: dict[str, Any] | None = None
     due_at: datetime | None = None
     fence: int = 0
+    attempts: int = 0
+    not_before: datetime | None = None
     damaged: bool = False
     shard: int = 0
     added_ms: int = Field(repr=False)

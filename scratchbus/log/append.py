@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, Literal, NamedTuple, NoReturn
 
+from scratchbus.counts import counts
 from scratchbus.domain.events import Event, Lapsed, StatusChanged
 from scratchbus.domain.position import Position
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
@@ -30,7 +31,15 @@ _ARCHIVED: dict[str, Any] = {"by": "#by#", "status": "archived", "status_class":
 _START = "0-0"
 _IN_DOUBT = "whether the last write happened is not known: retry it with the same event_id"
 _SCRIPT = Script(
-    "append",
+    "append/inputs",
+    "append/plain",  # additions that nothing stands in the way of; all that follows is for the rest
+    "append/retries",
+    "append/heads",
+    "append/room",
+    "append/adding",
+    "append/picking",
+    "append/changing",
+    "append/write",
     DISPLACED=_own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
     EXPIRED=_own(StatusChanged(reason_code="expired", **_ARCHIVED)),
     LAPSED=_own(Lapsed(by="#by#")),
@@ -47,11 +56,24 @@ class Written(NamedTuple):
     fence: int
 
 
+class Idle(NamedTuple):
+    """Why nothing was picked: what is free has less than the least priority, or something may be free at `soonest`.
+
+    Times are ms, 0 for never; `priority` is -1 when nothing is free. `below` is the score to look on below, if any.
+    """
+
+    now: int
+    soonest: int
+    below: str
+    priority: int
+
+
 class Appended(NamedTuple):
     """The outcome of an append. `recalled`: the events were in the log before, and only their positions are known."""
 
     written: list[Written]
     recalled: list[Position] | None = None
+    idle: Idle | None = None
 
 
 @dataclass(slots=True)
@@ -123,14 +145,14 @@ def append(
     _check_size(arguments, len(writes))
     names = log.names(page)
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
-    scan, deadline, attempt = "", time.monotonic() + log.patience, 0
+    scan, begun, attempt = "", time.monotonic(), 0
     while True:
         options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by)
         try:
             reply, *copies = yield Call(shard, (_SCRIPT.command(names, (*options, *arguments)), *wait), is_write=True)
             break
         except (Interrupted, EngineLoading) as lost:
-            if time.monotonic() > deadline:
+            if time.monotonic() > begun + log.patience:
                 raise EngineUnreachable(f"{lost}; {_IN_DOUBT}") from None
             yield Pause(backoff(attempt))
             attempt += 1
@@ -144,6 +166,10 @@ def append(
         raise NotReplicated(copies[0], log.replicas)
     return outcome
 
+    counts.append_took.add(time.monotonic() - begun)
+    for row in outcome.written:
+        if row.position.seq:
+            counts.appended[row.kind] += 1
 
 def _read_tail(keys: ShardKeys) -> Step[str]:
     tail = yield from ask(keys.shard, "GET", keys.tail)
@@ -208,6 +234,9 @@ def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write],
     _refuse(page, room, writes[index], index, len(writes), reply[2:])
 
 
+    if reply[2] == b"idle":
+        now, soonest, below, priority = reply[3:]
+        return Appended([], idle=Idle(now, soonest, below.decode(), priority))
 def _position(row: bytes, shard: int) -> Position:
     return Position.parse(row.decode())._replace(shard=shard)
 
@@ -219,3 +248,4 @@ def _refuse(page: str, room: int, write: Write, index: int, total: int, why: lis
     if total > 1:
         error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
     raise error
+    counts.refused[type(error).__name__] += 1

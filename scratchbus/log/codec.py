@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, get_type_hints
+from urllib.parse import unquote
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -19,6 +20,7 @@ _BODY_VALIDATORS = {kind.encode(): cls.__pydantic_validator__ for kind, cls in E
 _LAYOUT = [b"id", b"subject", b"page", b"kind", b"type", b"batch", b"prev", b"event"]
 """The fields of an entry, in the order in which the append script writes them."""
 _EMPTY = [b""] * len(_LAYOUT)
+_QUOTED = {ord(char): f"%{ord(char):02X}" for char in "%,|"}
 
 _DOCUMENT = Observation.__pydantic_serializer__
 _DOCUMENTS = TypeAdapter(list[Observation])
@@ -119,6 +121,16 @@ def is_batch_end(entry: RawEntry) -> bool:
     return index == total
 
 
+def encode_tags(tags: Collection[str]) -> str:
+    """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`."""
+    return f",{''.join(f'{tag.translate(_QUOTED)},' for tag in tags)}"
+
+
+def decode_tags(text: str) -> tuple[str, ...]:
+    """Return the tags of a head."""
+    return tuple(unquote(tag) for tag in text.split(",") if tag)
+
+
 class Head(NamedTuple):
     """What the append script knows of a subject. Times are milliseconds, 0 for none; class is o, c or f."""
 
@@ -134,6 +146,9 @@ class Head(NamedTuple):
     holder: str
     until: int
     position: str
+    tries: int
+    rest: int
+    tags: tuple[str, ...]
     dedupe_key: str
 
     def event_position(self, shard: int) -> Position:
@@ -143,13 +158,15 @@ class Head(NamedTuple):
     @classmethod
     def parse(cls, row: bytes) -> Head:
         """Read the stored form."""
-        v, status, klass, type_, priority, added, expires, wake, fence, holder, until, position, key = (
-            row.decode().split("|", 12)
-        )
-        return cls(
-            int(v), status, klass, type_, int(priority), int(added), int(expires), int(wake), int(fence), holder,
-            int(until), position, key,
-        )  # fmt: skip
+        fields: list[Any] = row.decode().split("|", len(cls._fields) - 1)
+        for at in _NUMBERS:
+            fields[at] = int(fields[at] or 0)
+        fields[_TAGS] = decode_tags(fields[_TAGS])
+        return cls(*fields)
+
+
+_NUMBERS = [at for at, kind in enumerate(get_type_hints(Head).values()) if kind is int]
+_TAGS = Head._fields.index("tags")
 
 
 def encode_document(observation: Observation) -> bytes:

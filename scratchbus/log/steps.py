@@ -42,16 +42,17 @@ class Interrupted(Exception):
 
 
 class Script:
-    """A Lua script, from a file beside this one; sent by its digest, and whole when the engine does not have it.
+    """A Lua script, from files beside this one; sent by its digest, and whole when the engine does not have it.
 
-    One that only reads is sent as such, so that a user who may only read may run it. `constants` take the place of
-    `@NAME@` in its text.
+    Its text is that of the files, one after the other. One that only reads is sent as such, so that a user who may only
+    read may run it. `constants` take the place of `@NAME@` in its text.
     """
 
     known: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, name: str, *, only_reads: bool = False, **constants: str) -> None:
-        self.text = files(__package__).joinpath(f"{name}.lua").read_text("utf-8")
+    def __init__(self, *names: str, only_reads: bool = False, **constants: str) -> None:
+        folder = files(__package__)
+        self.text = "\n".join(folder.joinpath(f"{name}.lua").read_text("utf-8") for name in names)
         for constant, value in constants.items():
             self.text = self.text.replace(f"@{constant}@", value)
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,12 +22,12 @@ from scratchbus.errors import (
     StaleFence,
     VersionConflict,
 )
-from scratchbus.log.codec import encode_body
+from scratchbus.log.codec import encode_body, encode_tags
 
 _CLASS = {"open": "o", "closed": "c", "final": "f"}
 
-Op = Literal["a", "u", "s", "x", "n", "d", "c", "e", "l", "g"]
-"""How an event is guarded; see append.lua."""
+Op = Literal["a", "u", "s", "x", "n", "d", "c", "p", "e", "l", "g"]
+"""How an event is guarded; see append/inputs.lua."""
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class Write:
 
     `version` is 0 for a subject that must be new and None for any. `allowed` are the statuses it may follow, None for
     any. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `body` is the encoded event, where it is
-    known already. `verb` and `lifecycle` explain a refusal.
+    known already. `tags` are those it has from now on, None as they are. `verb` and `lifecycle` explain a refusal.
     """
 
     event: Event
@@ -50,12 +51,13 @@ class Write:
     wake: str = ""
     argument: str = ""
     fence: int | None = None
+    tags: Collection[str] | None = None
     body: bytes = b""
     verb: str = "changed"
     lifecycle: Lifecycle | None = None
 
     def arguments(self) -> tuple[object, ...]:
-        """Return the 16 fields that the script takes."""
+        """Return the 17 fields that the script takes."""
         event = self.event
         version = "" if self.version is None else "new" if self.version == 0 else self.version
         return (
@@ -75,6 +77,7 @@ class Write:
             self.wake,
             self.argument,
             "" if self.fence is None else self.fence,
+            "" if self.tags is None else encode_tags(self.tags),
         )
 
 

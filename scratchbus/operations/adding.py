@@ -216,6 +216,7 @@ def plan_added(
         wake=str(millis(event.remind_at)) if event.remind_at is not None else "",
         argument=argument,
         fence=fence,
+        tags=event.tags,
         body=body,
         lifecycle=life,
     )

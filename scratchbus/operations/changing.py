@@ -63,8 +63,8 @@ def update(
         )
         writes.append(
             Write(
-                event, "u", given, expected_version, expires=expires, argument=by, fence=fence, verb="updated",
-                lifecycle=life_of(kind),
+                event, "u", given, expected_version, expires=expires, argument=by, fence=fence,
+                tags=patch.get("tags"), verb="updated", lifecycle=life_of(kind),
             )
         )  # fmt: skip
     if status is not None:

@@ -1,11 +1,12 @@
-"""Claiming observations, and linking them to actions."""
+"""Claiming observations, one by its id or the next there is, and linking them to actions."""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Collection
+from typing import NamedTuple, cast
 
-from scratchbus.core import Core
-from scratchbus.domain.checks import check_action, check_guards
+from scratchbus.core import Core, type_of
+from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_tags
 from scratchbus.domain.events import Claimed, Linked, Released
 from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.domain.observation import Claim, Observation
@@ -13,10 +14,12 @@ from scratchbus.domain.position import moment
 from scratchbus.domain.values import Duration, check_id, duration_ms
 from scratchbus.errors import InvalidTTL
 from scratchbus.ids import new_event_id
-from scratchbus.log.append import append
+from scratchbus.log.append import Idle, append
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
+from scratchbus.operations.looking import check_names
 from scratchbus.operations.outcome import before_of, digest_of, finish, recall_all
+from scratchbus.queries import get
 from scratchbus.why import reasons
 
 
@@ -24,9 +27,7 @@ def claim(
     core: Core, page: str, id: str, by: str | None, ttl: Duration, event_id: str | None, fence: int | None
 ) -> Step[Claim]:
     """Take an observation for a while, or prolong one's own claim by its fence."""
-    id, holder, ttl_ms = check_id(id), core.acting(by), duration_ms(ttl)
-    if ttl_ms is None:
-        raise InvalidTTL('ttl: a claim has to end; write "30s", "10m" …, and prolong it with fence=')
+    id, holder, ttl_ms = check_id(id), core.acting(by), _ttl_ms(ttl)
     check_guards(event_id, fence)
     digest = digest_of("claim", page, id, holder, ttl_ms, fence) if event_id else ""
     event = Claimed(
@@ -50,18 +51,123 @@ def claim(
     return Claim(by=holder, fence=row.fence, until=moment(row.position.ms + ttl_ms))
 
 
+def _ttl_ms(ttl: Duration) -> int:
+    ms = duration_ms(ttl)
+    if ms is None:
+        raise InvalidTTL('ttl: a claim has to end; write "30s", "10m" …, and prolong it with fence=')
+    return ms
+
+
+class Wanted(NamedTuple):
+    """What is picked: of one of these types, None for any, and with all of these tags."""
+
+    types: frozenset[str] | None = None
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, types: str | Collection[str] | None, tags: str | Collection[str] | None) -> Wanted:
+        """Make it from what callers give: a text counts as a list of one. Raises InvalidField."""
+        labels = [tags] if isinstance(tags, str) else tags if tags is None else list(tags)
+        return cls(check_names("types", types), tuple(sorted(check_tags(labels, MAX_LABEL))))
+
+
+class Back(NamedTuple):
+    """How something is given back: for how long (ms) it is not picked, whether it was not tried, else why in vain."""
+
+    backoff: int = 0
+    untried: bool = False
+    reason: str | None = None
+
+
+TRIED = Back()
+
+
+class Picked(NamedTuple):
+    """What was picked, and the claim on it."""
+
+    observation: Observation
+    claim: Claim
+
+
+def pick(
+    core: Core,
+    page: str,
+    wanted: Wanted,
+    by: str | None,
+    ttl: Duration,
+    *,
+    event_id: str | None = None,
+    work: str | None = None,
+    least: int = 0,
+) -> Step[Picked | Idle]:
+    """Claim what is next on a page: of the highest priority, newest first, active, not held, and not resting.
+
+    What has less than the `least` priority is left alone. Raises UnknownType.
+    """
+    holder, ttl_ms = core.acting(by), _ttl_ms(ttl)
+    check_guards(event_id, None)
+    for name in wanted.types or ():
+        yield from type_of(core, name)
+    digest = digest_of("claim_next", page, wanted.types, wanted.tags, holder, ttl_ms) if event_id else ""
+    soonest, below = 0, ""
+    while True:
+        event = Claimed(
+            id=event_id or new_event_id(), page=page, by=core.by, **reasons(), holder=holder, ttl=ttl_ms,
+            picked=True, work=work,
+        )  # fmt: skip
+        write = Write(
+            event, "p", digest, allowed=wanted.types, tags=wanted.tags,
+            argument=f"{least}:{below}:{ttl_ms}:{holder}", verb="claimed", lifecycle=DEFAULT,
+        )  # fmt: skip
+        done = yield from append(core.log, page, [write])
+        if done.recalled is not None:
+            (after,) = yield from recall_all(core, page, done.recalled)
+            return Picked(after, cast(Claim, after.claim))
+        if done.idle is not None:
+            soonest, below = min(filter(None, (soonest, done.idle.soonest)), default=0), done.idle.below
+            if not below:
+                return done.idle._replace(soonest=soonest)
+            continue
+        row = done.written[0]
+        found = (yield from get(core.log, page, [row.subject], core.fresh)).get(row.subject)
+        if found is not None and found.is_open and found.fence == row.fence:
+            return Picked(found, Claim(by=holder, fence=row.fence, until=moment(row.position.ms + ttl_ms)))
+        soonest, below = 0, ""  # it was closed as soon as it was picked
+
+
 def release(
-    core: Core, page: str, id: str, by: str | None, event_id: str | None, fence: int | None
+    core: Core,
+    page: str,
+    id: str,
+    by: str | None,
+    event_id: str | None,
+    fence: int | None,
+    back: Back = TRIED,
 ) -> Step[Observation]:
     """Give a claimed observation back."""
-    id, holder = check_id(id), core.acting(by)
+    id = check_id(id)
     check_guards(event_id, fence)
-    digest = digest_of("release", page, id, holder, fence) if event_id else ""
+    write = plan_release(core, page, id, by, event_id, fence, back)
     before, _ = yield from before_of(core, page, id, event_id)
-    event = Released(id=event_id or new_event_id(), page=page, subject=id, by=core.by, **reasons())
-    write = Write(event, "e", digest, argument=holder, fence=fence, verb="released", lifecycle=DEFAULT)
     done = yield from append(core.log, page, [write])
     return (yield from finish(core, page, before, [write], done))
+
+
+def plan_release(
+    core: Core,
+    page: str,
+    id: str,
+    by: str | None,
+    event_id: str | None,
+    fence: int | None,
+    back: Back = TRIED,
+) -> Write:
+    """Return the write that gives a claimed observation back."""
+    holder = core.acting(by)
+    event = Released(id=event_id or new_event_id(), page=page, subject=id, by=core.by, **reasons(), **back._asdict())
+    digest = digest_of("release", page, id, holder, fence) if event_id else ""
+    argument = f"{back.backoff}:{back.untried:d}:{holder}"
+    return Write(event, "e", digest, argument=argument, fence=fence, verb="released", lifecycle=DEFAULT)
 
 
 def link(core: Core, page: str, id: str, action: str, event_id: str | None, fence: int | None) -> Step[Observation]:

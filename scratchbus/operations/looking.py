@@ -36,17 +36,17 @@ def filter_of(
             _check_text(field, value)
     return Filter(
         type=type,
-        status=_names("status", status),
+        status=check_names("status", status),
         owner=owner,
         source=source,
-        tags=tuple(_names("tags", tags) or ()),
+        tags=tuple(check_names("tags", tags) or ()),
         text=text,
         context=None if context is None else check_object("context", context),
         since=None if since is None else as_time("since", since),
     )
 
 
-def _names(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
+def check_names(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
     """Return texts, of which one may be given bare. Raises InvalidField."""
     if given is None:
         return None
@@ -71,10 +71,10 @@ def narrow_of(
 
     Of a type there may be events before this process knows it, or when the registry no longer does.
     """
-    for page in _names("pages", pages) or ():
+    for page in check_names("pages", pages) or ():
         check_page(page)
-    _names("types", types)
-    for kind in _names("kinds", kinds) or ():
+    check_names("types", types)
+    for kind in check_names("kinds", kinds) or ():
         if kind not in EVENTS:
             near = get_close_matches(kind, EVENTS, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""

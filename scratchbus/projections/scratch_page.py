@@ -17,6 +17,7 @@ from scratchbus.domain.events import (
     Due,
     Event,
     Linked,
+    Released,
     Repeated,
     StatusChanged,
     Updated,
@@ -83,7 +84,15 @@ def settled(observation: Observation, now_ms: int) -> Observation:
             return observation.model_copy(update={"claim": None})
         return observation
     return observation.model_copy(
-        update={"status": "archived", "status_class": "final", "reason_code": "expired", "reason": None, "claim": None}
+        update={
+            "status": "archived",
+            "status_class": "final",
+            "reason_code": "expired",
+            "reason": None,
+            "claim": None,
+            "attempts": 0,
+            "not_before": None,
+        }
     )
 
 
@@ -187,6 +196,8 @@ def _status_changed(observation: Observation, event: StatusChanged) -> dict[str,
         "status_class": event.status_class,
         "reason": event.reason,
         "reason_code": event.reason_code,
+        "attempts": 0,
+        "not_before": None,
     }
     if event.status_class != "open":
         changes["claim"] = None
@@ -201,10 +212,19 @@ def _status_changed(observation: Observation, event: StatusChanged) -> dict[str,
 
 def _claimed(observation: Observation, event: Claimed) -> dict[str, Any]:
     fence = observation.fence + (event.fence is None)
-    return {"fence": fence, "claim": Claim(by=event.holder, fence=fence, until=moment(event.ms + event.ttl))}
+    claim = Claim(by=event.holder, fence=fence, until=moment(event.ms + event.ttl))
+    return {"fence": fence, "claim": claim, "attempts": observation.attempts + event.picked}
 
 
-def _unclaimed(observation: Observation, event: Event) -> dict[str, Any]:
+def _released(observation: Observation, event: Released) -> dict[str, Any]:
+    return {
+        "claim": None,
+        "attempts": max(0, observation.attempts - event.untried),
+        "not_before": moment(event.ms + event.backoff) if event.backoff else None,
+    }
+
+
+def _lapsed(observation: Observation, event: Event) -> dict[str, Any]:
     return {"claim": None}
 
 
@@ -225,8 +245,8 @@ _CHANGES: dict[str, Callable[[Observation, Any], dict[str, Any]]] = {
     "repeated": _repeated,
     "status_changed": _status_changed,
     "claimed": _claimed,
-    "released": _unclaimed,
-    "lapsed": _unclaimed,
+    "released": _released,
+    "lapsed": _lapsed,
     "linked": _linked,
     "due": _due,
     "cleared": _cleared,

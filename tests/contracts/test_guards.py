@@ -167,7 +167,7 @@ def test_a_claim_made_in_a_batch_holds_in_it(write, page):
 
 def test_a_claim_given_back_in_a_batch_is_free_in_it(write, page):
     one = page.add("observation", "x").id
-    release = Write(Released(**about(one)), "e", argument="a")
+    release = Write(Released(**about(one)), "e", argument="0:0:a")
     assert write(claimed(one, "a"), release, claimed(one, "b")) == ["claimed", "released", "claimed"]
     assert (page.get(one).claim.by, page.get(one).claim.fence) == ("b", 2)
 

@@ -178,6 +178,9 @@ def head_of(document: Observation) -> Head:
         holder=claim.by if claim else "",
         until=millis(claim.until) if claim else 0,
         position=document.position.stream_id,
+        tries=document.attempts,
+        rest=millis(document.not_before) if document.not_before else 0,
+        tags=tuple(document.tags),
         dedupe_key=document.dedupe_key or "",
     )
 

@@ -1,0 +1,91 @@
+-- Changing: what a claim has to say to it, what becomes of the status, and the change itself.
+
+-- By op: nil when the claim lets it happen (and then it is as it will be), or why not.
+
+local claims = {}
+
+function claims.u(head, held, status, fence, argument)
+  if status == 'archived' or head.class == 'f' then return {'status', status, head.type} end
+  if held and fence == '' and head.holder ~= argument then return {'claimed', head.holder, tonumber(head.till)} end
+end
+
+claims.s = claims.u
+
+function claims.c(head, held, status, fence, argument, subject, id)
+  if head.class ~= 'o' or has_expired(head) then return {'status', status, head.type} end
+  local ttl, holder = match(argument, '^(%d+):(.*)$')
+  if held then
+    if fence == '' or head.holder ~= holder then return {'claimed', head.holder, tonumber(head.till)} end
+  else
+    if head.holder ~= '' then emit(subject, head, id .. '.l', 'lapsed', own_body('@LAPSED@')) end
+    head.fence = int(tonumber(head.fence) + 1)
+  end
+  head.holder, head.till = holder, int(now + tonumber(ttl))
+end
+
+function claims.p(head, held, status, fence, argument, subject, id)
+  head.tries = int((tonumber(head.tries) or 0) + 1)
+  return claims.c(head, held, status, fence, argument, subject, id)
+end
+
+function claims.e(head, held, status, fence, argument)
+  if not held then return {'unheld'} end
+  local rest, untried, holder = match(argument, '^(%d+):([01]):(.*)$')
+  if fence == '' and head.holder ~= holder then return {'claimed', head.holder, tonumber(head.till)} end
+  local tries = (tonumber(head.tries) or 0) - tonumber(untried)
+  head.holder, head.till = '', '0'
+  head.tries, head.rest = tries > 0 and int(tries) or '', rest ~= '0' and int(now + tonumber(rest)) or ''
+end
+
+function claims.l(head, held, status, fence, argument, subject)
+  if head.holder == '' or held or head.fence ~= fence then return {'fence', tonumber(head.fence), subject} end
+  head.holder, head.till = '', '0'
+end
+
+local function move(subject, head, id, to, class)
+  if head.class ~= 'o' and class == 'o' then
+    local holder = head.key ~= '' and key_holder(head.key)
+    if holder then
+      if not has_expired(load_head(holder)) then return {'key', head.key, holder} end
+      retire(holder, id .. '.k', own_body('@EXPIRED@'))
+    end
+    if not make_room(tonumber(head.priority), id, subject) then return {'full'} end
+    enter_open(subject, head)
+  elseif head.class == 'o' and class ~= 'o' then
+    leave_open(subject, head)
+  end
+  if head.class ~= class or class ~= 'o' then head.wake = '0' end
+  head.status, head.class, head.tries, head.rest = to, class, '', ''
+end
+
+local function change(k, at)
+  local id, subject, kind, op, version = ARGV[at], ARGV[at + 2], ARGV[at + 3], ARGV[at + 6], ARGV[at + 7]
+  local allowed, to, argument, fence, tags = ARGV[at + 8], ARGV[at + 9], ARGV[at + 14], ARGV[at + 15], ARGV[at + 16]
+  if op == 'p' then
+    local least, below, idle
+    least, below, argument = match(argument, '^(%d+):(%d*):(.*)$')
+    subject, idle = pick(allowed, tags, tonumber(least), below)
+    if not subject then return idle end
+    allowed, tags = '', ''
+  end
+  local head = load_head(subject)
+  if not head or head.status == 'cleared' then return {'missing'} end
+  if version ~= '' and tonumber(version) ~= head.version then return {'version', tonumber(version), head.version} end
+  local status, held = head.status, is_held(head)
+  if has_expired(head) and op ~= 'x' and op ~= 'n' then status = 'archived' end
+  if fence ~= '' and op ~= 'l' and not (held and head.fence == fence) then
+    return {'fence', tonumber(head.fence), subject}
+  end
+  if allowed ~= '' and not find(allowed, ',' .. status .. ',', 1, true) then return {'status', status, head.type} end
+  local why = claims[op] and claims[op](head, held, status, fence, argument, subject, id)
+  if not why and to ~= '' then why = move(subject, head, id, to, ARGV[at + 10]) end
+  if why then return why end
+  if op == 'd' then
+    if head.class == 'o' then leave_open(subject, head) end
+    head.status, head.class, head.wake = 'cleared', 'f', '0'
+  end
+  head.expires, head.wake = later(ARGV[at + 12], head.expires), later(ARGV[at + 13], head.wake)
+  if tags ~= '' then head.tags = tags end
+  local seq = emit(subject, head, id, kind, ARGV[at + 5])
+  results[k] = {seq, head.version, kind, subject, tonumber(head.fence)}
+end

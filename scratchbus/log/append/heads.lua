@@ -1,0 +1,93 @@
+-- Heads, as this batch leaves them. What was read as digits stays text until it is compared: printing numbers is slow.
+
+local heads, touched = {}, {}
+
+local function load_head(subject)
+  local head = heads[subject]
+  if head == nil then
+    local row = call('HGET', HEADS, subject)
+    head = false
+    if row then
+      local version, status, class, type, priority, added, expires, wake, fence, holder, till, pos, tries, rest, tags,
+        key = match(row, '^(%d+)|([^|]*)|(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|([^|]*)|(%d+)|([^|]*)'
+          .. '|(%d*)|(%d*)|([^|]*)|(.*)$')
+      head = {
+        version = tonumber(version), status = status, class = class, type = type, priority = priority, added = added,
+        expires = expires, wake = wake, fence = fence, holder = holder, till = till, pos = pos, tries = tries,
+        rest = rest, tags = tags, key = key,
+      }
+    end
+    heads[subject] = head
+  end
+  return head
+end
+
+local function has_expired(head) return head.class == 'o' and head.expires ~= '0' and tonumber(head.expires) <= now end
+local function is_held(head) return head.holder ~= '' and tonumber(head.till) > now end
+
+local function later(text, current)
+  if text == '' then return current end
+  if sub(text, 1, 1) == '+' then return int(now + tonumber(sub(text, 2))) end
+  return text
+end
+
+-- The open set and the keys, as this batch leaves them.
+
+local size, entered, left, keys, rekeyed, mine = nil, {}, {}, {}, {}, nil
+
+local function open_size()
+  if size == nil then size = call('ZCARD', OPEN) end
+  return size
+end
+
+local function key_of(argument)
+  local length, rest = match(argument, '^(%d+):(.*)$')
+  if length then return sub(rest, length + 1), sub(rest, 1, length) end
+end
+
+local function key_holder(key)
+  local holder = keys[key]
+  if holder == nil then
+    holder = call('HGET', DEDUPE, key)
+    keys[key] = holder
+  end
+  return holder
+end
+
+local plan = {}
+
+local function own_body(template) return (string.gsub(template, '#by#', ARGV[8], 1)) end
+
+local function emit(subject, head, id, kind, body)
+  local seq = last_seq + #plan + 1
+  local pos = MS .. '-' .. int(seq)
+  plan[#plan + 1] = {pos, id, subject, kind, head.type, body, head.pos}
+  head.version = head.version + 1
+  head.pos = pos
+  touched[subject] = head
+  return seq
+end
+
+local function leave_open(subject, head)
+  open_size()
+  size = size - 1
+  entered[subject] = nil
+  left[subject] = true
+  if head.key ~= '' then keys[head.key], rekeyed[head.key] = false, true end
+  head.holder, head.till = '', '0'
+end
+
+local function enter_open(subject, head)
+  open_size()
+  size = size + 1
+  left[subject] = nil
+  entered[subject] = int(tonumber(head.priority) * SPAN + tonumber(head.added))
+  if head.key ~= '' then keys[head.key], rekeyed[head.key] = subject, true end
+end
+
+local function retire(subject, id, body)
+  local head = load_head(subject)
+  leave_open(subject, head)
+  head.status, head.class, head.wake, head.tries, head.rest = 'archived', 'f', '0', '', ''
+  emit(subject, head, id, 'status_changed', body)
+end

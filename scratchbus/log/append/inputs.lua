@@ -1,0 +1,55 @@
+-- The only writer of the log: checks a whole batch first, then writes all of it.
+--
+-- KEYS  1 log  2 tail  3 origin  4 pages  5 due (read only)  6 heads  7 open  8 dedupe keys  (9: prefix of the id hashes)
+-- ARGV  1 mode: "all" (all or nothing) or "each" (skip what is refused)      2 page
+--       3 room (0: no limit)    4 what to do when full: "displace" or "refuse"
+--       5 days that callers' event ids are remembered    6 scan the log after this id for a lost reply ("" not)
+--       7 a random word for the origin of a new log      8 who asks: the `by` of what the script has to add itself
+--       9 … events, each of 17 fields:
+--         id, digest ("" when the id is not the caller's), subject, kind, type ("" as it is), body,
+--         op, version ("new", "" any, or a number), allowed statuses (",a,b," or "" any),
+--         status and class (o, c, f; both "" as they are), priority (of what is added),
+--         expires, wake ("" as they are, "0" never, "+ms" from now, or ms), argument, fence,
+--         tags (",a,b,", "," for none, or "" as they are)
+--
+-- op says how the event is guarded; `argument` belongs to it:
+--   a  add: takes room and, when `argument` is not "", that dedupe key: "<length of the body of repeated>:<body><key>"
+--   u  change: not when final, nor while someone else than `argument` holds a live claim
+--   s  change of status, guarded like u
+--   x  change of status by time or refutation: no claim stops it, and a passed expiry neither
+--   n  a note on it: no guard but existence      d  off the page: like n, and it leaves for good
+--   c  claim: `argument` is "<ttl ms>:<holder>"         l  lapse of `fence`
+--   p  pick and claim, alone in its batch: the first that is free, in the order of the open set, of the types in
+--      `allowed` and with all `tags`; `argument` is "<least priority>:<score to look below, or "">:<ttl ms>:<holder>"
+--   e  end a claim: `argument` is "<ms in which it is not to be picked>:<1 if this was no attempt, else 0>:<holder>"
+--   g  a versioned subject without lifecycle
+--
+-- Reply: {1, ms, then per event: seq, version, kind, subject, fence}      written; seq 0: skipped, kind says why
+--        {3, ms, first seq}                                              written, as they came: all of them new
+--        {2, stream id, …}                                               all events were here before
+--        {0, index, reason, …}                                           refused, nothing was written; nobody waits for
+--                                                                        the answer when the reason is "late"
+-- Nothing to pick is the reason "idle", with: ms, when something may be free (ms, 0 never), below which score to look on
+-- ("" at the end), and the priority of what is free but has less than the least (-1: nothing)
+
+local LOG, TAIL, ORIGIN, PAGES, DUE, HEADS, OPEN, DEDUPE, IDS =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local MODE, PAGE, ROOM, FULL, DAYS, SCAN = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6]
+local FIRST, WIDTH, DAY = 9, 17, 86400000
+local SPAN = 70368744177664 -- 2^46: an open score is priority * SPAN + seq of the event that added it
+local call, format, match, find, sub = redis.call, string.format, string.match, string.find, string.sub
+local count = (#ARGV - FIRST + 1) / WIDTH
+
+local time = call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local last_seq = 0
+local tail = call('GET', TAIL)
+if tail then
+  local last_ms, seq = match(tail, '^(%d+)-(%d+)')
+  last_seq = tonumber(seq)
+  if tonumber(last_ms) > now then now = tonumber(last_ms) end
+end
+
+local function int(n) return format('%.0f', n) end
+
+local MS = int(now)

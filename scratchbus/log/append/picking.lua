@@ -1,0 +1,33 @@
+-- Picking: the subject that is to be claimed, or why there is none.
+
+local PICKED = '^%d+|([^|]*)|%a|([^|]*)|(%d+)|(%d+)|(%d+)|%d+|%d+|([^|]*)|(%d+)|[^|]*|%d*|(%d*)|([^|]*)|'
+local MOST_LOOKED = 5000 -- open ones, so that nobody else waits long
+
+local function pick(types, tags, least, below)
+  local wanted, soonest, looked = {}, 0, 0
+  for tag in string.gmatch(tags, '[^,]+') do wanted[#wanted + 1] = ',' .. tag .. ',' end
+  while looked < MOST_LOOKED do
+    local ids = call('ZREVRANGEBYSCORE', OPEN, below == '' and '+inf' or '(' .. below, '-inf', 'LIMIT', 0,
+      looked == 0 and 10 or 250)
+    if #ids == 0 then return nil, {'idle', now, soonest, '', -1} end
+    looked = looked + #ids
+    local priority, added
+    for i, row in ipairs(call('HMGET', HEADS, unpack(ids))) do
+      local status, type, expires, holder, till, rest, marked
+      status, type, priority, added, expires, holder, till, rest, marked = match(row, PICKED)
+      local fits = status ~= 'pending_review' and (types == '' or find(types, ',' .. type .. ',', 1, true))
+        and (expires == '0' or tonumber(expires) > now)
+      for _, tag in ipairs(wanted) do fits = fits and find(marked, tag, 1, true) end
+      if fits then
+        local free = math.max(holder ~= '' and tonumber(till) or 0, tonumber(rest) or 0)
+        if free <= now then
+          if tonumber(priority) < least then return nil, {'idle', now, soonest, '', tonumber(priority)} end
+          return ids[i]
+        end
+        if soonest == 0 or free < soonest then soonest = free end
+      end
+    end
+    below = int(tonumber(priority) * SPAN + tonumber(added))
+  end
+  return nil, {'idle', now, soonest, below, -1}
+end

@@ -1,0 +1,73 @@
+-- Room: first what has expired gives way, then the lowest and oldest that is not claimed and not of this batch.
+
+-- Of a page with more than 1,000 open ones, those are found that the projection has marked as due.
+
+local function expired_here()
+  local out, candidates = {}, {}
+  if soonest and tonumber(soonest) > now then return out end
+  if size <= 1000 then
+    candidates = call('ZRANGE', OPEN, 0, -1)
+    soonest = '9007199254740991'
+  else
+    for _, member in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', MS, 'LIMIT', 0, 1000)) do
+      local subject, page = match(member, '^([^@]+)@(.*)$')
+      if page == PAGE then candidates[#candidates + 1] = subject end
+    end
+  end
+  for _, subject in ipairs(candidates) do
+    local head = load_head(subject)
+    if head and not left[subject] then
+      if has_expired(head) then
+        out[#out + 1] = subject
+      elseif size <= 1000 and head.expires ~= '0' and tonumber(head.expires) < tonumber(soonest) then
+        soonest = head.expires
+      end
+    end
+  end
+  return out
+end
+
+local function members()
+  local out = {}
+  for k = 1, count do
+    local at = FIRST + (k - 1) * WIDTH
+    out[ARGV[at + 2]] = true
+    local key = ARGV[at + 6] == 'a' and key_of(ARGV[at + 14])
+    local holder = key and key_holder(key)
+    if holder then out[holder] = true end
+  end
+  return out
+end
+
+local function victim(priority)
+  local from = 0
+  mine = mine or members()
+  while true do
+    local rows = call('ZRANGE', OPEN, from, from + 63)
+    if #rows == 0 then return nil end
+    for _, subject in ipairs(rows) do
+      if not left[subject] and not mine[subject] then
+        local head = load_head(subject)
+        if tonumber(head.priority) > priority then return nil end
+        if not is_held(head) then return subject end
+      end
+    end
+    from = from + 64
+  end
+end
+
+local function make_room(priority, id, subject)
+  if ROOM == 0 or open_size() < ROOM then return true end
+  local n = 0
+  for _, old in ipairs(expired_here()) do
+    n = n + 1
+    retire(old, id .. '.x' .. n, own_body('@EXPIRED@'))
+  end
+  while size >= ROOM do
+    local old = FULL == 'displace' and victim(priority)
+    if not old then return false end
+    n = n + 1
+    retire(old, id .. '.d' .. n, (string.gsub(own_body('@DISPLACED@'), '#new#', subject, 1)))
+  end
+  return true
+end

@@ -1,0 +1,81 @@
+-- One event after the other is judged, by the heads as those before it leave them.
+
+for k = 1, count do
+  local at = FIRST + (k - 1) * WIDTH
+  local op = ARGV[at + 6]
+  local why = (op == 'a' and add or op == 'g' and put or change)(k, at)
+  if why then
+    if MODE == 'all' then
+      local reply = {0, k, unpack(why)}
+      return reply
+    end
+    results[k] = {0, 0, why[1], ARGV[at + 2], 0}
+  end
+end
+
+-- Everything is checked: write.
+
+local total = #plan
+if total > 0 then
+  if not tail then call('SET', ORIGIN, ARGV[7] .. '.' .. time[1] .. '.' .. time[2]) end
+  local batches = MODE == 'all'
+  for i, e in ipairs(plan) do
+    call('XADD', LOG, e[1], 'id', e[2], 'subject', e[3], 'page', PAGE, 'kind', e[4], 'type', e[5],
+      'batch', batches and i .. '/' .. total or '1/1', 'prev', e[7], 'event', e[6])
+  end
+  call('SET', TAIL, plan[total][1] .. '|' .. plan[total][2])
+
+  local rows = {}
+  local function flush(command, key, list, least)
+    if #list >= least then
+      if #list > 0 then call(command, key, unpack(list)) end
+      return {}
+    end
+    return list
+  end
+  for subject, h in pairs(touched) do
+    rows[#rows + 1] = subject
+    rows[#rows + 1] = h.version .. '|' .. h.status .. '|' .. h.class .. '|' .. h.type .. '|' .. h.priority .. '|'
+      .. h.added .. '|' .. h.expires .. '|' .. h.wake .. '|' .. h.fence .. '|' .. h.holder .. '|' .. h.till .. '|'
+      .. h.pos .. '|' .. h.tries .. '|' .. h.rest .. '|' .. h.tags .. '|' .. h.key
+    if h.class == 'o' then note_expiry(h.expires) end
+    rows = flush('HSET', HEADS, rows, 1000)
+  end
+  if not stored or soonest ~= stored then call('HSET', PAGES, PAGE, soonest or '9007199254740991') end
+  flush('HSET', HEADS, rows, 0)
+
+  local scores, gone = {}, {}
+  for subject, score in pairs(entered) do
+    scores[#scores + 1] = score
+    scores[#scores + 1] = subject
+    scores = flush('ZADD', OPEN, scores, 1000)
+  end
+  flush('ZADD', OPEN, scores, 0)
+  for subject in pairs(left) do
+    gone[#gone + 1] = subject
+    gone = flush('ZREM', OPEN, gone, 1000)
+  end
+  flush('ZREM', OPEN, gone, 0)
+  for key in pairs(rekeyed) do
+    local holder = keys[key]
+    if holder then call('HSET', DEDUPE, key, holder) else call('HDEL', DEDUPE, key) end
+  end
+
+  local bucket = IDS .. int(math.floor(now / DAY))
+  for k = 1, count do
+    local at = FIRST + (k - 1) * WIDTH
+    if ARGV[at + 1] ~= '' and results[k][1] > 0 then
+      if call('HSET', bucket, ARGV[at], ARGV[at + 1] .. '|' .. MS .. '-' .. int(results[k][1])) == 1
+        and call('HLEN', bucket) == 1 then
+        for day = DAYS + 1, DAYS + 60 do call('DEL', IDS .. int(math.floor(now / DAY) - day)) end
+      end
+    end
+  end
+end
+
+local reply = {1, now}
+for k = 1, count do
+  local r = results[k]
+  for f = 1, 5 do reply[#reply + 1] = r[f] end
+end
+return reply
