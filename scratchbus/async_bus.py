@@ -281,11 +281,16 @@ class AsyncBus:
             places = await reader.run(reading.cursors(self.core.log, after, pages))
             while stop is None or not stop.is_set():
                 self._engine.check_open()
-                chunks = await reader.run(reading.read(self.core.log, places, reading.block_ms(follow, stop)))
+                ms = reading.block_ms(follow, stop)
+                chunks = await reader.run(reading.read(self.core.log, places, ms))
                 for event in reading.decode_wanted(chunks, narrow):
                     yield event
-                if not chunks and not follow:
+                if chunks:
+                    continue
+                if ms is None:
                     return
+                if self.core.log.is_spread and len(places) > 1:
+                    await self.feeds.wait_behind({place.position.shard: place.position for place in places}, ms / 1000)
         finally:
             await reader.close()
 
@@ -334,6 +339,8 @@ class AsyncBus:
 
     async def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until there is an event behind one of these positions, by shard; say whether there is."""
+        if self.core.log.is_spread and len(behind) > 1:
+            return await self.feeds.wait_behind(behind, seconds)
         return await self._waiter.run(reading.wait(self.core.log, behind, seconds))
 
     async def position(self) -> BusPosition:

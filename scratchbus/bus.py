@@ -9,11 +9,13 @@ from typing import Any, Self, TypeVar
 
 from scratchbus import opening
 from scratchbus.core import push_registry, refresh_registry
+from scratchbus.counts import counts
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration, check_page
+from scratchbus.errors import EngineError
 from scratchbus.feeding import Feeds
 from scratchbus.keeping import Keeper
 from scratchbus.log import reading
@@ -236,7 +238,11 @@ class Bus:
 
     def run(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine."""
-        return self._engine.run(conversation)
+        try:
+            return self._engine.run(conversation)
+        except EngineError as error:
+            counts.engine_errors[type(error).__name__] += 1
+            raise
 
     def page(self, name: str = "main") -> Page:
         """Return a page. Raises InvalidName."""
@@ -266,10 +272,15 @@ class Bus:
             places = reader.run(reading.cursors(self.core.log, after, pages))
             while stop is None or not stop.is_set():
                 self._engine.check_open()
-                chunks = reader.run(reading.read(self.core.log, places, reading.block_ms(follow, stop)))
+                ms = reading.block_ms(follow, stop)
+                chunks = reader.run(reading.read(self.core.log, places, ms))
                 yield from reading.decode_wanted(chunks, narrow)
-                if not chunks and not follow:
+                if chunks:
+                    continue
+                if ms is None:
                     return
+                if self.core.log.is_spread and len(places) > 1:
+                    self.feeds.wait_behind({place.position.shard: place.position for place in places}, ms / 1000)
         finally:
             reader.close()
 
@@ -318,6 +329,8 @@ class Bus:
 
     def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until there is an event behind one of these positions, by shard; say whether there is."""
+        if self.core.log.is_spread and len(behind) > 1:
+            return self.feeds.wait_behind(behind, seconds)
         return self._waiter.run(reading.wait(self.core.log, behind, seconds))
 
     def position(self) -> BusPosition:

@@ -125,6 +125,10 @@ class Feed:
         """Whether it has found the end of the log."""
         return self._cursor is not None
 
+    def is_past(self, position: Position) -> bool:
+        """Say whether it has read an event behind this position."""
+        return self._cursor is not None and self._cursor.position > position
+
     def join(self, follower: Follower) -> None:
         """Tell this one too what is new."""
         with self.lock:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
+from scratchbus.domain.position import Position
 from scratchbus.errors import ScratchbusError
-from scratchbus.feed import Feed
+from scratchbus.feed import Feed, Item
 from scratchbus.log.append import Log
 from scratchbus.log.connections import backoff
 from scratchbus.log.engine import AsyncEngine, Engine
@@ -20,6 +21,16 @@ from scratchbus.log.reading import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
 from scratchbus.logs import stderr_logger
 
 logger = stderr_logger()
+
+
+class _Alarm:
+    """A follower that wants nothing but to be woken."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.stir = wake
+
+    def offer(self, items: Sequence[Item]) -> None:
+        self.stir()
 
 
 class Feeds:
@@ -58,6 +69,21 @@ class Feeds:
                 led.lead_or_wait(woken, seconds)
                 return
         woken.wait(seconds)
+
+    def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
+        """Wait until there may be an event behind one of these positions, by shard; say whether there may."""
+        woken = threading.Event()
+        alarm = _Alarm(woken.set)
+        for shard in behind:
+            self.feed(shard).join(alarm)
+        try:
+            if any(self.feed(shard).is_past(position) for shard, position in behind.items()):
+                return True
+            self.wait(behind, woken, seconds)
+        finally:
+            for shard in behind:
+                self.feed(shard).leave(alarm)
+        return woken.is_set()
 
     def close(self) -> None:
         """End all reading."""
@@ -137,6 +163,21 @@ class AsyncFeeds:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await woken.wait()
+
+    async def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
+        """Wait until there may be an event behind one of these positions, by shard; say whether there may."""
+        woken = asyncio.Event()
+        alarm = _Alarm(woken.set)
+        for shard in behind:
+            self.feed(shard).join(alarm)
+        try:
+            if any(self.feed(shard).is_past(position) for shard, position in behind.items()):
+                return True
+            await self.wait(woken, seconds)
+        finally:
+            for shard in behind:
+                self.feed(shard).leave(alarm)
+        return woken.is_set()
 
     async def close(self) -> None:
         """End all reading."""

@@ -20,6 +20,9 @@ from scratchbus.queries import Freshness
 from scratchbus.settings import Settings, load_settings, shipped
 from scratchbus.status import Status, read_status
 
+SHARDS_OF_CLUSTER = 16
+"""How many shards a new bus gets on a cluster, unless told otherwise."""
+
 logger = stderr_logger()
 
 
@@ -36,16 +39,26 @@ class Opened:
 def prepare(url: str | None, source: str | None, config: str | Path | None, overrides: Mapping[str, Any]) -> Opened:
     """Read settings and registry and find the engine. Raises InvalidInput or EngineError."""
     settings = load_settings(config, url=url, source=source, **overrides)
+    registry = as_registry(settings.observation_types or shipped("observation_types.yaml"))
+    engine = target(
+        settings.url,
+        home=settings.home,
+        appendfsync=settings.appendfsync,
+        socket_timeout=settings.seconds("socket_timeout"),
+        connect_timeout=settings.seconds("connect_timeout"),
+        bus=settings.bus,
+    )
     core = Core(
         log=Log(
             settings.bus,
-            settings.shards or 1,
+            settings.shards or (SHARDS_OF_CLUSTER if engine.kind == "cluster" else 1),
             by=settings.source or "anonymous",
             id_days=ceil(settings.seconds("idempotency_window") / 86_400),
             replicas=settings.replicas if settings.ack == "replica" else 0,
+            is_spread=engine.kind == "cluster",
             replica_ms=min(2_000, round(settings.seconds("socket_timeout") * 500)),  # before the socket gives up
         ),
-        registry=as_registry(settings.observation_types or shipped("observation_types.yaml")),
+        registry=registry,
         by=settings.source or "anonymous",
         source=settings.source,
         max_observations=settings.max_observations,
@@ -54,13 +67,6 @@ def prepare(url: str | None, source: str | None, config: str | Path | None, over
         archive_after_ms=settings.ms("auto_archive_after") if settings.auto_archive_resolved else None,
         max_content=settings.max_content,
         fresh=Freshness(timeout=settings.seconds("fresh_timeout")),
-    )
-    engine = target(
-        settings.url,
-        home=settings.home,
-        appendfsync=settings.appendfsync,
-        socket_timeout=settings.seconds("socket_timeout"),
-        connect_timeout=settings.seconds("connect_timeout"),
     )
     return Opened(settings, engine, core)
 
@@ -80,11 +86,9 @@ def as_registry(given: Registry | Path | str) -> Registry:
 
 def greet(opened: Opened) -> Step[None]:
     """Make sure that the engine will do, that the shards agree, and take the published registry."""
-    if opened.target.kind != "memory":
-        opened.about = yield from check_engine(opened.target.where, opened.settings.ack)
-        for risk in risks(opened.about):
-            logger.warning("the engine is not set up to keep events", engine=opened.target.where, reason=risk)
     log = opened.core.log
+    if opened.target.kind != "memory":
+        opened.about = yield from _check(opened, 0)
     meta = log.keys(0).meta
     row = yield from ask(0, "HGET", meta, "shards")
     if row is None:
@@ -93,7 +97,17 @@ def greet(opened: Opened) -> Step[None]:
     if opened.settings.shards not in (None, int(row)):
         raise ShardsMismatch(log.bus, log.shards, int(row))
     log.shards = int(row)
+    for shard in range(1, log.shards if log.is_spread else 1):
+        yield from _check(opened, shard)
     yield from refresh_registry(opened.core)
+
+
+def _check(opened: Opened, shard: int) -> Step[dict[str, str]]:
+    """Make sure that the engine of a shard will do, and return what it says of itself."""
+    about = yield from check_engine(opened.target.where, opened.settings.ack, shard)
+    for risk in risks(about):
+        logger.warning("the engine is not set up to keep events", engine=opened.target.where, reason=risk)
+    return about
 
 
 def status_of(opened: Opened) -> Step[Status]:

@@ -12,7 +12,7 @@ from scratchbus.domain.events import Event, Lapsed, StatusChanged
 from scratchbus.domain.position import Position
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
 from scratchbus.log.codec import encode_body, entry_fields
-from scratchbus.log.connections import backoff
+from scratchbus.log.connections import PATIENCE, backoff
 from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys, shard_of
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
 from scratchbus.log.writes import Write, refusal
@@ -78,7 +78,10 @@ class Appended(NamedTuple):
 
 @dataclass(slots=True)
 class Log:
-    """A bus's log as one process knows it: its name, its shards, and how far each was seen to reach."""
+    """A bus's log as one process knows it: its name, its shards, and how far each was seen to reach.
+
+    `is_spread`: the shards are on several servers, so that no call may concern two of them.
+    """
 
     bus: str
     shards: int
@@ -86,7 +89,8 @@ class Log:
     id_days: int = 7
     replicas: int = 0
     replica_ms: int = 2_000
-    patience: float = 10.0
+    patience: float = PATIENCE
+    is_spread: bool = False
     seen: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))
     _keys: dict[int, ShardKeys] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 -- Commits what a projector folded: state and checkpoint move together, or not at all.
 --
--- KEYS  1 checkpoint  2 log  3 origin
+-- KEYS  1 checkpoint  2 log  3 origin  (4: a key that never exists, see keys.py)
 -- ARGV  1 checkpoint as it was read   2 the new one   3 stream id and 4 event id it stands at   5 origin as it was read
 --       6 … commands: number of arguments, then the arguments
 -- Reply: {1} committed; {0} another was faster; {-1} the log is not the one that was folded

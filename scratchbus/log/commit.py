@@ -60,7 +60,7 @@ def commit(
     for command in commands:
         arguments.append(len(command))
         arguments += command
-    names = (keys.checkpoint(projection), keys.log, keys.origin)
+    names = (keys.checkpoint(projection), keys.log, keys.origin, keys.ids)
     try:
         (reply,) = yield Call(keys.shard, (_SCRIPT.command(names, arguments),), is_write=True)
     except Interrupted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,14 +11,17 @@ from typing import Any
 from redis import connection as blocking
 from redis.asyncio import connection as nonblocking
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
+from scratchbus.log.cluster import Cluster
 from scratchbus.log.connections import AsyncConnection, Connection
+from scratchbus.log.delivery import Address, OneServer, Topology
 from scratchbus.log.embedded import directory_of, ensure_running
 from scratchbus.log.engine import AsyncEngine, Engine, Revive
+from scratchbus.log.sentinel import Sentinels
 from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.urls import SCHEMES, Makers, makers, read_hosts, without_password
 
 UNKNOWN = "unknown"
 """What stands for what the server does not tell this user."""
@@ -27,14 +29,8 @@ UNKNOWN = "unknown"
 OLDEST = (7, 0)
 """The oldest Redis that will do; every Valkey from 8 on is newer."""
 
-_PASSWORD_OPTION = re.compile(r"(password=)[^&]*", re.IGNORECASE)
 _READ_SIZE = 256 * 1024  # bytes at once; a projector's chunk is about a megabyte
 _WAITING = 15.0  # seconds; longer than any call blocks, so that an engine that hangs is noticed
-
-_FILES = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
-"""The options of a URL that name files."""
-
-SCHEMES = "redis://, rediss://, unix://, embedded:[directory], memory://name"
 
 
 @dataclass(frozen=True)
@@ -44,38 +40,47 @@ class Target:
     url: str = field(repr=False)  # it may hold a password
     where: str
     kind: str
-    make: Callable[[float | None], Connection]
-    amake: Callable[[], AsyncConnection]
+    make: Callable[[float | None, Address], Connection]
+    amake: Callable[[Address], AsyncConnection]
     timeout: float = 5.0
     directory: Path | None = None
     revive: Revive = None
+    topology: Topology = field(default_factory=OneServer)
 
     @property
     def shown(self) -> str:
         """The URL without its password."""
-        return _without_password(self.url)
+        return without_password(self.url)
 
     def engine(self) -> Engine:
         """Return a blocking driver."""
-        return Engine(lambda: self.make(self.timeout), self.where, self.revive)
+        return Engine(lambda address: self.make(self.timeout, address), self.where, self.topology, self.revive)
 
     def async_engine(self) -> AsyncEngine:
         """Return an asyncio driver."""
-        return AsyncEngine(self.amake, self.where, self.timeout, self.revive)
+        return AsyncEngine(self.amake, self.where, self.topology, self.timeout, self.revive)
 
     def reader(self) -> Engine:
         """Return a blocking driver for calls that wait on the log."""
-        return Engine(lambda: self.make(_WAITING), self.where, self.revive)
+        return Engine(lambda address: self.make(_WAITING, address), self.where, self.topology, self.revive)
 
     def async_reader(self) -> AsyncEngine:
         """Return an asyncio driver for calls that wait on the log."""
-        return AsyncEngine(self.amake, self.where, _WAITING, self.revive)
+        return AsyncEngine(self.amake, self.where, self.topology, _WAITING, self.revive)
 
 
 def target(
-    url: str | None, *, home: Path | None, appendfsync: str, socket_timeout: float, connect_timeout: float
+    url: str | None,
+    *,
+    home: Path | None,
+    appendfsync: str,
+    socket_timeout: float,
+    connect_timeout: float,
+    bus: str = "",
 ) -> Target:
     """Return the engine that a URL names; the embedded one is started if it is not running.
+
+    `bus` is the one whose shards are to be found on a cluster.
 
     One that crashes later is started again by whoever needs it next; one that is stopped is not. Raises InvalidURL,
     EngineMissing, ForeignData or EngineUnreachable.
@@ -97,7 +102,11 @@ def target(
             return _memory(url)
         case "redis" | "rediss" | "unix":
             return _server(url, options, socket_timeout)
-    raise InvalidURL(f"{_without_password(url)!r} is not an engine URL; write one of: {SCHEMES}")
+        case "redis+cluster" | "rediss+cluster":
+            return _cluster(url, bus, options, socket_timeout)
+        case "redis+sentinel" | "rediss+sentinel":
+            return _sentinel(url, options, socket_timeout)
+    raise InvalidURL(f"{without_password(url)!r} is not an engine URL; write one of: {SCHEMES}")
 
 
 def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket_timeout: float) -> Target:
@@ -108,8 +117,8 @@ def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket
         f"embedded:{directory}",
         f"the embedded engine in {directory}",
         "embedded",
-        lambda timeout: cls(path=path, socket_timeout=timeout, **options),
-        lambda: nonblocking.UnixDomainSocketConnection(path=path, socket_timeout=None, **options),
+        lambda timeout, _: cls(path=path, socket_timeout=timeout, **options),
+        lambda _: nonblocking.UnixDomainSocketConnection(path=path, socket_timeout=None, **options),
         socket_timeout,
         directory,
         lambda: ensure_running(running.directory, appendfsync=appendfsync, timeout=socket_timeout, unless_stopped=True),
@@ -117,38 +126,46 @@ def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket
 
 
 def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
-    try:
-        parsed: dict[str, Any] = dict(blocking.parse_url(url))  # type: ignore[no-untyped-call]  # redis-py's
-        aparsed: dict[str, Any] = dict(nonblocking.parse_url(url))
-    except (ValueError, TypeError) as error:
-        raise _not_a_url(url, error) from None
-    cls = parsed.pop("connection_class", blocking.Connection)
-    acls = aparsed.pop("connection_class", nonblocking.Connection)
-    own = {"protocol", "retry", "decode_responses", "socket_timeout"}
-    kept = options | {name: value for name, value in parsed.items() if name not in own}
-    akept = options | {name: value for name, value in aparsed.items() if name not in own}
-    for option in _FILES & kept.keys():
-        if not Path(kept[option]).is_file():
-            raise InvalidURL(f"{_without_password(url)!r}: {option}: there is no such file; check its path")
-    try:
-        cls(socket_timeout=socket_timeout, **kept), acls(socket_timeout=None, **akept)  # which looks at the options
-    except (ValueError, TypeError, RedisError) as error:
-        raise _not_a_url(url, error) from None
+    own = makers(url, options, url)
     return Target(
         url,
-        f"the engine at {_without_password(url)}",
+        f"the engine at {without_password(url)}",
         "server",
-        lambda timeout: cls(socket_timeout=timeout, **kept),
-        lambda: acls(socket_timeout=None, **akept),
+        lambda timeout, _: own.make(timeout),
+        lambda _: own.amake(),
         socket_timeout,
     )
 
 
-def _not_a_url(url: str, error: Exception) -> InvalidURL:
-    shown = _without_password(url)
-    reason = str(error).rpartition("got an ")[2]  # of a wrong option without the name of the function it was given to
-    why = f": {reason}" if shown == url else ""  # the reason may quote a part of the password
-    return InvalidURL(f"{shown!r} is not an engine URL{why}; write one of: {SCHEMES}")
+def _cluster(url: str, bus: str, options: dict[str, Any], socket_timeout: float) -> Target:
+    hosts = read_hosts(url)
+    if hosts.name:
+        raise InvalidURL(f"{without_password(url)!r}: a cluster has no databases; let the URL end with its hosts")
+    own = makers(hosts.server, options, url)
+    where = f"the cluster at {without_password(url)}"
+    return Target(
+        url, where, "cluster", own.make, own.amake, socket_timeout, topology=Cluster(hosts.addresses, bus)
+    )  # fmt: skip
+
+
+def _sentinel(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
+    hosts = read_hosts(url)
+    if not hosts.name:
+        raise InvalidURL(f"{without_password(url)!r} names no master; write redis+sentinel://host,host/NAME")
+    own, sentinels = makers(hosts.server, options, url), makers(hosts.sentinel, options, url)
+
+    def which(address: Address) -> Makers:
+        return sentinels if address in hosts.addresses else own
+
+    return Target(
+        url,
+        f"the engine at {without_password(url)}",
+        "sentinel",
+        lambda timeout, address: which(address).make(timeout, address),
+        lambda address: which(address).amake(address),
+        socket_timeout,
+        topology=Sentinels(hosts.addresses, hosts.name),
+    )
 
 
 def _memory(url: str) -> Target:
@@ -169,8 +186,8 @@ def _memory(url: str) -> Target:
         url,
         f"the memory engine {name!r}",
         "memory",
-        lambda _: pool.make_connection(),
-        apool.make_connection,
+        lambda *_: pool.make_connection(),
+        lambda _: apool.make_connection(),
     )
 
 
@@ -178,19 +195,9 @@ _servers: dict[str, Any] = {}
 _servers_lock = threading.Lock()
 
 
-def _without_password(url: str) -> str:
-    """Return a URL with `***` for its password, wherever it stands, also when the URL is not well formed."""
-    scheme, mark, rest = url.partition("://")
-    if "@" in rest and not rest.startswith("/"):
-        user, place = rest.rpartition("@")[::2]
-        name, colon, _ = user.partition(":")
-        rest = f"{name}:***@{place}" if colon else rest
-    return _PASSWORD_OPTION.sub(r"\1***", scheme + mark + rest)
-
-
-def read_info(*sections: str) -> Step[dict[str, str]]:
-    """Return what the server says of itself in these sections of its INFO."""
-    texts = yield from ask_all(0, [("INFO", section) for section in sections])
+def read_info(*sections: str, shard: int = 0) -> Step[dict[str, str]]:
+    """Return what the server of a shard says of itself in these sections of its INFO."""
+    texts = yield from ask_all(shard, [("INFO", section) for section in sections])
     return dict(line.split(":", 1) for text in texts for line in text.decode().splitlines() if ":" in line)
 
 
@@ -205,14 +212,14 @@ def risks(info: Mapping[str, str]) -> list[str]:
     return found
 
 
-def check_engine(where: str, ack: str) -> Step[dict[str, str]]:
-    """Return what the server says of itself, as far as this user may ask.
+def check_engine(where: str, ack: str, shard: int = 0) -> Step[dict[str, str]]:
+    """Return what the server of a shard says of itself, as far as this user may ask.
 
     Raises EngineTooOld, or EngineMisconfigured for what `ack` needs.
     """
-    about = yield from _about(where)
+    about = yield from _about(where, shard)
     if ack == "fsync":
-        row = yield from ask(0, "CONFIG", "GET", "appendfsync", "appendonly")
+        row = yield from ask(shard, "CONFIG", "GET", "appendfsync", "appendonly")
         found = {row[at].decode(): row[at + 1].decode() for at in range(0, len(row), 2)}
         if found != {"appendfsync": "always", "appendonly": "yes"}:
             raise EngineMisconfigured(
@@ -222,9 +229,9 @@ def check_engine(where: str, ack: str) -> Step[dict[str, str]]:
     return about
 
 
-def _about(where: str) -> Step[dict[str, str]]:
+def _about(where: str, shard: int) -> Step[dict[str, str]]:
     try:
-        info = yield from read_info("server", "memory", "persistence")
+        info = yield from read_info("server", "memory", "persistence", shard=shard)
     except EngineForbidden:
         return {"engine": UNKNOWN, "version": UNKNOWN}
     version = info.get("valkey_version") or info.get("redis_version", "0")

@@ -15,6 +15,7 @@ from scratchbus.errors import (
     EngineForbidden,
     EngineFull,
     EngineLoading,
+    EngineMisconfigured,
     EngineReadOnly,
     EngineUnreachable,
     ScratchbusError,
@@ -60,6 +61,9 @@ class AsyncConnection(Protocol):
 READ_TRIES = 3
 """How often a read is sent before the engine counts as unreachable."""
 
+PATIENCE = 10.0
+"""For how many seconds a lost reply is looked for, and a failover waited for."""
+
 BROKEN = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 
 
@@ -74,6 +78,10 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         return EngineLoading(f"{where} is still loading its data; try again in a moment")
     if word == "BUSY":
         return EngineUnreachable(f"{where} is busy with a long script of someone's; wait, or send it SCRIPT KILL")
+    if isinstance(error, redis_errors.AskError | redis_errors.ClusterCrossSlotError):
+        return EngineMisconfigured(f"{where} is one node of a cluster ({text}); write redis+cluster:// in the URL")
+    if "cluster support disabled" in text:
+        return EngineMisconfigured(f"{where} is no cluster; write redis:// in the URL, without +cluster")
     if isinstance(error, redis_errors.ClusterDownError):  # also of a replica that lost its primary
         return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or see to its primary")
     if isinstance(error, BROKEN):

@@ -1,4 +1,4 @@
-"""The two drivers of conversations, over connections to one Redis or Valkey server.
+"""The two drivers of conversations, over connections to Redis or Valkey servers.
 
 They speak to redis-py's connections directly: its own retries would send a write twice without knowing whether the
 first one happened.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -18,16 +18,13 @@ from redis import exceptions as redis_errors
 
 from scratchbus.errors import BusClosed, ScratchbusError
 from scratchbus.log.connections import (
-    BROKEN,
-    READ_TRIES,
     AsyncConnection,
     Commands,
     Connection,
-    backoff,
     pack,
-    translate,
     whole_from,
 )
+from scratchbus.log.delivery import Address, Sending, Topology, deliver
 from scratchbus.log.steps import Call, Interrupted, Pause, Step
 
 T = TypeVar("T")
@@ -40,58 +37,58 @@ Revive = Callable[[], object] | None
 class Engine:
     """Drives conversations over blocking connections; safe to share between threads and after a fork."""
 
-    def __init__(self, make: Callable[[], Connection], where: str, revive: Revive = None) -> None:
+    def __init__(
+        self, make: Callable[[Address], Connection], where: str, topology: Topology, revive: Revive = None
+    ) -> None:
         self._make = make
+        self._topology = topology
         self._revive = revive
-        self._idle: deque[Connection] = deque()
+        self._idle: dict[Address, deque[Connection]] = defaultdict(deque)
         self._is_closed = False
         self._pid = os.getpid()
         self.where = where
 
     def run(self, conversation: Step[T]) -> T:
         """Run a conversation to its end and return its result."""
-        send, reply = conversation.send, None
+        return self._drive(conversation, self.execute)
+
+    def execute(self, call: Call) -> list[Any]:
+        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
+        return self._drive(deliver(self._topology, call, self.where), self._send)
+
+    def _drive(self, conversation: Generator[Any, Any, T], handle: Callable[[Any], list[Any]]) -> T:
+        step, reply = conversation.send, None
         while True:
             try:
-                request = send(reply)
+                request = step(reply)
             except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # a Step[T] returns a T
-            send = conversation.send
+                return done.value  # type: ignore[no-any-return]  # it returns a T
+            step = conversation.send
             if isinstance(request, Pause):
                 time.sleep(request.seconds)
                 reply = None
                 continue
             try:
-                reply = self.execute(request)
-            except (Interrupted, ScratchbusError) as error:
-                send, reply = conversation.throw, error  # type: ignore[assignment]
+                reply = handle(request)
+            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
+                step, reply = conversation.throw, error  # type: ignore[assignment]
 
-    def execute(self, call: Call) -> list[Any]:
-        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
-        for attempt in range(READ_TRIES):
-            connection = self.take()
-            try:
-                return self._exchange(connection, call.commands)
-            except BROKEN as error:
-                if isinstance(error, redis_errors.AuthenticationError | redis_errors.BusyLoadingError):
-                    raise translate(error, self.where) from None
-                if call.is_write:
-                    raise Interrupted(str(translate(error, self.where))) from None
-                if attempt == READ_TRIES - 1:
-                    raise translate(error, self.where) from None
-                time.sleep(backoff(attempt))
-            except redis_errors.RedisError as error:
-                if isinstance(error, redis_errors.ReadOnlyError):
-                    connection.disconnect()  # a primary that was demoted keeps its clients; connect anew
-                raise translate(error, self.where) from None
-            except BaseException:
-                connection.disconnect()  # its reply may still be on the way
-                raise
-            finally:
-                self._idle.append(connection)
-                if self._is_closed:
-                    self.close()
-        raise AssertionError("unreachable")
+    def _send(self, sending: Sending) -> list[Any]:
+        connection = self.take(sending.address)
+        try:
+            return self._exchange(connection, sending.commands)
+        except redis_errors.ReadOnlyError:
+            connection.disconnect()  # a primary that was demoted keeps its clients; connect anew
+            raise
+        except (redis_errors.RedisError, OSError):
+            raise
+        except BaseException:
+            connection.disconnect()  # its reply may still be on the way
+            raise
+        finally:
+            self._idle[sending.address].append(connection)
+            if self._is_closed:
+                self.close()
 
     def _exchange(self, connection: Connection, commands: Commands) -> list[Any]:
         if self._revive is not None:
@@ -129,22 +126,23 @@ class Engine:
         if self._is_closed:
             raise BusClosed
 
-    def take(self) -> Connection:
-        """Return an idle connection, or a new one. Raises BusClosed."""
+    def take(self, address: Address) -> Connection:
+        """Return an idle connection to a server, or a new one. Raises BusClosed."""
         self.check_open()
         if self._pid != os.getpid():  # a forked child must not share its parent's sockets
-            self._idle, self._pid = deque(), os.getpid()
+            self._idle, self._pid = defaultdict(deque), os.getpid()
         try:
-            return self._idle.pop()
+            return self._idle[address].pop()
         except IndexError:
-            return self._make()
+            return self._make(address)
 
     def close(self) -> None:
         """Close the connections, those in use when they come back; nothing can be sent any more."""
         self._is_closed = True
-        with suppress(IndexError):  # another thread may take the last one
-            while True:
-                self._idle.pop().disconnect()
+        for idle in list(self._idle.values()):
+            with suppress(IndexError):  # another thread may take the last one
+                while True:
+                    idle.pop().disconnect()
 
 
 class AsyncEngine:
@@ -155,10 +153,18 @@ class AsyncEngine:
     after the other may use it, not two at once.
     """
 
-    def __init__(self, make: Callable[[], AsyncConnection], where: str, timeout: float, revive: Revive = None) -> None:
+    def __init__(
+        self,
+        make: Callable[[Address], AsyncConnection],
+        where: str,
+        topology: Topology,
+        timeout: float,
+        revive: Revive = None,
+    ) -> None:
         self._make = make
+        self._topology = topology
         self._revive = revive
-        self._idle: deque[AsyncConnection] = deque()
+        self._idle: dict[Address, deque[AsyncConnection]] = defaultdict(deque)
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timeout = timeout
@@ -166,48 +172,45 @@ class AsyncEngine:
 
     async def run(self, conversation: Step[T]) -> T:
         """Run a conversation to its end and return its result."""
-        send, reply = conversation.send, None
+        return await self._drive(conversation, self.execute)
+
+    async def execute(self, call: Call) -> list[Any]:
+        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
+        return await self._drive(deliver(self._topology, call, self.where), self._send)
+
+    async def _drive(self, conversation: Generator[Any, Any, T], handle: Callable[[Any], Awaitable[list[Any]]]) -> T:
+        step, reply = conversation.send, None
         while True:
             try:
-                request = send(reply)
+                request = step(reply)
             except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # a Step[T] returns a T
-            send = conversation.send
+                return done.value  # type: ignore[no-any-return]  # it returns a T
+            step = conversation.send
             if isinstance(request, Pause):
                 await asyncio.sleep(request.seconds)
                 reply = None
                 continue
             try:
-                reply = await self.execute(request)
-            except (Interrupted, ScratchbusError) as error:
-                send, reply = conversation.throw, error  # type: ignore[assignment]
+                reply = await handle(request)
+            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
+                step, reply = conversation.throw, error  # type: ignore[assignment]
 
-    async def execute(self, call: Call) -> list[Any]:
-        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
-        for attempt in range(READ_TRIES):
-            connection = self.take()
-            try:
-                return await self._exchange(connection, call.commands)
-            except BROKEN as error:
-                if isinstance(error, redis_errors.AuthenticationError | redis_errors.BusyLoadingError):
-                    raise translate(error, self.where) from None
-                if call.is_write:
-                    raise Interrupted(str(translate(error, self.where))) from None
-                if attempt == READ_TRIES - 1:
-                    raise translate(error, self.where) from None
-                await asyncio.sleep(backoff(attempt))
-            except redis_errors.RedisError as error:
-                if isinstance(error, redis_errors.ReadOnlyError):
-                    await connection.disconnect(nowait=True)  # see above
-                raise translate(error, self.where) from None
-            except BaseException:
-                await connection.disconnect(nowait=True)  # its reply may still be on the way
-                raise
-            finally:
-                self._idle.append(connection)
-                if self._is_closed:
-                    await self.close()
-        raise AssertionError("unreachable")
+    async def _send(self, sending: Sending) -> list[Any]:
+        connection = self.take(sending.address)
+        try:
+            return await self._exchange(connection, sending.commands)
+        except redis_errors.ReadOnlyError:
+            await connection.disconnect(nowait=True)  # a primary that was demoted keeps its clients; connect anew
+            raise
+        except (redis_errors.RedisError, OSError):
+            raise
+        except BaseException:
+            await connection.disconnect(nowait=True)  # its reply may still be on the way
+            raise
+        finally:
+            self._idle[sending.address].append(connection)
+            if self._is_closed:
+                await self.close()
 
     async def _exchange(self, connection: AsyncConnection, commands: Commands) -> list[Any]:
         try:
@@ -250,24 +253,25 @@ class AsyncEngine:
         if self._is_closed:
             raise BusClosed
 
-    def take(self) -> AsyncConnection:
-        """Return an idle connection of the running event loop, or a new one. Raises BusClosed."""
+    def take(self, address: Address) -> AsyncConnection:
+        """Return an idle connection of the running event loop to a server, or a new one. Raises BusClosed."""
         self.check_open()
         self._forget_other_loops()
         try:
-            return self._idle.pop()
+            return self._idle[address].pop()
         except IndexError:
-            return self._make()
+            return self._make(address)
 
     async def close(self) -> None:
         """Close the connections, those in use when they come back; nothing can be sent any more."""
         self._is_closed = True
         self._forget_other_loops()
-        while self._idle:
-            await self._idle.pop().disconnect()
+        for idle in list(self._idle.values()):
+            while idle:
+                await idle.pop().disconnect()
 
     def _forget_other_loops(self) -> None:
         """Let go of connections that another event loop opened: in this one they are of no use."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._idle, self._loop = deque(), loop
+            self._idle, self._loop = defaultdict(deque), loop

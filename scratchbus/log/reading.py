@@ -22,6 +22,10 @@ CHUNK = 500
 LONGEST_BLOCK_MS = 5_000
 STOPPABLE_BLOCK_MS = 500
 
+APART_MS = 60_000
+"""How far servers' clocks, and the moments at which they are read, may be apart: so much comes again on other shards
+when a reader goes on behind one event of a bus that is on several servers."""
+
 _FETCH = Script("fetch", only_reads=True)
 
 logger = stderr_logger()
@@ -107,7 +111,8 @@ def cursors(
     elif after.shard >= log.shards:
         raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
     else:
-        places = [after if shard == after.shard else Position(after.ms, 0) for shard in range(log.shards)]
+        ms = max(0, after.ms - (APART_MS if log.is_spread else 0))
+        places = [after if shard == after.shard else Position(ms, 0) for shard in range(log.shards)]
     only = None if pages is None else [pages] if isinstance(pages, str) else list(pages)
     out = []
     for shard, place in enumerate(places):
@@ -138,7 +143,8 @@ def cursors(
 def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[list[tuple[int, list[RawEntry]]]]:
     """Return the next entries behind the cursors, by shard, and move the cursors.
 
-    With `block_ms` it waits that long for the first. Raises PositionLost when the log was trimmed past a cursor,
+    With `block_ms` it waits that long for the first, unless the shards are on several servers: nobody should wait for
+    one while another has news (see `feeding`). Raises PositionLost when the log was trimmed past a cursor,
     LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
     """
     if len(places) == 1 and places[0].page:
@@ -146,15 +152,16 @@ def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[li
         if found:
             return [(places[0].position.shard, found)]
     block = () if block_ms is None else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))
-    names = [log.keys(place.position.shard).log for place in places]
-    commands: list[tuple[Any, ...]] = [
-        ("XREAD", "COUNT", CHUNK, *block, "STREAMS", *names, *(place.position.stream_id for place in places))
-    ]
-    for place in places:
-        keys, id = log.keys(place.position.shard), place.position.stream_id
-        commands += [("GET", keys.origin), ("XRANGE", keys.log, id, id)]
-    answer, *checks = yield from ask_all(0, commands)
-    by_key = _in_time({key.decode(): entries for key, entries in answer or ()})
+    groups = [places]
+    if log.is_spread and len(places) > 1:
+        groups, block = [[place] for place in places], ()
+    new: dict[str, list[RawEntry]] = {}
+    checks: list[Any] = []
+    for group in groups:
+        answer, *some = yield from ask_all(group[0].position.shard, _questions(log, group, block))
+        new |= {key.decode(): entries for key, entries in answer or ()}
+        checks += some
+    by_key = _in_time(new)
     out = []
     for place, origin, at in zip(places, checks[::2], checks[1::2], strict=True):
         shard = place.position.shard
@@ -165,6 +172,18 @@ def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[li
             place.event_id = entry_fields(entries[-1]).get(b"id", b"").decode()
             out.append((shard, entries))
     return out
+
+
+def _questions(log: Log, places: list[Cursor], block: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Return the commands that read on behind the cursors, and those that tell whether it is still that log."""
+    names = [log.keys(place.position.shard).log for place in places]
+    commands: list[tuple[Any, ...]] = [
+        ("XREAD", "COUNT", CHUNK, *block, "STREAMS", *names, *(place.position.stream_id for place in places))
+    ]
+    for place in places:
+        keys, id = log.keys(place.position.shard), place.position.stream_id
+        commands += [("GET", keys.origin), ("XRANGE", keys.log, id, id)]
+    return commands
 
 
 def _in_time(found: dict[str, list[RawEntry]]) -> dict[str, list[RawEntry]]:
@@ -240,10 +259,10 @@ def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: li
 
 
 def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]:
-    """Wait until there is an event behind one of these positions; say whether there is."""
+    """Wait until there is an event behind one of these positions, all on one server; say whether there is."""
     shards = list(behind)
     answer = yield from ask(
-        0, "XREAD", "COUNT", 1, "BLOCK", max(1, int(seconds * 1000)), "STREAMS",
+        shards[0], "XREAD", "COUNT", 1, "BLOCK", max(1, int(seconds * 1000)), "STREAMS",
         *(log.keys(shard).log for shard in shards), *(behind[shard].stream_id for shard in shards),
     )  # fmt: skip
     return bool(answer)
