@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from scratchbus.counts import counts
 from scratchbus.domain.events import Event, Lapsed, StatusChanged
 from scratchbus.domain.position import Position
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
@@ -170,10 +169,6 @@ def append(
         raise NotReplicated(copies[0], log.replicas)
     return outcome
 
-    counts.append_took.add(time.monotonic() - begun)
-    for row in outcome.written:
-        if row.position.seq:
-            counts.appended[row.kind] += 1
 
 def _read_tail(keys: ShardKeys) -> Step[str]:
     tail = yield from ask(keys.shard, "GET", keys.tail)
@@ -234,13 +229,13 @@ def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write],
         return Appended(written)
     if reply[0] == 2:
         return Appended([], [_position(row, shard) for row in reply[1:] if row])
+    if reply[2] == b"idle":
+        now, soonest, below, priority = reply[3:]
+        return Appended([], idle=Idle(now, soonest, below.decode(), priority))
     index = reply[1] - 1
     _refuse(page, room, writes[index], index, len(writes), reply[2:])
 
 
-    if reply[2] == b"idle":
-        now, soonest, below, priority = reply[3:]
-        return Appended([], idle=Idle(now, soonest, below.decode(), priority))
 def _position(row: bytes, shard: int) -> Position:
     return Position.parse(row.decode())._replace(shard=shard)
 
@@ -252,4 +247,3 @@ def _refuse(page: str, room: int, write: Write, index: int, total: int, why: lis
     if total > 1:
         error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
     raise error
-    counts.refused[type(error).__name__] += 1
