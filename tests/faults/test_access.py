@@ -145,6 +145,13 @@ def test_a_role_has_every_command_of_the_scripts_that_it_runs(guarded: GuardedSe
                 assert client.acl_dryrun(role, *call) == b"OK", (role, call)
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_may_ask_where_its_server_is(guarded: GuardedServer, role: str) -> None:
+    with guarded.client() as client:
+        for command in (("ROLE",), ("CLUSTER", "SLOTS"), ("ASKING",)):
+            assert client.acl_dryrun(role, *command) == b"OK"
+
+
 def test_nobody_comes_in_before_passwords_are_set(each_binary: Path) -> None:
     server = Server(each_binary, tcp=True, aclfile=str(ACCESS_LIST))
     try:
