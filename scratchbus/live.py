@@ -79,6 +79,12 @@ class ChangesWatcher(Watcher):
 W = TypeVar("W", bound=Watcher)
 
 
+def read_clock(shard: int) -> Step[float]:
+    """Return the time of a shard's engine, in milliseconds since the epoch."""
+    seconds, micros = yield from ask(shard, "TIME")
+    return int(seconds) * 1000 + int(micros) / 1000
+
+
 class Live:
     """One page of a bus, followed. Its `lock` guards all that readers see."""
 
@@ -179,8 +185,8 @@ class Live:
     def keep(self) -> Step[None]:
         """Set the clock, and take a newer registry if there is one."""
         self._clock_read = time.monotonic()
-        seconds, micros = yield from ask(self._feed.shard, "TIME")
-        self._ahead_ms = int(seconds) * 1000 + int(micros) / 1000 - time.monotonic() * 1000
+        engine_ms = yield from read_clock(self._feed.shard)
+        self._ahead_ms = engine_ms - time.monotonic() * 1000
         if time.monotonic() - self._core.registry_checked > REGISTRY_AGE:
             yield from refresh_registry(self._core)
 

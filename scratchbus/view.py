@@ -104,9 +104,10 @@ class _Reads:
     def _check_known(self, page: LivePage, wanted: Filter) -> None:
         """Raise UnknownType or InvalidField for what no observation can have."""
         registry = self._core.registry
-        if wanted.type is not None and wanted.type not in registry.types and not page.has(("type", wanted.type)):
+        is_old = wanted.type is not None and wanted.type not in registry.types and page.has(("type", wanted.type))
+        if wanted.type is not None and not is_old:
             registry.get(wanted.type)
-        if wanted.status is not None:
+        if wanted.status is not None and not is_old:
             for status in wanted.status - statuses_of(self._core):
                 raise no_status(self._core, "status", status)
 
@@ -124,14 +125,18 @@ class _Reads:
 
     def _place(self, place: Place) -> Position:
         """Return a position on the shard of the page. Raises InvalidPosition."""
-        shard = self._core.log.shard(self.page)
+        shard, shards = self._core.log.shard(self.page), self._core.log.shards
         if isinstance(place, str):
             place = BusPosition.parse(place) if "," in place else Position.parse(place)
         if isinstance(place, BusPosition):
-            place = dict(enumerate(place.shards)).get(shard, Position(0, 0, -1))
+            if len(place.shards) != shards:
+                raise InvalidPosition(
+                    f"{str(place)!r} is a position of a bus with {len(place.shards)} shards, not {shards}"
+                )
+            return place.shards[shard]._replace(shard=shard)
         position = place.position if isinstance(place, Observation) else place
         if position.shard != shard:
-            raise InvalidPosition(f"'{position}' is not on shard {shard}, where page {self.page!r} is")
+            raise InvalidPosition(f"{str(position)!r} is not on shard {shard}, where page {self.page!r} is")
         return position
 
     def _seconds(self, timeout: Duration | None) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pytest
 
-from scratchbus import expiry, operations
+from scratchbus import expiry, live, operations
 from scratchbus.domain.position import moment
 from scratchbus.domain.values import Duration, duration_ms
 from scratchbus.log.connect import target
@@ -58,8 +58,14 @@ def _write(ms: int) -> Step[None]:
     yield Call(0, (("HSET", _KEY, "seconds", seconds, "microseconds", rest * 1000),), is_write=True)
 
 
+def _read_turned(shard: int) -> Step[float]:
+    seconds, microseconds = yield from ask(shard, "HMGET", _KEY, "seconds", "microseconds")
+    return int(seconds) * 1000 + int(microseconds) / 1000
+
+
 def hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every script that asks the server for the time ask the turned clock instead."""
+    """Let every script, and every view, that asks the server for the time ask the turned clock instead."""
+    monkeypatch.setattr(live, "read_clock", _read_turned)
     turned = 0
     for script in set(_scripts()):
         if _OWN not in script.text:

@@ -1,0 +1,98 @@
+"""Live views in asyncio: the same reads, without waiting for them."""
+
+import asyncio
+
+import pytest
+
+from scratchbus import AsyncBus, feeding
+from scratchbus.domain.position import Position
+from scratchbus.errors import Behind, BusClosed, ViewClosed
+from tests.inspection import forget
+from tests.seeing import count_folds
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _notices_soon(monkeypatch):
+    monkeypatch.setattr(feeding, "LONGEST_BLOCK_MS", 50)
+
+
+@pytest.fixture
+async def abus(engine, bus_name):
+    async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
+        yield bus
+
+
+def contents(observations):
+    return [one.content for one in observations]
+
+
+async def test_it_says_what_the_page_says(abus):
+    page = abus.page()
+    first = await page.add("risk_alert", "first", tags=["x"])
+    async with abus.view() as view:
+        assert view.active() == [first]
+        second = await page.add("observation", "second", tags=["x"])
+        await view.wait_for(second)
+        resolved = await page.resolve(first.id)
+        await view.wait_for(await abus.position())
+        assert view.active() == await page.active() == [second]
+        assert view.list(tags="x") == await page.list(tags="x") == [second, resolved]
+        assert view.get(first.id) == resolved
+        assert (view.position, view.is_live, view.trouble) == (resolved.position, True, None)
+        with pytest.raises(Behind):
+            await view.wait_for(Position(resolved.ms, resolved.seq + 1, resolved.shard), timeout="20ms")
+    with pytest.raises(ViewClosed):
+        view.active()
+
+
+async def test_changes_come_as_they_happen_and_end_with_the_view(abus):
+    stop = asyncio.Event()
+    async with asyncio.timeout(10):
+        async with abus.view() as view:
+            changes, stopped = view.changes(), view.changes(stop)
+            waiting = asyncio.ensure_future(anext(changes))
+            for n in range(3):
+                await abus.page().add("observation", f"{n}")
+            told = [await waiting, await anext(changes), await anext(changes)]
+            stop.set()
+            assert [change async for change in stopped] == []
+        assert [change async for change in changes] == []
+    assert contents(change.after for change in told) == ["0", "1", "2"]
+
+
+async def test_many_views_share_one_page(abus, monkeypatch):
+    folded = count_folds(monkeypatch)
+    views = [abus.view() for _ in range(20)]
+    await asyncio.gather(*(view.__aenter__() for view in views))
+    added = await abus.page().add("observation", "x")
+    for view in views:
+        await view.wait_for(added)
+        assert view.active() == [added]
+    assert len(folded) == 1
+    for view in views:
+        await view.close()
+
+
+async def test_a_log_that_was_flushed_and_written_anew_is_read_anew(abus, connect):
+    bus = connect()
+    async with abus.view() as view:
+        await view.wait_for(await abus.page().add("observation", "old"))
+        changes = view.changes()
+        forget(bus)
+        await abus.page().add("observation", "new")
+        async with asyncio.timeout(10):
+            while not (await anext(changes)).is_resync:
+                pass
+        assert contents(view.active()) == ["new"]
+
+
+async def test_a_view_of_a_closed_bus_is_closed(engine, bus_name):
+    bus = AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards)
+    async with bus.view() as view:
+        await bus.close()
+        with pytest.raises(BusClosed):
+            view.active()
+        with pytest.raises(BusClosed):
+            await bus.view().__aenter__()

@@ -1,0 +1,446 @@
+"""Live views say what the page says, follow what happens, and find their way after whatever happens to the log."""
+
+import os
+import random
+import signal
+import threading
+from contextlib import ExitStack, contextmanager, suppress
+from secrets import token_hex
+
+import pytest
+
+from scratchbus import Bus, NewObservation, feeding, live, snapshot
+from scratchbus.domain.position import Position
+from scratchbus.errors import (
+    Behind,
+    BusClosed,
+    CodeTooOld,
+    Conflict,
+    EngineForbidden,
+    InvalidPosition,
+    NotFound,
+    ViewClosed,
+)
+from scratchbus.expiry import sweep
+from scratchbus.log import embedded
+from scratchbus.log.steps import ask
+from tests.inspection import forget, keys_of, project, raw_append, send
+from tests.seeing import SeenLive, count_folds
+from tests.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def _notices_soon(monkeypatch):
+    monkeypatch.setattr(feeding, "LONGEST_BLOCK_MS", 50)
+
+
+@pytest.fixture
+def view(bus, page):
+    with bus.view() as view:
+        yield view
+
+
+def contents(observations):
+    return [one.content for one in observations]
+
+
+@contextmanager
+def in_thread(work):
+    """Run this again and again in a thread until the block ends; what it raises is raised here."""
+    stop, failure = threading.Event(), []
+
+    def run():
+        try:
+            while not stop.is_set():
+                work()
+        except Exception as error:  # raised again below
+            failure.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10)
+    if failure:
+        raise failure[0]
+
+
+# -- what it says ----------------------------------------------------------------------------------------------------
+
+VERBS = ("review", "resolve", "archive", "reopen")
+
+
+def act(page, chance, ids):
+    """Do something to a page, at random."""
+    if not ids or chance.random() < 0.4:
+        new = NewObservation(
+            type=chance.choice(["risk_alert", "observation", "reminder"]), content=chance.choice("abc"),
+            tags=chance.sample(["x", "y", "z"], chance.randrange(3)), owner=chance.choice([None, "agent"]),
+            ttl=chance.choice(["20s", "5m", "never"]), dedupe_key=chance.choice([None, "k"]),
+        )  # fmt: skip
+        ids += [one.id for one in page.add_many([new] * chance.choice([1, 1, 3]))]
+        return
+    id, does = chance.choice(ids), chance.choice([*VERBS, "update", "claim", "release", "link", "clear"])
+    match does:
+        case "update":
+            page.update(id, tags=chance.sample(["x", "y", "z"], chance.randrange(3)), owner=chance.choice([None, "me"]))
+        case "claim":
+            page.claim(id, by=chance.choice(["tester", "other"]), ttl=chance.choice(["10s", "1m"]))
+        case "release":
+            page.release(id)
+        case "link":
+            page.link(id, chance.choice(["goal-1", "goal-2"]))
+        case "clear":
+            page.clear_resolved([id])
+        case _:
+            getattr(page, does)(id)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_says_what_the_page_says_whatever_is_done(connect, clock, seed):
+    bus, chance = connect(max_observations=12), random.Random(seed)
+    page, ids = bus.page(), list[str]()
+    with ExitStack() as views:
+        seen = SeenLive(page, views)
+        for _ in range(120):
+            with suppress(Conflict, NotFound):
+                act(page, chance, ids)
+            if chance.random() < 0.2:
+                clock.advance(chance.choice(["1s", "10s", "1m"]))
+            if chance.random() < 0.1:
+                bus.run(sweep(bus.core))
+            assert seen.active() == page.active()
+            assert seen.list() == page.list()
+            wanted = chance.choice([{"tags": "x"}, {"owner": "agent", "status": "active"}, {"type": "reminder"}])
+            assert seen.list(limit=3, **wanted) == page.list(limit=3, **wanted)
+        for id in ids:
+            assert seen.get(id) == page.get(id)
+
+
+def test_a_view_that_begins_while_others_write_misses_nothing(bus, connect):
+    other, chance, ids = connect("other").page(), random.Random(1), list[str]()
+
+    def write():
+        with suppress(Conflict, NotFound):
+            act(other, chance, ids)
+
+    with in_thread(write):
+        for _ in range(5):
+            with bus.view() as view:
+                view.wait_for(bus.position())
+    with ExitStack() as views:
+        assert SeenLive(bus.page(), views).list(limit=None) == bus.page().list(limit=None)
+
+
+def test_readers_see_whole_batches_only(bus, page, connect):
+    writer = connect("writer", max_observations=10_000).page()
+
+    def write():
+        for one in writer.add_many([NewObservation(type="observation", content="x") for _ in range(10)]):
+            assert one
+
+    with bus.view() as view, in_thread(write):
+        for _ in range(300):
+            assert len(view.list(limit=None)) % 10 == 0
+        view.wait_for(bus.position())
+
+
+def test_a_claim_that_is_over_and_a_life_that_is_over_read_so_without_an_event(bus, page, clock):
+    claimed, expiring = page.add("observation", "claimed", ttl="1h"), page.add("observation", "expiring", ttl="1m")
+    page.claim(claimed.id, by="someone", ttl="30s")
+    with ExitStack() as views:
+        seen = SeenLive(page, views)
+        assert seen.get(claimed.id).claim.by == "someone"
+        clock.advance("30s")
+        assert seen.get(claimed.id).claim is None
+        assert contents(seen.active()) == ["expiring", "claimed"]
+        clock.advance("30s")
+        assert contents(seen.active()) == ["claimed"]
+        assert seen.get(expiring.id).reason_code == "expired"
+
+
+def test_time_passes_without_anything_that_happens(page, view):
+    story = page.add("observation", "x", ttl="100ms")
+    view.wait_for(story)
+    eventually(lambda: view.get(story.id).status == "archived")
+    assert view.active() == []
+
+
+def test_where_it_may_not_fold_for_others_it_folds_for_itself(bus, page, monkeypatch):
+    def refuse(log, shard):
+        yield from ask(shard, "PING")
+        raise EngineForbidden("no")
+
+    monkeypatch.setattr(snapshot, "catch_up", refuse)
+    page.add("observation", "first")
+    project(bus)
+    resolved = page.resolve(page.add("observation", "second").id)
+    with bus.view() as view:
+        assert contents(view.active()) == ["first"]
+        assert view.get(resolved.id) == resolved
+
+
+# -- waiting for it --------------------------------------------------------------------------------------------------
+
+
+def test_one_reads_ones_own_writes_by_waiting_for_them(bus, page, view):
+    for n in range(5):
+        added = page.add("observation", f"{n}")
+        for place in (added.position, added, str(added.position), bus.position(), str(bus.position())):
+            view.wait_for(place)
+        assert view.get(added.id) == added
+    assert view.position == added.position
+
+
+def test_what_does_not_come_in_time_is_behind(page, view):
+    added = page.add("observation", "x")
+    later = Position(added.ms + 1, added.seq + 1, added.shard)
+    view.wait_for(added)
+    with pytest.raises(Behind, match=r"the view of page 'main' is at .*, not yet at .*, after 0.02 s"):
+        view.wait_for(later, timeout="20ms")
+    with pytest.raises(InvalidPosition, match="is not on shard"):
+        view.wait_for(Position(1, 1, 9))
+    with pytest.raises(InvalidPosition, match="shards, not"):
+        view.wait_for("1-1,1-1,1-1")
+
+
+# -- what changes ----------------------------------------------------------------------------------------------------
+
+
+def test_changes_say_what_an_event_made_of_an_observation(page, view):
+    changes = view.changes()
+    added = page.add("observation", "x")
+    resolved = page.resolve(added.id)
+    page.clear_resolved([added.id])
+    first, second, third = (next(changes) for _ in range(3))
+    assert (first.before, first.after, first.event.kind) == (None, added, "added")
+    assert (second.before, second.after, second.event.kind) == (added, resolved, "status_changed")
+    assert (third.before, third.after, third.event.kind) == (resolved, None, "cleared")
+    assert not any(change.is_resync for change in (first, second, third))
+
+
+def test_each_iterator_tells_what_changes_from_when_it_was_made(bus, page, view):
+    early = view.changes()
+    page.add("observation", "0")
+    bus.page("other").add("observation", "elsewhere")
+    view.wait_for(bus.position())
+    late = view.changes()
+    page.add("observation", "1")
+    assert [next(early).after.content for _ in range(2)] == ["0", "1"]
+    assert next(late).after.content == "1"
+
+
+def test_one_who_does_not_take_the_changes_is_told_that_some_are_missing(bus, page, view, monkeypatch):
+    monkeypatch.setattr(live, "MOST_BEHIND", 5)
+    slow, quick = view.changes(), view.changes()
+    for n in range(7):
+        page.add("observation", f"{n}")
+        assert next(quick).after.content == f"{n}"
+    view.wait_for(bus.position())
+    missing = next(slow)
+    assert missing.is_resync
+    assert "changes were not taken in time" in missing.reason
+    assert next(slow).after.content == "6"
+
+
+def test_changes_end_when_the_view_is_closed_or_they_are_stopped(bus):
+    stop = threading.Event()
+    with bus.view() as view, bus.view():
+        ended = []
+        closing, stopping = view.changes(), view.changes(stop)
+        threads = [threading.Thread(target=lambda some=some: ended.append(list(some))) for some in (closing, stopping)]
+        for thread in threads:
+            thread.start()
+        stop.set()
+        eventually(lambda: len(ended) == 1)
+    for thread in threads:
+        thread.join(10)
+    assert ended == [[], []]
+
+
+# -- sharing and closing ---------------------------------------------------------------------------------------------
+
+
+def test_many_views_of_a_page_fold_an_event_once(bus, page, monkeypatch):
+    folded = count_folds(monkeypatch)
+    with ExitStack() as stack:
+        views = [stack.enter_context(bus.view()) for _ in range(200)]
+        added = page.add("observation", "x")
+        for view in views:
+            view.wait_for(added)
+            assert view.active() == [added]
+    assert len(folded) == 1
+
+
+def test_one_view_may_be_closed_while_another_goes_on(bus, page):
+    with bus.view() as goes_on:
+        with bus.view() as closed:
+            pass
+        added = page.add("observation", "x")
+        goes_on.wait_for(added)
+        for read in (closed.active, closed.list, lambda: closed.get(added.id), lambda: closed.wait_for(added)):
+            with pytest.raises(ViewClosed, match="this view of page 'main' is not open"):
+                read()
+        assert not closed.is_live
+
+
+def test_a_view_of_a_closed_bus_is_closed(connect):
+    bus = connect()
+    keeps = connect()
+    keeps.page().add("observation", "x")
+    with bus.view() as view:
+        changes = view.changes()
+        bus.close()
+        with pytest.raises(BusClosed):
+            view.active()
+        assert list(changes) == []
+        with pytest.raises(BusClosed), bus.view():
+            pass
+
+
+# -- what happens to the log -----------------------------------------------------------------------------------------
+
+
+def resyncs(changes):
+    """Return the reason of the next change that says that some are missing."""
+    return next(change.reason for change in changes if change.is_resync)
+
+
+def test_a_log_that_was_flushed_and_written_anew_is_read_anew(bus, page, view):
+    view.wait_for([page.add("observation", f"{n}") for n in range(3)][-1])
+    changes = view.changes()
+    forget(bus)
+    page.add("risk_alert", "new")
+    assert "from the start" in resyncs(changes)
+    assert contents(view.active()) == ["new"]
+    later = page.add("observation", "later")
+    view.wait_for(later)
+    assert contents(view.active()) == ["new", "later"]
+    eventually(lambda: view.is_live)
+
+
+def test_a_log_that_was_flushed_is_empty(bus, page, view):
+    view.wait_for(page.add("observation", "x"))
+    forget(bus)
+    eventually(lambda: view.active() == [])
+    view.wait_for(page.add("observation", "y"))
+    assert contents(view.active()) == ["y"]
+
+
+@pytest.mark.damages_the_log
+def test_a_log_that_is_trimmed_ahead_of_it_is_read_anew(bus, page, view):
+    view.wait_for(page.add("observation", "first"))
+    changes = view.changes()
+    with bus.feeds.feed(bus.core.log.shard("main")).lock:  # who reads the log gets no further than one chunk
+        for n in range(20):
+            page.add("observation", f"{n}")
+        project(bus)
+        send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
+    assert "the log was trimmed" in resyncs(changes)
+    view.wait_for(page.add("observation", "last"))
+    assert view.list(limit=None) == page.list(limit=None)
+
+
+@pytest.mark.damages_the_log
+def test_a_log_that_is_trimmed_behind_it_is_of_no_matter(bus, page, view):
+    for n in range(3):
+        view.wait_for(page.add("observation", f"{n}"))
+    changes = view.changes()
+    send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
+    view.wait_for(page.add("observation", "next"))
+    assert next(changes).after.content == "next"
+    assert contents(view.active()) == ["next", "2", "1", "0"]
+
+
+@pytest.mark.damages_the_log
+def test_a_gap_in_the_log_is_gone_over_and_said(bus, page, view):
+    story = page.add("observation", "x")
+    view.wait_for(story)
+    changes, keys = view.changes(), keys_of(bus)
+    id = f"{story.ms}-{story.seq + 2}"
+    entry = {
+        "id": "behind", "subject": story.id, "page": "main", "kind": "linked", "type": "observation", "batch": "1/1",
+        "prev": story.position.stream_id, "event": '{"v":1,"by":"x","action":"goal-1"}',
+    }  # fmt: skip
+    send(bus, "XADD", keys.log, id, *(part for field in entry.items() for part in field))
+    send(bus, "SET", keys.tail, f"{id}|behind")
+    assert "missing" in resyncs(changes)
+    assert view.get(story.id) == page.get(story.id)
+    assert view.get(story.id).links == ["goal-1"]
+
+
+@pytest.mark.damages_the_log
+def test_what_is_no_event_marks_its_observation_as_the_page_does(bus, page, view):
+    story = page.add("observation", "x")
+    changes = view.changes()
+    view.wait_for(story)
+    for kind, event in (("updated", "{{{"), ("linked", '{"v":1,"by":"x"}'), ("teleported", '{"v":1,"by":"x"}')):
+        raw_append(bus, subject=story.id, kind=kind, event=event)
+        view.wait_for(bus.position())
+        assert view.get(story.id) == page.get(story.id)
+        assert view.get(story.id).damaged
+    change = next(change for change in changes if change.after.damaged)
+    assert change.before.id == story.id
+    assert change.event is None
+    assert "not JSON" in change.reason
+    assert not change.is_resync
+
+
+@pytest.mark.damages_the_log
+def test_an_event_of_newer_code_stops_the_view(bus, page, view):
+    story = page.add("observation", "x")
+    view.wait_for(story)
+    changes = view.changes()
+    raw_append(bus, subject=story.id, kind="updated", event='{"v":999}')
+    eventually(lambda: isinstance(view.trouble, CodeTooOld))
+    for read in (
+        view.active,
+        view.list,
+        lambda: view.get(story.id),
+        lambda: view.wait_for(story),
+        lambda: next(changes),
+    ):
+        with pytest.raises(CodeTooOld, match="upgrade scratchbus"):
+            read()
+    with pytest.raises(CodeTooOld), bus.view("other" if bus.core.log.shards == 1 else "main") as another:
+        another.active()
+
+
+# -- what happens to the engine --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_engine(short_directory):
+    directory = short_directory / f"view-{token_hex(3)}"
+    yield directory
+    embedded.stop(directory)
+
+
+@pytest.mark.real
+def test_a_view_outlives_its_engine(own_engine):
+    with Bus.connect(f"embedded:{own_engine}", source="tester", appendfsync="always") as bus, bus.view() as view:
+        first = bus.page().add("observation", "first")
+        view.wait_for(first)
+        os.kill(embedded.find_running(own_engine).pid, signal.SIGKILL)
+        assert contents(view.active()) == ["first"]
+        second = bus.page().add("observation", "second")
+        view.wait_for(second)
+        assert contents(view.active()) == ["second", "first"]
+        eventually(lambda: view.is_live)
+
+
+@pytest.mark.real
+def test_a_view_of_a_stopped_engine_goes_on_from_memory_and_says_why(own_engine):
+    with Bus.connect(f"embedded:{own_engine}", source="tester") as bus, bus.view() as view:
+        view.wait_for(bus.page().add("observation", "first"))
+        embedded.stop(own_engine)
+        eventually(lambda: view.trouble)
+        assert not view.is_live
+        assert contents(view.active()) == ["first"]
+        with pytest.raises(Behind, match="was stopped; start it"):
+            view.wait_for(Position(view.position.ms, view.position.seq + 1), timeout="20ms")
+        embedded.ensure_running(own_engine)
+        view.wait_for(bus.page().add("observation", "second"))
+        assert contents(view.active()) == ["second", "first"]

@@ -1,0 +1,160 @@
+"""A page in memory, on bare events: no engine and no clock of its own."""
+
+from math import inf
+
+from scratchbus.domain.events import Added, Claimed, Cleared, Linked, StatusChanged, Updated
+from scratchbus.domain.position import moment
+from scratchbus.projections import live_page
+from scratchbus.projections.live_page import LivePage
+
+START = 1_800_000_000_000
+"""The time of the first event, in milliseconds."""
+
+
+class Story:
+    """A live page, and the events that happen on it, one a second."""
+
+    def __init__(self):
+        self.page = LivePage((), START)
+        self.seq = 0
+
+    def tell(self, subject, event):
+        self.seq += 1
+        at = START + self.seq * 1000
+        placed = event.placed(id=f"e{self.seq}", page="main", subject=subject, type="t", ms=at, seq=self.seq)
+        turn, problem = self.page.evolve(placed)
+        assert not problem
+        return turn
+
+    def add(self, subject, **more):
+        return self.tell(subject, Added(content="x", by="tool", **more))
+
+
+def status(to):
+    classes = {"active": "open", "pending_review": "open", "resolved": "closed", "archived": "final"}
+    return StatusChanged(status=to, status_class=classes[to], reason_code="changed", by="tool")
+
+
+def ids(observations):
+    return [one.id for one in observations]
+
+
+def everything(page):
+    kinds = [[], *([("tag", tag)] for tag in "ab"), [("type", "t")], [("owner", "me")]]
+    return [page.active(None), *(list(page.walk(names, None)) for names in kinds)]
+
+
+def test_what_is_built_at_once_is_what_was_told_one_by_one():
+    story = Story()
+    for n, subject in enumerate("ABCDEF"):
+        story.add(subject, tags=["a"] if n % 2 else ["a", "b"], priority=50 + n % 3, owner="me" if n > 3 else None,
+                  ttl=60_000 * (n + 1))  # fmt: skip
+    story.tell("B", status("pending_review"))
+    story.tell("C", status("resolved"))
+    story.tell("D", Claimed(holder="me", ttl=5_000, by="tool"))
+    story.tell("E", Updated(changes={"tags": ["b"], "owner": None}, by="tool"))
+    told = list(story.page.walk([], None))
+    built = LivePage(told, START)
+    assert everything(built) == everything(story.page)
+    for now in (START + 20_000, START + 130_000, START + 10_000_000):
+        built.advance(now)
+        story.page.advance(now)
+        assert everything(built) == everything(story.page)
+
+
+def test_active_is_by_priority_then_newest_first():
+    story = Story()
+    for subject, priority in (("A", 50), ("B", 90), ("C", 50), ("D", 90)):
+        story.add(subject, priority=priority)
+    assert ids(story.page.active(None)) == ["D", "B", "C", "A"]
+    story.tell("D", status("pending_review"))
+    assert ids(story.page.active(2)) == ["B", "C"]
+    story.tell("D", status("active"))
+    assert ids(story.page.active(2)) == ["D", "B"]
+
+
+def test_the_smallest_index_is_walked_newest_first_and_below_a_place():
+    story = Story()
+    for n in range(6):
+        story.add(f"{n}", tags=["a", "b"] if n % 3 == 0 else ["a"])
+    assert ids(story.page.walk([("tag", "a"), ("tag", "b")], None)) == ["3", "0"]
+    assert ids(story.page.walk([("tag", "a")], 4)) == ["2", "1", "0"]
+    assert ids(story.page.walk([], None)) == ["5", "4", "3", "2", "1", "0"]
+    assert ids(story.page.walk([("tag", "none")], None)) == []
+
+
+def test_time_does_what_it_does_at_its_millisecond_and_not_before():
+    story = Story()
+    story.add("A", ttl=60_000)
+    story.tell("A", Claimed(holder="me", ttl=10_000, by="tool"))
+    over, ends = START + 2_000 + 10_000, START + 1_000 + 60_000
+    assert story.page.next_ms == over
+    story.page.advance(over - 1)
+    assert story.page.get("A").claim is not None
+    story.page.advance(over)
+    assert story.page.get("A").claim is None
+    assert story.page.next_ms == ends
+    story.page.advance(ends)
+    assert (story.page.get("A").status, story.page.active(None)) == ("archived", [])
+    assert story.page.next_ms == inf
+
+
+def test_a_time_between_two_milliseconds_is_not_come_before_the_second():
+    story = Story()
+    story.add("A", expires_at=moment(START + 60_000).replace(microsecond=500))
+    assert story.page.next_ms == START + 60_001
+    story.page.advance(START + 60_000)
+    assert story.page.get("A").is_open
+
+
+def test_a_life_that_was_prolonged_does_not_end_at_its_old_end():
+    story = Story()
+    story.add("A", ttl=60_000)
+    story.tell("A", Updated(changes={"expires_at": moment(START + 120_000)}, by="tool"))
+    story.page.advance(START + 61_000)
+    assert ids(story.page.active(None)) == ["A"]
+    assert story.page.next_ms == START + 120_000
+
+
+def test_what_is_off_the_page_is_in_no_index():
+    story = Story()
+    story.add("A", tags=["a"], owner="me", ttl=60_000)
+    story.tell("A", status("resolved"))
+    before, after = story.tell("A", Cleared(by="tool"))
+    assert (before.id, after) == ("A", None)
+    assert story.page.get("A") is None
+    assert everything(story.page) == [[]] * 6
+    assert not story.page.has(("tag", "a"))
+    story.page.advance(START + 10_000_000)
+    assert everything(story.page) == [[]] * 6
+
+
+def test_an_event_that_an_observation_has_in_it_already_changes_nothing():
+    story = Story()
+    story.add("A")
+    before, after = story.tell("A", Linked(action="goal-1", by="tool"))
+    assert before.links == []
+    story.seq = 1
+    assert story.tell("A", Linked(action="goal-2", by="tool")) == (after, after)
+    assert story.page.get("A") is after
+
+
+def test_an_event_that_cannot_be_read_or_folded_marks_its_observation():
+    story = Story()
+    story.add("A")
+    before, after = story.page.damage("A", START + 5_000, 5)
+    assert (before.damaged, after.damaged, after.version, after.position.seq) == (False, True, 2, 5)
+    assert story.page.damage("B", START + 6_000, 6) == (None, None)
+    lost = Linked(action="goal-1", by="tool").placed(id="e", page="main", subject="B", ms=START, seq=7)
+    assert story.page.evolve(lost) == ((None, None), "FoldError: linked of an observation that is not on the page")
+
+
+def test_alarms_that_no_longer_count_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr(live_page, "_MOST_STALE", 10)
+    story = Story()
+    story.add("A", ttl=86_400_000)
+    for _ in range(200):
+        story.tell("A", Claimed(holder="me", ttl=3_600_000, by="tool"))
+    assert len(story.page._alarms) <= 12
+    story.page.advance(START + 200_000 + 3_600_000 - 1)
+    assert story.page.get("A").claim is not None

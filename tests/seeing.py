@@ -1,0 +1,54 @@
+"""A page that is read through a live view of it, so that one suite of tests holds for both."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from scratchbus import Page, View
+from scratchbus.domain.events import Event
+from scratchbus.projections.live_page import LivePage
+from scratchbus.view import Observations
+
+
+def count_folds(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """Return a list that gets every event that is folded into a live page, as often as that happens."""
+    folded: list[Event] = []
+    evolve = LivePage.evolve
+
+    def counted(page: LivePage, event: Event) -> Any:
+        folded.append(event)
+        return evolve(page, event)
+
+    monkeypatch.setattr(LivePage, "evolve", counted)
+    return folded
+
+
+class SeenLive:
+    """A page whose writes go to the engine, while a view that has seen them answers what is read."""
+
+    def __init__(self, page: Page, views: ExitStack) -> None:
+        self._page = page
+        self._bus = page._bus
+        self._view = views.enter_context(self._bus.view(page.name))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._page, name)
+
+    def get(self, id: str) -> Any:
+        return self.view.get(id)
+
+    def list(self, **filters: Any) -> Observations:
+        return self.view.list(**filters)
+
+    def active(self, limit: int | None = None) -> Observations:
+        return self.view.active(limit)
+
+    @property
+    def view(self) -> View:
+        """The view, up to date with the log and with the engine's clock."""
+        self._view.wait_for(self._bus.position())
+        self._bus.run(self._view._open().keep())
+        return self._view
