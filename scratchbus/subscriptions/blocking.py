@@ -55,15 +55,15 @@ class Delivery(Ticket):
     def ack(self) -> None:
         """Say that it is dealt with; once more changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
         if self.hold.ack(self):
-            self.hold.owner.write(self.hold)
+            self.hold.owner._write(self.hold)
 
     def fail(self, reason: str, *, delay: Duration | None = None) -> None:
         """Have it delivered again after a while, or set aside after the last attempt.
 
         Raises LeaseLost, or NotDelivered when it was acked or failed before.
         """
-        self.hold.fail(self, reason, self.hold.owner.delay(self, delay))
-        self.hold.owner.write(self.hold)
+        self.hold.fail(self, reason, self.hold.owner._delay(self, delay))
+        self.hold.owner._write(self.hold)
 
     def __enter__(self) -> Self:
         return self
@@ -163,13 +163,11 @@ class Subscription:
         else:
             self._bus.feeds.wait([place.feed.shard for place in hold.places], self._woken, seconds)
 
-    def write(self, hold: Hold) -> None:
-        """Tell the engine what is owed to it; what it cannot take now is told later. Raises LeaseLost."""
-        with suppress(*PASSING):
+    def _write(self, hold: Hold) -> None:
+        with suppress(*PASSING):  # what it cannot take now is told later
             self._bus.run(self._consumer.write(hold))
 
-    def delay(self, delivery: Delivery, delay: Duration | None) -> float:
-        """Return for how many seconds a delivery that failed has to wait."""
+    def _delay(self, delivery: Delivery, delay: Duration | None) -> float:
         return self._consumer.delay(delivery.attempt) if delay is None else (duration_ms(delay, "delay") or 0) / 1000
 
     def __enter__(self) -> Self:

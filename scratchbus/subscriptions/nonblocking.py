@@ -53,15 +53,15 @@ class AsyncDelivery(Ticket):
     async def ack(self) -> None:
         """Say that it is dealt with; once more changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
         if self.hold.ack(self):
-            await self.hold.owner.write(self.hold)
+            await self.hold.owner._write(self.hold)
 
     async def fail(self, reason: str, *, delay: Duration | None = None) -> None:
         """Have it delivered again after a while, or set aside after the last attempt.
 
         Raises LeaseLost, or NotDelivered when it was acked or failed before.
         """
-        self.hold.fail(self, reason, self.hold.owner.delay(self, delay))
-        await self.hold.owner.write(self.hold)
+        self.hold.fail(self, reason, self.hold.owner._delay(self, delay))
+        await self.hold.owner._write(self.hold)
 
     async def __aenter__(self) -> Self:
         return self
@@ -154,13 +154,11 @@ class AsyncSubscription:
                 await self._bus.feeds.wait(self._woken, consumer.trouble(problem))
         raise StopAsyncIteration
 
-    async def write(self, hold: Hold) -> None:
-        """Tell the engine what is owed to it; what it cannot take now is told later. Raises LeaseLost."""
-        with suppress(*PASSING):
+    async def _write(self, hold: Hold) -> None:
+        with suppress(*PASSING):  # what it cannot take now is told later
             await self._bus.run(self._consumer.write(hold))
 
-    def delay(self, delivery: AsyncDelivery, delay: Duration | None) -> float:
-        """Return for how many seconds a delivery that failed has to wait."""
+    def _delay(self, delivery: AsyncDelivery, delay: Duration | None) -> float:
         return self._consumer.delay(delivery.attempt) if delay is None else (duration_ms(delay, "delay") or 0) / 1000
 
     async def __aenter__(self) -> Self:

@@ -1,5 +1,7 @@
 """What happens to events whose handlers fail: they come again, then they are set aside, and the flow goes on."""
 
+import time
+
 import pytest
 
 from scratchbus.domain.position import Position
@@ -36,8 +38,13 @@ def test_it_comes_again_after_a_while_that_grows(bus, page):
     with bus.subscribe("router", retry_delay="1h") as deliveries:
         first = next(deliveries)
         assert [deliveries._consumer.delay(attempt) for attempt in (1, 2)] == [60.0, 60.0]
-        first.fail("no", delay="20ms")
-        assert next(deliveries).attempt == 2
+        begun = time.monotonic()
+        first.fail("no", delay="200ms")
+        assert status_of(bus).trying == str(first.position)
+        again = next(deliveries)
+        assert (again.attempt, time.monotonic() - begun >= 0.2) == (2, True)
+        again.ack()
+    assert status_of(bus).trying is None
     with bus.subscribe("other", retry_delay="1s") as deliveries:
         assert [deliveries._consumer.delay(attempt) for attempt in (1, 2, 3)] == [1.0, 2.0, 4.0]
 

@@ -1,6 +1,7 @@
 """Durable subscriptions: in order, at least once, one consumer at a time, and nothing skipped."""
 
 import asyncio
+import inspect
 import threading
 from contextlib import contextmanager
 from typing import Any
@@ -24,7 +25,8 @@ from scratchbus.errors import (
     SubscriptionMismatch,
     TooManyUnacked,
 )
-from scratchbus.subscriptions import hold, read_subscriptions
+from scratchbus.log.codec import entry_fields
+from scratchbus.subscriptions import AsyncDelivery, AsyncSubscription, Delivery, Subscription, hold, read_subscriptions
 from tests.inspection import forget, keys_of, raw_append, send
 from tests.waiting import eventually
 
@@ -73,6 +75,14 @@ def consuming(deliveries):
 def vanish(bus):
     """Let a consumer's process stand still: nothing of its is prolonged any longer."""
     bus.keeper.close()
+
+
+def cut_off(bus, added):
+    """Take the last event away, as a failover does to a log whose end was not copied."""
+    keys, last = keys_of(bus), added[-2].position.stream_id
+    send(bus, "XDEL", keys.log, added[-1].position.stream_id)
+    id = entry_fields(send(bus, "XRANGE", keys.log, last, last)[0])[b"id"].decode()
+    send(bus, "SET", keys.tail, f"{last}|{id}")
 
 
 # -- order, and where it goes on ------------------------------------------------------------------------------------
@@ -232,11 +242,36 @@ def test_a_consumer_that_stood_still_can_neither_ack_nor_rewind(connect, clock):
         assert contents(deliveries, 1) == ["3"]
 
 
+def test_the_cursor_never_goes_back_in_whatever_order_it_is_written(bus, page):
+    fill(page, 3)
+    with bus.subscribe("router") as deliveries:
+        contents(deliveries, 3)
+        held = deliveries._consumer.hold
+        bus.run(deliveries._consumer.write(held))
+        cursor = status_of(bus).cursor
+        bus.run(held.lease.keep(",".join("0-0" for _ in cursor.split(",")), ""))
+        assert status_of(bus).cursor == cursor
+
+
+def test_after_a_takeover_each_ack_is_written_at_once(connect, clock):
+    one, two = connect("one"), connect("two")
+    fill(one.page(), 5)
+    next(one.subscribe("router"))
+    vanish(one)
+    clock.advance("4s")
+    with two.subscribe("router") as deliveries:
+        for _ in range(4):
+            delivery = next(deliveries)
+            delivery.ack()
+            assert status_of(two).cursor.split(",")[delivery.position.shard] == delivery.position.stream_id
+            assert status_of(two).trying is None
+
+
 def test_a_consumer_whose_lease_was_lost_stands_by_again(connect, clock):
     one, two = connect("one"), connect("two")
     fill(one.page(), 2)
     asleep = one.subscribe("router")
-    with next(asleep) as late:
+    with next(asleep):
         vanish(one)
         clock.advance("4s")
         with two.subscribe("router") as deliveries:
@@ -409,18 +444,49 @@ def test_a_log_that_was_flushed_is_said_to_be(bus, page):
     assert isinstance(ended[0], LogRewound)
 
 
+def test_a_flush_is_told_from_a_removal(bus, page):
+    fill(page, 1)
+    with bus.subscribe("router") as deliveries:
+        contents(deliveries, 1)
+        forget(bus)
+        deliveries._consumer.hold.good_until = 0.0  # so that it asks for its lease first
+        with pytest.raises(LogRewound):
+            next(deliveries)
+
+
+def test_a_consumer_is_told_that_its_subscription_was_removed(bus, page):
+    fill(page, 1)
+    with bus.subscribe("router") as deliveries:
+        contents(deliveries, 1)
+        keys = bus.core.log.keys(0)
+        send(bus, "HDEL", keys.subscription("router"), "token")
+        bus.unsubscribe("router")
+        deliveries._consumer.hold.good_until = 0.0
+        with pytest.raises(NotFound, match="there is no subscription 'router'"):
+            next(deliveries)
+
+
 @pytest.mark.damages_the_log
 def test_a_log_that_lost_its_end_is_said_to_have(bus, page):
     added = fill(page, 3)
     with bus.subscribe("router", pages="main") as deliveries:
         assert len(contents(deliveries, 3)) == 3
-    keys = keys_of(bus)
-    send(bus, "XDEL", keys.log, added[2].position.stream_id)
-    before = added[1].position.stream_id
-    id = send(bus, "XRANGE", keys.log, before, before)[0][1][1].decode()
-    send(bus, "SET", keys.tail, f"{before}|{id}")
+    cut_off(bus, added)
     with pytest.raises(LogRewound), bus.subscribe("router", pages="main") as deliveries:
         next(deliveries)
+
+
+@pytest.mark.damages_the_log
+def test_a_log_that_lost_its_end_while_it_was_followed_is_said_to_have(bus, page):
+    with bus.subscribe("router", pages="main") as deliveries, consuming(deliveries) as (seen, ended):
+        added = fill(page, 3)
+        eventually(lambda: len(seen) == 3)
+        cut_off(bus, added)
+        page.add("observation", "another third")
+        page.add("observation", "a fourth")
+        eventually(lambda: ended)
+    assert isinstance(ended[0], LogRewound)
+    assert seen == ["0", "1", "2"]
 
 
 def test_another_log_on_one_shard_is_another_log(bus, page):
@@ -504,6 +570,19 @@ def test_the_status_says_how_far_behind_it_is(bus, page):
     left = status_of(bus)
     assert (left.lag, left.holder, left.until, left.dead_letters) == (2, None, None, 0)
     assert left.lag_seconds >= 0
+
+
+def public(cls):
+    return {
+        name: list(inspect.signature(value).parameters)
+        for name, value in vars(cls).items()
+        if name[0] != "_" and callable(value)
+    }
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(Subscription, AsyncSubscription), (Delivery, AsyncDelivery)])
+def test_both_facades_have_the_same_methods(ours, theirs):
+    assert public(ours) == public(theirs)
 
 
 # -- asyncio --------------------------------------------------------------------------------------------------------

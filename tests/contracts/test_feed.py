@@ -1,0 +1,41 @@
+"""What a feed of the log's end gives to those who follow it, and what it leaves to them to find out."""
+
+import pytest
+
+from scratchbus.feed import Feed, end_of
+from scratchbus.log.reading import Cursor
+
+
+@pytest.fixture
+def feed(bus, page):
+    """A feed that has seen the log's end, and two events more."""
+    log = bus.core.log
+    feed = Feed(log, log.shard("main"))
+    page.add("observation", "0")
+    bus.run(feed.advance(1))
+    page.add("observation", "1")
+    page.add("observation", "2")
+    while len(feed._items) < 2:
+        bus.run(feed.advance(10))
+    return feed
+
+
+def test_it_gives_what_is_behind_an_event_that_it_has(bus, feed):
+    end = bus.run(end_of(feed.log, feed.shard))
+    assert feed.after(end) == []
+    first, second = feed._items
+    for item, behind in ((first, [second]), (second, [])):
+        assert feed.after(Cursor(item.position, item.id, end.origin)) == behind
+
+
+def test_it_gives_nothing_to_one_that_stands_elsewhere(bus, feed):
+    end = bus.run(end_of(feed.log, feed.shard))
+    later = end.position._replace(seq=end.position.seq + 1)
+    earlier = end.position._replace(seq=end.position.seq - 3)
+    for cursor in (
+        Cursor(later, "", end.origin),
+        Cursor(earlier, "", end.origin),
+        Cursor(end.position, "another event", end.origin),
+        Cursor(end.position, end.event_id, "another log"),
+    ):
+        assert feed.after(cursor) is None
