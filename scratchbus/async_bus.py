@@ -9,11 +9,13 @@ from typing import Any, Self, TypeVar
 
 from scratchbus import opening
 from scratchbus.core import push_registry, refresh_registry
+from scratchbus.counts import counts
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration, check_page
+from scratchbus.errors import EngineError
 from scratchbus.feeding import AsyncFeeds
 from scratchbus.keeping import AsyncKeeper
 from scratchbus.log import reading
@@ -248,9 +250,13 @@ class AsyncBus:
 
     async def run(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine."""
-        if not self._is_greeted:
-            await self._greeted()
-        return await self._engine.run(conversation)
+        try:
+            if not self._is_greeted:
+                await self._greeted()
+            return await self._engine.run(conversation)
+        except EngineError as error:
+            counts.engine_errors[type(error).__name__] += 1
+            raise
 
     def page(self, name: str = "main") -> AsyncPage:
         """Return a page. Raises InvalidName."""

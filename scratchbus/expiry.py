@@ -12,6 +12,7 @@ from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from scratchbus.core import Core, Host
+from scratchbus.counts import counts
 from scratchbus.domain.events import Due, Event, Lapsed, StatusChanged
 from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.observation import Observation
@@ -45,6 +46,7 @@ logger = stderr_logger()
 def sweep(core: Core) -> Step[int]:
     """Append what time has brought, on all shards; return how many events that were."""
     count = 0
+    counts.sweeps += 1
     for shard in range(core.log.shards):
         looked = AT_ONCE
         while looked == AT_ONCE:
@@ -70,7 +72,15 @@ def _sweep_some(core: Core, shard: int, build: int) -> Step[tuple[int, int]]:
         appended = yield from append(core.log, page, writes, mode="each")
         recalled = len(appended.recalled or ())
         done += recalled + sum(row.position.seq > 0 for row in appended.written)
+        what = {write.event.subject: _what_time_did(write.event) for write in writes}
+        for row in appended.written:
+            if row.position.seq:
+                counts.fallen_due[what[row.subject]] += 1
     return len(rows) // 2, done
+
+
+def _what_time_did(event: Event) -> str:
+    return event.reason_code if isinstance(event, StatusChanged) else event.kind
 
 
 def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Write | None:

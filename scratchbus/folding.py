@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
+from scratchbus.counts import counts
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
@@ -132,7 +133,10 @@ def fold_once(
     last = entries[-1]
     position, event_id = entry_position(last, shard), entry_fields(last).get(b"id", b"")
     outcome, now = yield from commit(keys, scratch_page.NAME, checkpoint, position, event_id, commands)
-    return Folded(len(entries) if outcome is Outcome.DONE else 0, is_all, outcome), now
+    folded = len(entries) if outcome is Outcome.DONE else 0
+    counts.commits[outcome.name.lower()] += 1
+    counts.folded += folded
+    return Folded(folded, is_all, outcome), now
 
 
 def catch_up(log: Log, shard: int) -> Step[int]:

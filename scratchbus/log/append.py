@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, Literal, NamedTuple, NoReturn
 
+from scratchbus.counts import counts
 from scratchbus.domain.events import Event, Lapsed, StatusChanged
 from scratchbus.domain.position import Position
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
@@ -165,6 +166,10 @@ def append(
                 error.args = (f"{error}; {_IN_DOUBT}",)
             raise
     outcome = _read_reply(log, shard, page, room, writes, reply)
+    counts.append_took.add(time.monotonic() - begun)
+    for row in outcome.written:
+        if row.position.seq:
+            counts.appended[row.kind] += 1
     if copies and copies[0] < log.replicas:
         raise NotReplicated(copies[0], log.replicas)
     return outcome
@@ -244,6 +249,7 @@ def _refuse(page: str, room: int, write: Write, index: int, total: int, why: lis
     reason, *details = [part.decode() if isinstance(part, bytes) else part for part in why]
     error = refusal(page, room, write, str(reason), details)
     error.index = index  # type: ignore[attr-defined]  # which item of a batch
+    counts.refused[type(error).__name__] += 1
     if total > 1:
         error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
     raise error

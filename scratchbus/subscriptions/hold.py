@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from scratchbus.counts import counts
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
 from scratchbus.feed import Item, Place
@@ -56,6 +57,7 @@ class Hold:
         self.is_new = taken.is_takeover
         self.raw: list[Item] = []
         self.errands: list[Errand] = []
+        self._counts = counts.subscriptions[lease.name]
         self._most = most
         self._make = make
         self._trying = taken.trying
@@ -154,6 +156,7 @@ class Hold:
                     self._bury(ticket, "its consumers went away while they had it", ticket.attempt - 1)
                 else:
                     ticket.event, ticket.state, ticket.when = event, OUT, now
+                    self._counts.delivered += 1
                     return ticket
         return None
 
@@ -185,6 +188,7 @@ class Hold:
         """Take an ack; say whether it is time to write. Raises LeaseLost or NotDelivered."""
         if self.is_lost:
             raise LeaseLost(self.lease.name)
+        now = time.monotonic()
         with self._lock:
             if ticket.state == ACKED:
                 return False
@@ -192,12 +196,13 @@ class Hold:
                 raise NotDelivered(self.lease.name, ticket.position)
             self._finish(ticket)
             self._acked += 1
+            self._counts.acked += 1
+            self._counts.took.add(now - ticket.when)
             if self.doubtful:
                 self.doubtful -= 1
                 return True
             if self.errands or self._acked - self._written >= ACKS_AT_ONCE:
                 return True
-        now = time.monotonic()
         return now - self.written_at > ACKS_FOR or now > self.good_until
 
     def find(self, position: Position) -> Ticket:
@@ -220,11 +225,14 @@ class Hold:
         with self._lock:
             if ticket.state != OUT:
                 raise NotDelivered(self.lease.name, ticket.position)
+            now = time.monotonic()
+            self._counts.failed += 1
+            self._counts.took.add(now - ticket.when)
             if ticket.attempt >= self._most:
                 self._bury(ticket, reason, ticket.attempt)
                 return
             self._tell(self.lease.note, str(ticket.position), ticket.attempt, round(delay * 1000))
-            ticket.state, ticket.when, ticket.is_noted = WAITING, time.monotonic() + delay, True
+            ticket.state, ticket.when, ticket.is_noted = WAITING, now + delay, True
             ticket.attempt += 1
             self._insert(ticket)
 
@@ -232,6 +240,7 @@ class Hold:
         event = ticket.event
         logger.error("set aside as a dead letter", subscription=self.lease.name, position=str(event.position),
                      attempts=attempts, reason=reason)  # fmt: skip
+        self._counts.dead += 1
         ticket.is_noted = False  # what buries it forgets the rest
         self._finish(ticket)
         letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
