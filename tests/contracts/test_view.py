@@ -22,7 +22,7 @@ from scratchbus.errors import (
     ViewClosed,
 )
 from scratchbus.expiry import sweep
-from scratchbus.log import embedded
+from scratchbus.log import embedded, reading
 from scratchbus.log.steps import ask
 from tests.inspection import forget, keys_of, project, raw_append, send
 from tests.seeing import SeenLive, count_folds
@@ -134,7 +134,29 @@ def test_a_view_that_begins_while_others_write_misses_nothing(bus, connect):
         assert SeenLive(bus.page(), views).list(limit=None) == bus.page().list(limit=None)
 
 
-def test_readers_see_whole_batches_only(bus, page, connect):
+def test_what_is_written_while_the_page_is_read_is_in_it_once(bus, page, monkeypatch):
+    story, gone = page.add("observation", "x"), page.add("observation", "gone")
+    read_documents = snapshot._read_documents
+
+    def write_meanwhile(*args):
+        page.link(story.id, "goal-1")
+        page.resolve(gone.id)
+        page.clear_resolved([gone.id])
+        project(bus)
+        documents = yield from read_documents(*args)
+        page.link(story.id, "goal-2")
+        page.add("observation", "late")
+        return documents
+
+    monkeypatch.setattr(snapshot, "_read_documents", write_meanwhile)
+    read, cursor = bus.run(snapshot.read_page(bus.core.log, "main", 0))
+    assert list(read.walk([], None)) == page.list()
+    assert read.get(story.id).version == 3
+    assert cursor.position == page.list()[0].position
+
+
+def test_readers_see_whole_batches_only(bus, page, connect, monkeypatch):
+    monkeypatch.setattr(reading, "CHUNK", 7)  # so that every look tears a batch
     writer = connect("writer", max_observations=10_000).page()
 
     def write():
