@@ -76,29 +76,36 @@ def decode_entry(entry: RawEntry, shard: int) -> Event:
     flat = entry[1]
     values = flat[1::2] if flat[::2] == _LAYOUT else list(map(entry_fields(entry).get, _LAYOUT, _EMPTY))
     id, subject, page, kind, type_, batch, prev, body = values
-    envelope = {
-        "id": id.decode("utf-8", "replace"),
-        "subject": subject.decode("utf-8", "replace"),
-        "page": page.decode("utf-8", "replace"),
-        "kind": kind.decode("utf-8", "replace"),
-        "type": type_.decode("utf-8", "replace"),
-        "batch": batch.decode("utf-8", "replace"),
-        "prev": prev.decode("utf-8", "replace"),
-        "ms": int(ms),
-        "seq": int(seq),
-        "shard": shard,
-    }
     if not body.startswith(_PREFIX):
-        _check_schema(body, envelope)
+        _check_schema(body, _envelope(entry, shard))
     validator = _BODY_VALIDATORS.get(kind)
     if validator is None:
-        raise Poison(envelope, f"unknown kind {envelope['kind']!r}")
+        raise Poison(_envelope(entry, shard), f"unknown kind {kind.decode('utf-8', 'replace')!r}")
     try:
         event: Event = validator.validate_json(b"{" + body[len(_PREFIX) :])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise Poison(envelope, f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
-    return event.placed(**envelope)
+        where = ".".join(map(str, first["loc"])) or "body"
+        raise Poison(_envelope(entry, shard), f"{where}: {first['msg']}") from None
+    return event.placed(
+        id=id.decode("utf-8", "replace"),
+        subject=subject.decode("utf-8", "replace"),
+        page=page.decode("utf-8", "replace"),
+        kind=kind.decode("utf-8", "replace"),
+        type=type_.decode("utf-8", "replace"),
+        batch=batch.decode("utf-8", "replace"),
+        prev=prev.decode("utf-8", "replace"),
+        ms=int(ms),
+        seq=int(seq),
+        shard=shard,
+    )
+
+
+def _envelope(entry: RawEntry, shard: int) -> dict[str, Any]:
+    """Return what is known of an entry that is no event."""
+    fields, position = entry_fields(entry), entry_position(entry, shard)
+    texts = {name.decode(): fields.get(name, b"").decode("utf-8", "replace") for name in _LAYOUT[:-1]}
+    return texts | position._asdict()
 
 
 def _check_schema(body: bytes, envelope: Mapping[str, Any]) -> None:
