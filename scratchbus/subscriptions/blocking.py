@@ -132,8 +132,7 @@ class Subscription:
             return
         self._is_closed = True
         self._bus.keeper.remove(self._consumer)
-        with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself
-            self._bus.run(self._consumer.leave())
+        self._leave()
         self._woken.set()
 
     def __iter__(self) -> Iterator[Delivery]:
@@ -154,6 +153,8 @@ class Subscription:
                     self._wait(seconds)
             except PASSING as problem:
                 self._woken.wait(consumer.trouble(problem))
+        if self._is_closed:
+            self._leave()  # it may have been closed just before the lease was taken
         raise StopIteration
 
     def _wait(self, seconds: float) -> None:
@@ -162,6 +163,10 @@ class Subscription:
             self._woken.wait(seconds)
         else:
             self._bus.feeds.wait([place.feed.shard for place in hold.places], self._woken, seconds)
+
+    def _leave(self) -> None:
+        with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself
+            self._bus.run(self._consumer.leave())
 
     def _write(self, hold: Hold) -> None:
         with suppress(*PASSING):  # what it cannot take now is told later

@@ -130,8 +130,7 @@ class AsyncSubscription:
             return
         self._is_closed = True
         self._bus.keeper.remove(self._consumer)
-        with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself
-            await self._bus.run(self._consumer.leave())
+        await self._leave()
         self._woken.set()
 
     def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
@@ -152,7 +151,13 @@ class AsyncSubscription:
                     await self._bus.feeds.wait(self._woken, seconds)
             except PASSING as problem:
                 await self._bus.feeds.wait(self._woken, consumer.trouble(problem))
+        if self._is_closed:
+            await self._leave()  # it may have been closed just before the lease was taken
         raise StopAsyncIteration
+
+    async def _leave(self) -> None:
+        with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself
+            await self._bus.run(self._consumer.leave())
 
     async def _write(self, hold: Hold) -> None:
         with suppress(*PASSING):  # what it cannot take now is told later

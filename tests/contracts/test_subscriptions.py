@@ -535,6 +535,19 @@ def test_a_stop_ends_the_iteration_and_gives_the_lease_up(bus, page):
     assert (ended, status_of(bus).holder) == ([], None)
 
 
+def test_a_consumer_that_is_closed_while_it_takes_the_lease_gives_it_back(bus, page, monkeypatch):
+    deliveries = bus.subscribe("router")
+    take = deliveries._consumer._stand_in_line
+
+    def take_late():
+        deliveries.close()
+        return (yield from take())
+
+    monkeypatch.setattr(deliveries._consumer, "_stand_in_line", take_late)
+    assert list(deliveries) == []
+    assert status_of(bus).holder is None
+
+
 def test_a_handler_gets_every_event_until_it_is_time_to_stop(bus, page):
     fill(page, 3)
     stop, seen = threading.Event(), []
