@@ -65,10 +65,12 @@ def engine() -> Iterator[redis.Redis]:
 
 
 def _runnable(command: str, service: dict[str, Any], host: Path) -> list[str]:
-    """Return the command as it is run here: this Python, and directories of the host that the test owns."""
+    """Return the command as it is run here: this Python, directories that the test owns, a free port on loopback."""
     for source, target in _mounts(service):
         if not source.startswith("."):  # the host's directories and volumes, not the project's files
             command = command.replace(target, str(host))
+    (port,) = service["expose"]
+    command = command.replace(f"--metrics-port {port} --metrics-host 0.0.0.0", "--metrics-port 0")
     program, *arguments = shlex.split(command)
     assert program == "python"
     return [sys.executable, *arguments]
@@ -145,6 +147,7 @@ def test_a_daemons_command_starts_against_an_engine_and_stops_when_asked(
     ):
         try:
             _await(is_connected, "the daemon's connection")
+            assert "http://127.0.0.1:" in said.read_text()
             daemon.send_signal(signal.SIGTERM)
             assert daemon.wait(STOPS_WITHIN) == 0, said.read_text()
         finally:

@@ -9,26 +9,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from scratchbus import Bus
 from scratchbus.domain.values import check_page, check_source, duration_ms, duration_text
 from scratchbus.edges.exit_codes import USAGE, exit_code
+from scratchbus.edges.measuring import metrics_options, start_exporter
 from scratchbus.edges.usage import usage_line
 from scratchbus.errors import InvalidTTL, ScratchbusError
 from scratchbus.runtime import Run, configure_logging, serve
 from scratchbus.settings import Settings, load_settings
 
+if TYPE_CHECKING:
+    from scratchbus.metrics import Exporter
+
 
 @dataclass(frozen=True)
 class Daemon:
-    """Where a daemon works, and who it is there."""
+    """Where a daemon works, who it is there, and what shows its metrics, if anything does."""
 
     settings: Settings
     page: str
     source: str
+    exporter: Exporter | None = None
 
     @property
     def target(self) -> str:
@@ -37,7 +42,10 @@ class Daemon:
 
     def serve(self, run: Run, *, patient: bool = True) -> None:
         """Do the work on a connection to the bus; see `scratchbus.runtime.serve`."""
-        serve(lambda: Bus.connect(self.settings.url, source=self.source), run, patient=patient)
+        serve(self.exporter.watching(self._connect) if self.exporter else self._connect, run, patient=patient)
+
+    def _connect(self) -> Bus:
+        return Bus.connect(self.settings.url, source=self.source)
 
 
 class _Command(click.Command):
@@ -63,17 +71,28 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
 
     def decorate(function: Callable[..., None]) -> click.Command:
         @functools.wraps(function)
-        def command(url: str | None, name: str, log_level: str | None, page: str = "main", **options: object) -> None:
+        def command(
+            url: str | None,
+            name: str,
+            log_level: str | None,
+            metrics_host: str,
+            metrics_port: int | None,
+            page: str = "main",
+            **options: object,
+        ) -> None:
             try:
                 settings = load_settings(url=url, log_level=log_level)
                 configure_logging(settings.log_level, daemon=name)
-                function(Daemon(settings, check_page(page), check_source(name, "name")), **options)
+                page, name = check_page(page), check_source(name, "name")
+                exporter = start_exporter(metrics_host, metrics_port)
+                function(Daemon(settings, page, name, exporter), **options)
             except ScratchbusError as error:
                 click.echo(f"{name}: {error}", err=True)
                 sys.exit(exit_code(error))
 
         levels = click.Choice(["debug", "info", "warning", "error"], case_sensitive=False)
         for option in (
+            metrics_options,
             click.option("--log-level", type=levels, help="How much to log; $SCRATCHBUS_LOG_LEVEL, else info."),
             click.option("--name", default=source, help="Who it is: the `by` of all it does."),
             *([page_option] if on_one_page else []),

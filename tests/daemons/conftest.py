@@ -27,20 +27,20 @@ class Engine:
         self.directory = directory
         self.socket = directory / "engine.sock"
         self.url = f"unix://{self.socket}"
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         program = find_binary(None, self.directory).path
         options = ["--port", "0", "--unixsocket", str(self.socket), "--appendonly", "yes", "--appendfsync", "always"]
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [str(program), *options, "--maxmemory-policy", "noeviction"], cwd=self.directory, stdout=subprocess.DEVNULL
         )
         until(self.socket.exists, "the engine's socket is there")
 
     def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
             self.socket.unlink(missing_ok=True)
 
 

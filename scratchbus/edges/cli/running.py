@@ -12,6 +12,7 @@ import click
 from scratchbus.edges.cli.common import Session, command, pass_session
 from scratchbus.edges.cli.output import Cell
 from scratchbus.edges.cli.status_view import connection_hint, show_status, where_it_is
+from scratchbus.edges.measuring import metrics_options, start_exporter
 
 if TYPE_CHECKING:
     from scratchbus import Bus
@@ -26,8 +27,9 @@ _NAP = 0.1  # seconds that a stop may go unnoticed
         "scratchbus up --url redis://localhost:6379",
     )
 )
+@metrics_options
 @pass_session
-def up(session: Session) -> None:
+def up(session: Session, metrics_host: str, metrics_port: int | None) -> None:
     """Run what keeps the page current, until Ctrl-C.
 
     That is the engine, a projector and an expirer. Without --url it is the embedded engine, which all processes of this
@@ -39,20 +41,24 @@ def up(session: Session) -> None:
     from scratchbus.runtime import configure_logging, serve
 
     configure_logging(session.settings().log_level)
+    exporter = start_exporter(metrics_host, metrics_port)
     with session.connect() as bus:
         status = bus.status()
     source = session.settings().source or "up"
     if session.as_json:
-        session.out.document({**where_it_is(status), "pid": os.getpid()})
+        metrics = {"metrics": exporter.url} if exporter else {}
+        session.out.document({**where_it_is(status), **metrics, "pid": os.getpid()})
     else:
         ends = "Ctrl-C; the engine stays" + (", `scratchbus stop` ends it" if status.directory else "")
-        pairs = [*connection_hint(status), ("runs", Cell("projector, expirer")), ("ends", Cell(ends))]
+        pairs = [*connection_hint(status), ("runs", Cell("projector, expirer"))]
+        pairs += [("metrics", Cell(exporter.url, "cyan"))] if exporter else []
+        pairs += [("ends", Cell(ends))]
         session.out.block([Cell("scratchbus is up", "bold green")], "", pairs)
 
     def connect() -> Bus:
         return Bus.connect(session.url, source=source, config=session.config, bus=session.bus)
 
-    serve(connect, _side_by_side(run_projector, run_expirer))
+    serve(exporter.watching(connect) if exporter else connect, _side_by_side(run_projector, run_expirer))
 
 
 def _side_by_side(*runs: Run) -> Run:

@@ -1,0 +1,182 @@
+"""Metrics: what a daemon did and how the bus is, also when the engine does not answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from scratchbus import Bus
+from scratchbus.counts import BOUNDS, Durations
+from tests.roles.waiting import until
+
+pytestmark = pytest.mark.real
+
+DOCUMENT = Path(__file__).parents[2] / "docs/metrics.md"
+
+
+@pytest.fixture
+def page(engine):
+    with Bus.connect(engine.url, source="tester") as bus:
+        yield bus.page("main")
+
+
+def address(daemon):
+    """Return where a daemon says that its metrics are."""
+    until(lambda: daemon.has_said("metrics"), "it says where its metrics are")
+    return next(line["url"] for line in daemon.said if line["event"] == "metrics")
+
+
+def scrape(url):
+    """Return the families of metrics by name, and the samples by name and labels."""
+    with urlopen(url, timeout=10) as reply:  # noqa: S310  # http, on loopback
+        families = {family.name: family for family in text_string_to_metric_families(reply.read().decode())}
+    samples = {
+        (each.name, *each.labels.values()): each.value for family in families.values() for each in family.samples
+    }
+    return families, samples
+
+
+def test_a_projector_tells_what_it_folded_and_how_far_behind_everything_is(start, page):
+    ids = [page.add("observation", f"{number}").id for number in range(3)]
+    page.claim(ids[0], by="worker", ttl="1h")
+    page.resolve(ids[1])
+    with page._bus.subscribe("router", max_attempts=1) as deliveries:
+        next(deliveries).fail("no")
+        url = address(start("projector", "--metrics-port", "0"))
+        assert url.startswith("http://127.0.0.1:")
+        until(lambda: scrape(url)[1].get(("scratchbus_events_folded_total",)) == 5, "it has folded all")
+        families, samples = scrape(url)
+    assert samples["scratchbus_up",] == 1
+    assert samples["scratchbus_commits_total", "done"] >= 1
+    assert samples["scratchbus_log_events", "0"] == 5
+    assert samples["scratchbus_projection_lag_events", "scratch_page", "0"] == 0
+    assert samples["scratchbus_rejected_events", "scratch_page", "0"] == 0
+    assert samples["scratchbus_subscription_lag_events", "router"] == 4
+    assert samples["scratchbus_subscription_held", "router"] == 1
+    assert samples["scratchbus_dead_letters", "router"] == 1
+    assert (samples["scratchbus_pages",], samples["scratchbus_open_observations",]) == (1, 2)
+    assert samples["scratchbus_page_open_observations", "main"] == 2
+    assert samples["scratchbus_page_live_claims", "main"] == 1
+    assert samples["scratchbus_engine_memory_bytes",] > 0
+    assert samples["process_resident_memory_bytes",] > 0
+    kinds = {name: families[f"scratchbus_{name}"].type for name in ("events_folded", "append_seconds", "up")}
+    assert kinds == {"events_folded": "counter", "append_seconds": "histogram", "up": "gauge"}
+
+
+def test_an_expirer_tells_what_time_did(start, page):
+    url = address(start("expirer", "--metrics-port", "0"))
+    page.add("observation", "a short life", ttl="50ms")
+    until(lambda: scrape(url)[1].get(("scratchbus_fallen_due_total", "expired")) == 1, "it has counted the end")
+    _, samples = scrape(url)
+    assert samples["scratchbus_sweeps_total",] >= 1
+    assert samples["scratchbus_events_appended_total", "status_changed"] == 1
+    assert samples["scratchbus_append_seconds_count",] == 1
+    assert 0 < samples["scratchbus_append_seconds_sum",] < 10
+
+
+def test_a_scrape_is_answered_within_a_moment_though_the_engine_hangs_or_is_gone(start, engine, page):
+    projector = start("projector", "--metrics-port", "0")
+    url = address(projector)
+    until(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine answers")
+    os.kill(engine.process.pid, signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        _, samples = scrape(url)
+        assert time.monotonic() - begun < 4
+    finally:
+        os.kill(engine.process.pid, signal.SIGCONT)
+    assert samples["scratchbus_up",] == 0
+    assert ("scratchbus_log_events", "0") not in samples
+    assert "scratchbus_events_folded_total" in {name for name, *_ in samples}
+    engine.kill()
+    until(lambda: scrape(url)[1]["scratchbus_up",] == 0, "it says that the engine is gone")
+    until(lambda: projector.has_said("waiting"), "it waits")
+    assert scrape(url)[1]["scratchbus_engine_errors_total", "EngineUnreachable"] >= 1
+    engine.start()
+    until(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine is back")
+
+
+def test_metrics_are_there_before_the_engine_is(start, tmp_path):
+    url = address(start("projector", "--metrics-port", "0", "--url", f"unix://{tmp_path}/none.sock"))
+    assert scrape(url)[1]["scratchbus_up",] == 0
+
+
+def test_a_port_in_use_is_said_in_one_line(start):
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        daemon = start("projector", "--metrics-port", port)
+        assert daemon.process.wait(15) == 5
+    (line,) = daemon.err.splitlines()
+    assert line == (
+        f"projector: metrics on 127.0.0.1:{port}: Address already in use;"
+        " choose another port, 0 for a free one, or another host"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--metrics-port", "70000"], 2, "not in the range"),
+        (["--metrics-port", "0", "--metrics-host", "192.0.2.1"], 5, "metrics on 192.0.2.1:0: Cannot assign"),
+    ],
+)
+def test_metrics_that_cannot_be_served_end_a_daemon_with_one_line(start, arguments, code, says):
+    daemon = start("expirer", *arguments)
+    assert daemon.process.wait(15) == code
+    (line,) = daemon.err.splitlines()
+    assert says in line
+
+
+def test_without_a_port_nothing_is_loaded_for_metrics(engine):
+    code = f"""
+import sys, scratchbus.edges.cli.running, scratchbus.edges.daemon
+from scratchbus import Bus
+with Bus.connect({engine.url!r}, source="tester") as bus:
+    bus.page("main").add("observation", "x")
+    bus.status()
+assert not [name for name in sys.modules if name.startswith("prometheus_client")]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_up_serves_metrics_of_all_that_it_runs(engine, page):
+    command = [sys.executable, "-m", "scratchbus.edges.cli", "up", "--metrics-port", "0", "--url", engine.url, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as up:
+        try:
+            url = json.loads(up.stdout.readline())["metrics"]
+            page.add("observation", "a short life", ttl="50ms")
+            until(lambda: scrape(url)[1].get(("scratchbus_fallen_due_total", "expired")) == 1, "the expirer counts")
+            until(lambda: scrape(url)[1]["scratchbus_events_folded_total",] == 2, "the projector counts")
+        finally:
+            up.terminate()
+    assert up.returncode == 0
+
+
+def test_the_document_names_every_metric_and_no_other(start, page):
+    page.add("observation", "x")
+    with page._bus.subscribe("router"):
+        url = address(start("projector", "--metrics-port", "0"))
+        until(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine answers")
+        families, _ = scrape(url)
+    exposed = {name + "_total" * (each.type == "counter") for name, each in families.items()}
+    served = {name for name in exposed if name.startswith("scratchbus_")} | {"scratchbus_engine_memory_limit_bytes"}
+    assert set(re.findall(r"^\| `(scratchbus_\w+)`", DOCUMENT.read_text(), re.MULTILINE)) == served
+
+
+def test_lengths_of_time_are_counted_by_the_bound_that_holds_them():
+    took = Durations()
+    for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.1, BOUNDS[-1], BOUNDS[-1] + 1):
+        took.add(seconds)
+    assert (took.counts[0], took.counts[1], took.counts[-2], took.counts[-1]) == (2, 1, 1, 1)
