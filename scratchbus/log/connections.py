@@ -82,7 +82,9 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         return EngineMisconfigured(f"{where} is one node of a cluster ({text}); write redis+cluster:// in the URL")
     if "cluster support disabled" in text:
         return EngineMisconfigured(f"{where} is no cluster; write redis:// in the URL, without +cluster")
-    if isinstance(error, redis_errors.ClusterDownError):  # also of a replica that lost its primary
+    if isinstance(
+        error, redis_errors.ClusterDownError | redis_errors.TryAgainError
+    ):  # also of a replica that lost its primary
         return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or see to its primary")
     if isinstance(error, BROKEN):
         return EngineUnreachable(explain(where, text))

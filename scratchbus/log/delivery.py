@@ -132,7 +132,11 @@ def deliver(topology: Topology, call: Call, where: str) -> Generator[Sending | P
         if call.is_write and is_lost(failure):
             raise Interrupted(str(translate(failure, where)))
         deadline = deadline or time.monotonic() + topology.patience
-        if not passes or (attempt >= READ_TRIES - 1 and time.monotonic() > deadline):
+        if not passes:
+            raise translate(failure, where)
+        if attempt >= READ_TRIES - 1 and time.monotonic() > deadline:
+            if isinstance(failure, redis_errors.AskError):
+                failure = redis_errors.TryAgainError(f"slot {failure.slot_id} is being moved")
             raise translate(failure, where)
         aside = None
         if isinstance(failure, redis_errors.MovedError) and attempt == 0:

@@ -1,7 +1,7 @@
 -- What happens to a durable subscription: taken, kept, given up; what failed, and what was set aside.
 -- Whoever does not hold the lease changes nothing.
 --
--- KEYS  1 subscription  2 names of all  3 dead letters  4 letters to deliver again
+-- KEYS  1 subscription  2 names of all  3 dead letters  4 letters to deliver again  (5: never exists, see keys.py)
 -- ARGV  1 operation  2 token of the lease  3 … what the operation needs
 -- Reply: {0} the lease is someone else's; {1, …} done
 

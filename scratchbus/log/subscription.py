@@ -130,6 +130,6 @@ def removed(name: str) -> NotFound:
 
 
 def _run(keys: ShardKeys, name: str, *arguments: Any) -> Step[list[Any]]:
-    named = (keys.subscription(name), keys.subscriptions, keys.dead(name), keys.again(name))
+    named = (keys.subscription(name), keys.subscriptions, keys.dead(name), keys.again(name), keys.ids)
     reply: list[Any] = yield from ask(keys.shard, *_SCRIPT.command(named, arguments))
     return reply

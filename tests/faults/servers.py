@@ -46,7 +46,7 @@ class Server:
         self.binary = binary
         self.directory = Path(tempfile.mkdtemp(prefix="scratchbus-"))  # short: the path of a socket may not be long
         self.socket = self.directory / "s"
-        self.port = free_port() if tcp else 0
+        self.port = int(config.get("port", 0)) or (free_port() if tcp else 0)
         self.config = config
         self.process: subprocess.Popen[bytes] | None = None
         self.password = config.get("requirepass")
@@ -70,10 +70,11 @@ class Server:
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen([self.binary, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         if wait:
-            eventually(self._answers)
+            eventually(self.answers)
         return self
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Say whether it answers yet; fail when it has ended instead."""
         assert self.process.poll() is None, (self.directory / "server.log").read_text()
         try:
             with self.client() as client:

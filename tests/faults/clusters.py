@@ -1,0 +1,277 @@
+"""Servers that stand in for each other, real ones on loopback: a cluster, and sentinels with what they watch."""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from redis.crc import key_slot
+from redis.exceptions import RedisError
+
+from scratchbus import Bus
+from tests.faults.servers import Server, embedded_binary
+from tests.waiting import eventually
+
+MASTERS = 3
+SLOTS = 16_384
+MASTER_NAME = "scratch"
+_DURABLE = {
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "repl-diskless-sync": "yes",
+    "repl-diskless-sync-delay": "0",
+}
+_PORTS = range(20_000, 32_000)  # where no client's end of a connection is, so that a killed server gets its port again
+
+
+def quiet_port() -> int:
+    """Return a port that is free, and not one that the system gives to clients."""
+    while True:
+        port = random.choice(_PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def ask(server: Server, *command: Any) -> Any:
+    """Send a server one command."""
+    with server.client() as client:
+        return client.execute_command(*command)
+
+
+def role(server: Server) -> dict[str, Any]:
+    """Return what a server says of its replication."""
+    with server.client() as client:
+        return dict(client.info("replication"))
+
+
+class Group:
+    """Servers that are started and ended together."""
+
+    def __init__(self) -> None:
+        self.servers: list[Server] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+            for server in self.servers:
+                eventually(server.answers)
+            self._join()
+            eventually(self.is_whole, 30)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all servers, and remove their data."""
+        for server in self.servers:
+            server.close()
+
+    def _add(self, **config: str) -> None:
+        port = str(quiet_port())
+        self.servers.append(Server(embedded_binary(), tcp=True, port=port, **_DURABLE, **config).start(wait=False))
+
+    def _start(self) -> None: ...
+
+    def _join(self) -> None: ...
+
+    def is_whole(self) -> bool:
+        """Say whether everything runs as it is meant to."""
+        try:
+            return self._is_whole()
+        except (RedisError, OSError):
+            return False
+
+    def _is_whole(self) -> bool:
+        raise NotImplementedError
+
+    def restart(self, server: Server) -> None:
+        """Start a server that was killed, and wait until all is well again."""
+        server.start()
+        eventually(self.is_whole, 30)
+
+
+class Cluster(Group):
+    """Three masters, each with a replica."""
+
+    def __init__(self, **config: str) -> None:
+        super().__init__()
+        self._config = {
+            "cluster-enabled": "yes", "cluster-node-timeout": "1000", "cluster-allow-replica-migration": "no",
+            "cluster-replica-validity-factor": "0", "repl-ping-replica-period": "1", **config,
+        }  # fmt: skip
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers[:MASTERS])
+
+    def _start(self) -> None:
+        for _ in range(2 * MASTERS):
+            self._add(**self._config, **{"cluster-port": str(quiet_port())})
+
+    def _join(self) -> None:
+        first, bounds = self.servers[0], [SLOTS * number // MASTERS for number in range(MASTERS + 1)]
+        for number, server in enumerate(self.servers):
+            ask(server, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            if number < MASTERS:
+                ask(server, "CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
+            if number:
+                ask(server, "CLUSTER", "MEET", "127.0.0.1", first.port, first.config["cluster-port"])
+        eventually(lambda: all(len(self._known(server)) == len(self.servers) for server in self.servers), 20)
+        for master, replica in zip(self.servers, self.servers[MASTERS:], strict=False):
+            ask(replica, "CLUSTER", "REPLICATE", id_of(master))
+
+    @staticmethod
+    def _known(server: Server) -> list[bytes]:
+        nodes: list[bytes] = ask(server, "CLUSTER", "NODES").splitlines()
+        return [node for node in nodes if b"handshake" not in node]
+
+    def _is_whole(self) -> bool:
+        roles = [role(server) for server in self.servers]
+        return (
+            all(ask(server, "CLUSTER INFO")["cluster_state"] == "ok" for server in self.servers)
+            and all(len(list(self._slots(server, slot))) == 2 for server in self.servers for slot in (0, 8000, 16_000))
+            and sum(each["role"] == "master" and each["connected_slaves"] == 1 for each in roles) == MASTERS
+            and sum(each.get("master_link_status") == "up" for each in roles) == MASTERS
+        )
+
+    @staticmethod
+    def _slots(server: Server, slot: int) -> Sequence[int]:
+        """Return the ports of the master and the replicas of a slot, as a server knows them."""
+        for first, last, *nodes in ask(server, "CLUSTER", "SLOTS"):
+            if first <= slot <= last:
+                return [int(node[1]) for node in nodes]
+        return []
+
+    def slot_of(self, bus: Bus, page: str = "main") -> int:
+        """Return the slot that a page's shard is in."""
+        log = bus.core.log
+        return key_slot(log.keys(log.shard(page)).log.encode())
+
+    def master_of(self, slot: int) -> Server:
+        """Return the master that has a slot, as a server that runs says."""
+        for server in self.servers:
+            if server.process is not None and (ports := self._slots(server, slot)):
+                return next(each for each in self.servers if each.port == ports[0])
+        raise AssertionError(f"nobody has slot {slot}")
+
+
+def id_of(server: Server) -> str:
+    """Return the name that a server of a cluster has for the others."""
+    return str(ask(server, "CLUSTER", "MYID").decode())
+
+
+class Move:
+    """The move of a slot to the next master, key by key; when it ends, all that are left have moved too."""
+
+    def __init__(self, cluster: Cluster, slot: int) -> None:
+        self._cluster = cluster
+        self._slot = slot
+        self.source = cluster.master_of(slot)
+        masters = [server for server in cluster.servers if role(server)["role"] == "master"]
+        self.target = masters[(masters.index(self.source) + 1) % len(masters)]
+        self._masters = masters
+
+    def __enter__(self) -> Self:
+        ask(self.target, "CLUSTER", "SETSLOT", self._slot, "IMPORTING", id_of(self.source))
+        ask(self.source, "CLUSTER", "SETSLOT", self._slot, "MIGRATING", id_of(self.target))
+        return self
+
+    def keys(self, wanted: Callable[[str], bool]) -> None:
+        """Move these keys."""
+        for key in ask(self.source, "CLUSTER", "GETKEYSINSLOT", self._slot, 1000):
+            if wanted(key.decode()):
+                ask(self.source, "MIGRATE", "127.0.0.1", self.target.port, key, 0, 5000)
+
+    def refusals(self) -> int:
+        """Return how often someone was told to try again."""
+        with self.source.client() as client:
+            stats = client.info("errorstats").get("errorstat_TRYAGAIN", {})
+        return int(stats.get("count", 0))
+
+    def __exit__(self, *exc: object) -> None:
+        while ask(self.source, "CLUSTER", "COUNTKEYSINSLOT", self._slot):
+            self.keys(lambda key: True)
+        for server in [self.target, self.source, *self._masters]:
+            ask(server, "CLUSTER", "SETSLOT", self._slot, "NODE", id_of(self.target))
+
+
+class Watched(Group):
+    """A master and its replica, which three sentinels watch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sentinels: list[Server] = []
+
+    @property
+    def url(self) -> str:
+        places = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{places}/{MASTER_NAME}"
+
+    def _start(self) -> None:
+        for _ in range(2):
+            self._add(**{"repl-ping-replica-period": "1"})
+
+    def _join(self) -> None:
+        master, replica = self.servers
+        replica.follow(master)
+        for _ in range(3):
+            self.sentinels.append(Sentinel(master))
+        for sentinel in self.sentinels:
+            eventually(sentinel.answers)
+
+    def _is_whole(self) -> bool:
+        roles = [role(server) for server in self.servers]
+        return (
+            sorted(each["role"] for each in roles) == ["master", "slave"]
+            and any(each.get("master_link_status") == "up" for each in roles)
+            and all(self._sees_all(sentinel) for sentinel in self.sentinels)
+        )
+
+    @staticmethod
+    def _sees_all(sentinel: Server) -> bool:
+        with sentinel.client() as client:
+            state = client.sentinel_master(MASTER_NAME)
+        return (state["num-other-sentinels"], state["num-slaves"], state["flags"]) == (2, 1, "master")
+
+    @property
+    def master(self) -> Server:
+        """Return the server that the sentinels name."""
+        _, port = ask(self.sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME)
+        return next(server for server in self.servers if server.port == int(port))
+
+    def close(self) -> None:
+        """End all servers, and remove their data."""
+        super().close()
+        for sentinel in self.sentinels:
+            sentinel.close()
+
+
+class Sentinel(Server):
+    """A server that watches others."""
+
+    def __init__(self, master: Server) -> None:
+        super().__init__(embedded_binary(), tcp=True, port=str(quiet_port()))
+        (self.directory / "sentinel.conf").write_text(
+            f"port {self.port}\nbind 127.0.0.1\nunixsocket {self.socket}\ndir {self.directory}\n"
+            f"sentinel monitor {MASTER_NAME} 127.0.0.1 {master.port} 2\n"
+            f"sentinel down-after-milliseconds {MASTER_NAME} 700\n"
+            f"sentinel failover-timeout {MASTER_NAME} 3000\n"
+        )
+        self._run([self.binary, self.directory / "sentinel.conf", "--sentinel"])
+
+    def _run(self, command: list[Path | str]) -> None:
+        with (self.directory / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

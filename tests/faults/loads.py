@@ -1,0 +1,106 @@
+"""Threads that write and follow while servers are killed and moved, and that know what they were told."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import Any, Self
+
+from scratchbus import Bus
+from scratchbus.errors import EngineError, LogRewound
+from tests.waiting import eventually
+
+
+class Load:
+    """Writers of a bus, each with a connection of its own, that retry with the same event id until it is acknowledged.
+
+    `pages` are how many pages they write on in turn.
+    """
+
+    def __init__(self, url: str, bus: str, *, writers: int = 3, pages: int = 12, **settings: Any) -> None:
+        self._stop = threading.Event()
+        self._failures: list[BaseException] = []
+        self._pages = pages
+        self.acknowledged: list[str] = []
+        self.troubles: set[str] = set()
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(url, bus, f"w{number}", settings)) for number in range(writers)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(40)
+        assert not self._failures, self._failures
+
+    def wait_for(self, more: int) -> None:
+        """Wait until so many more writes are acknowledged."""
+        goal = len(self.acknowledged) + more
+        eventually(lambda: len(self.acknowledged) >= goal or self._failures, 30)
+
+    def _guarded(self, *args: Any) -> None:
+        try:
+            self._write(*args)
+        except BaseException as failure:
+            self._failures.append(failure)
+
+    def _write(self, url: str, name: str, writer: str, settings: dict[str, Any]) -> None:
+        with Bus.connect(url, bus=name, source=writer, max_observations=100_000, **settings) as bus:
+            number = 0
+            while not self._stop.is_set():
+                number += 1
+                page, event_id = bus.page(f"page-{number % self._pages}"), f"{writer}-{number}"
+                while True:
+                    try:
+                        page.add("observation", event_id, event_id=event_id, tags=[writer])
+                    except EngineError as trouble:
+                        self.troubles.add(type(trouble).__name__)
+                        if self._stop.wait(0.05):
+                            return
+                    else:
+                        self.acknowledged.append(event_id)
+                        break
+
+
+class Reading:
+    """A follower of all events of a bus, which begins anew when it is told that the log was rewound."""
+
+    def __init__(self, url: str, bus: str) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, args=(url, bus))
+        self.rewound = 0
+        self.failure: BaseException | None = None
+        self.seen: dict[str, list[str]] = defaultdict(list)
+
+    def ids(self) -> set[str]:
+        """Return the ids of all events that it was given since it began, or began anew."""
+        return {id for page in list(self.seen.values()) for id in page}
+
+    def _follow(self, url: str, name: str) -> None:
+        try:
+            with Bus.connect(url, bus=name, source="reader") as bus:
+                while not self._stop.is_set():
+                    try:
+                        for event in bus.events(follow=True, stop=self._stop):
+                            self.seen[event.page].append(event.id)
+                    except LogRewound:
+                        self.rewound += 1
+                        self.seen.clear()
+                    except EngineError:
+                        self.seen.clear()
+        except BaseException as failure:
+            self.failure = failure
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._thread.join(40)
+        assert self.failure is None, self.failure

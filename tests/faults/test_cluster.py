@@ -1,0 +1,296 @@
+"""A bus on a real cluster of three masters and three replicas: it works the same, whoever fails or moves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from scratchbus import AsyncBus, Bus, NewObservation
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.errors import (
+    Claimed,
+    EngineMisconfigured,
+    EngineUnreachable,
+    InvalidURL,
+    NotReplicated,
+    ShardsMismatch,
+    VersionConflict,
+)
+from scratchbus.expiry import run_expirer
+from scratchbus.folding import catch_up
+from scratchbus.log.keys import PageKeys
+from scratchbus.projector import run_projector
+from tests.faults.checker import Acknowledged, check
+from tests.faults.clusters import Cluster, Move, ask, quiet_port
+from tests.faults.loads import Load, Reading
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+PAGES = [f"page-{number}" for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bus(cluster: Cluster, bus_name: str) -> Iterator[Bus]:
+    with Bus.connect(cluster.url, bus=bus_name, source="tester", ack="replica") as bus:
+        yield bus
+        project(bus)
+        assert check(bus) == []
+
+
+def project(bus: Bus) -> None:
+    for shard in range(bus.core.log.shards):
+        bus.run(catch_up(bus.core.log, shard))
+
+
+# -- the same as on one server ---------------------------------------------------------------------------------------
+
+
+def test_a_new_bus_has_sixteen_shards_on_all_masters(cluster: Cluster, bus: Bus) -> None:
+    assert bus.core.log.shards == 16
+    assert {cluster.master_of(cluster.slot_of(bus, page)).port for page in PAGES} == {
+        server.port for server in cluster.servers if ask(server, "ROLE")[0] == b"master"
+    }
+    with pytest.raises(ShardsMismatch):
+        Bus.connect(cluster.url, bus=bus.core.log.bus, shards=4)
+
+
+def test_every_operation_works_on_every_page(bus: Bus) -> None:
+    for name in PAGES:
+        page = bus.page(name)
+        first, second = page.add_many([NewObservation(type="risk_alert", content=word) for word in ("one", "two")])
+        third = page.add("observation", "three", dedupe_key="k", tags=["t"])
+        assert page.add("observation", "three", dedupe_key="k").occurrences == 2
+        assert [seen.id for seen in page.active()] == [second.id, first.id, third.id]
+        assert [seen.id for seen in page.list(tags="t")] == [third.id]
+        claim = page.claim(first.id, by="me", ttl="30s")
+        with pytest.raises(Claimed):
+            page.resolve(first.id)
+        assert page.resolve(first.id, fence=claim.fence).status == "resolved"
+        page.link(second.id, action="goal-1")
+        with pytest.raises(VersionConflict):
+            page.update(second.id, content="2", expected_version=7)
+        page.clear_resolved([first.id])
+        assert page.get(first.id) is None
+        assert [event.kind for event in page.history(first.id)] == ["added", "claimed", "status_changed", "cleared"]
+    status = bus.status()
+    assert [page.open for page in status.pages] == [2] * len(PAGES)
+    assert sum(shard.events for shard in status.shards) == len(list(bus.events())) == 8 * len(PAGES)
+
+
+async def test_every_operation_works_for_asyncio(cluster: Cluster, bus_name: str) -> None:
+    async with AsyncBus.connect(cluster.url, bus=bus_name, source="tester", ack="replica") as bus:
+        seen, start = [], await bus.position()
+        for name in PAGES:
+            await bus.page(name).add("observation", name)
+        stop = asyncio.Event()
+        async for event in bus.events(follow=True, stop=stop):
+            seen.append(event.page)
+            if len(seen) == len(PAGES):
+                await bus.page(PAGES[7]).add("observation", "while it is followed")
+            elif len(seen) > len(PAGES):
+                stop.set()
+        assert sorted(seen) == sorted([*PAGES, PAGES[7]])
+        assert len([event async for event in bus.events(start)]) == len(PAGES) + 1
+        assert [(await bus.page(name).active())[0].content for name in PAGES[:7]] == PAGES[:7]
+
+
+def test_new_types_reach_every_process(cluster: Cluster, bus: Bus) -> None:
+    with Bus.connect(cluster.url, bus=bus.core.log.bus, source="other") as other:
+        text = bus.types.text + "\n  weather:\n    description: How it is outside.\n    priority: 5\n"
+        bus.push_types(parse_registry(text, "types.yaml"))
+        assert other.page("page-5").add("weather", "Rain.").priority == 5
+
+
+def test_a_follower_gets_what_is_added_on_any_shard_at_once(bus: Bus) -> None:
+    stop = threading.Event()
+    events = bus.events(bus.position(), follow=True, stop=stop)
+    for round in range(3):
+        for name in PAGES:
+            added = bus.page(name).add("observation", f"{round}")
+            assert next(events).position == added.position
+    stop.set()
+    assert list(events) == []
+
+
+def test_a_follower_goes_on_behind_one_event_without_skipping_any(bus: Bus) -> None:
+    added = [bus.page(name).add("observation", name) for name in PAGES]
+    middle = added[11]
+    seen = {event.subject for event in bus.events(middle.position)}
+    assert seen >= {each.id for each in added[12:]}
+    assert middle.id not in seen
+
+
+def test_subscriptions_read_all_shards_in_order_within_each_page(bus: Bus) -> None:
+    for number in range(3):
+        for name in PAGES:
+            bus.page(name).add("observation", f"{number}")
+    got: dict[str, list[str]] = {name: [] for name in PAGES}
+    stop = threading.Event()
+    with bus.subscribe("all", after="0-0", stop=stop) as deliveries:
+        for delivery in deliveries:
+            got[delivery.event.page].append(getattr(delivery.event, "content", ""))
+            delivery.ack()
+            if sum(map(len, got.values())) == 3 * len(PAGES):
+                break
+    assert got == {name: ["0", "1", "2"] for name in PAGES}
+
+
+@pytest.mark.parametrize("run", [run_projector, run_expirer])
+def test_daemons_serve_all_shards(cluster: Cluster, bus: Bus, run: Callable[[Bus, threading.Event], None]) -> None:
+    stop = threading.Event()
+    with Bus.connect(cluster.url, bus=bus.core.log.bus, source="daemon", sweep_interval=0.1) as its:
+        daemon = threading.Thread(target=run, args=(its, stop))
+        daemon.start()
+        try:
+            short = [bus.page(name).add("observation", name, ttl=0.2) for name in PAGES]
+            if run is run_expirer:
+                eventually(lambda: len(list(bus.events(kinds="status_changed"))) == len(short))
+            else:
+                eventually(lambda: all(shard.lag == 0 for shard in bus.status().shards))
+        finally:
+            stop.set()
+            daemon.join(10)
+    assert not daemon.is_alive()
+
+
+# -- what is wrong ---------------------------------------------------------------------------------------------------
+
+
+def test_every_master_is_asked_whether_it_syncs(cluster: Cluster, bus_name: str) -> None:
+    masters = [server for server in cluster.servers if ask(server, "ROLE")[0] == b"master"]
+    try:
+        for master in masters[1:]:
+            ask(master, "CONFIG", "SET", "appendfsync", "always")
+        with pytest.raises(EngineMisconfigured, match="appendfsync always"):
+            Bus.connect(cluster.url, bus=bus_name, ack="fsync")
+        ask(masters[0], "CONFIG", "SET", "appendfsync", "always")
+        Bus.connect(cluster.url, bus=bus_name, ack="fsync").close()
+    finally:
+        for master in masters:
+            ask(master, "CONFIG", "SET", "appendfsync", "everysec")
+
+
+def test_too_few_replicas_are_an_error_on_every_shard(cluster: Cluster, bus_name: str) -> None:
+    with Bus.connect(cluster.url, bus=bus_name, source="t", ack="replica", replicas=2, socket_timeout="200ms") as bus:
+        for name in ("page-1", "page-2", "page-3"):
+            with pytest.raises(NotReplicated) as caught:
+                bus.page(name).add("observation", "x")
+            assert (caught.value.copies, caught.value.wanted) == (1, 2)
+
+
+def test_one_node_is_not_taken_for_the_whole(cluster: Cluster, bus_name: str) -> None:
+    with pytest.raises(EngineMisconfigured, match=r"write redis\+cluster://"):  # noqa: PT012
+        for server in cluster.servers:
+            Bus.connect(server.tcp_url, bus=bus_name)
+
+
+def test_a_single_server_is_not_taken_for_a_cluster(new_server) -> None:
+    server = new_server(tcp=True)
+    with pytest.raises(EngineMisconfigured, match="is no cluster; write redis://"):
+        Bus.connect(f"redis+cluster://127.0.0.1:{server.port}")
+
+
+def test_a_cluster_that_is_not_there_is_unreachable_at_once() -> None:
+    with pytest.raises(EngineUnreachable, match="does not answer") as caught:
+        Bus.connect(f"redis+cluster://me:s3cr3t@127.0.0.1:{quiet_port()},127.0.0.1:{quiet_port()}")
+    assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("redis+cluster://me:s3cr3t@host:7000/1", "a cluster has no databases"),
+        ("redis+cluster://", "names no host"),
+        ("redis+cluster://me:s3cr3t@host:seven", "is not an engine URL"),
+        ("redis+cluster://me:s3cr3t@a,b?ssl_ca_certs=/nowhere", "no such file"),
+        ("redis+sentinel://me:s3cr3t@a,b?sentinel_password=s3cr3t", "names no master"),
+        ("redis+ring://me:s3cr3t@a", "is not an engine URL"),
+    ],
+)
+def test_a_url_that_is_wrong_is_explained_without_its_password(url: str, reason: str) -> None:
+    with pytest.raises(InvalidURL, match=reason) as caught:
+        Bus.connect(url)
+    assert "s3cr3t" not in str(caught.value)
+
+
+# -- moving and failing ----------------------------------------------------------------------------------------------
+
+
+def test_what_needs_keys_of_a_slot_that_is_half_moved_waits_and_nothing_is_torn(cluster: Cluster, bus: Bus) -> None:
+    log = bus.core.log
+    names = ["main", next(name for name in map(str, range(99)) if log.shard(name) == log.shard("main"))]
+    added = [bus.page(name).add("observation", name) for name in names]
+    project(bus)
+    for each in added:
+        bus.page(each.page).update(each.id, content="not folded yet")
+    last = PageKeys(log.keys(log.shard("main")), names[1]).positions  # what a commit writes last
+    with Move(cluster, cluster.slot_of(bus)) as move:
+        move.keys(lambda key: key == last)
+        working = [
+            threading.Thread(target=bus.page().add, args=("observation", "meanwhile")),
+            threading.Thread(target=project, args=(bus,)),
+        ]
+        for thread in working:
+            thread.start()
+        eventually(lambda: move.refusals() >= 4)
+        assert all(thread.is_alive() for thread in working)
+        move.keys(lambda key: True)
+        assert len(list(bus.events())) == 4  # what needs one key at a time is served
+    for thread in working:
+        thread.join(15)
+    assert [seen.content for seen in bus.page().list()] == ["meanwhile", "not folded yet"]
+    project(bus)
+    assert check(bus) == []
+
+
+def test_slots_that_are_moved_under_load_lose_and_duplicate_nothing(cluster: Cluster, bus: Bus) -> None:
+    name = bus.core.log.bus
+    with Reading(cluster.url, name) as reading, Load(cluster.url, name, ack="replica") as load:
+        load.wait_for(60)
+        for page in ("page-0", "page-1", "page-2"):
+            with Move(cluster, cluster.slot_of(bus, page)) as move:
+                move.keys(lambda key: True)
+            load.wait_for(60)
+        eventually(lambda: reading.ids() >= set(load.acknowledged[:200]))
+    assert load.troubles == set()
+    project(bus)
+    assert check(bus, Acknowledged(event_ids=load.acknowledged)) == []
+
+
+def test_a_master_that_is_killed_under_load_loses_nothing_acknowledged(cluster: Cluster, bus: Bus) -> None:
+    kill_a_master_under_load(cluster, bus)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+def test_masters_that_are_killed_again_and_again_lose_nothing_acknowledged(cluster: Cluster, bus: Bus) -> None:
+    for _ in range(12):
+        kill_a_master_under_load(cluster, bus)
+
+
+def kill_a_master_under_load(cluster: Cluster, bus: Bus) -> None:
+    name, slot = bus.core.log.bus, cluster.slot_of(bus, "page-0")
+    with Reading(cluster.url, name) as reading, Load(cluster.url, name, ack="replica") as load:
+        load.wait_for(100)
+        victim = cluster.master_of(slot)
+        victim.kill()
+        eventually(lambda: cluster.master_of(slot) is not victim, 20)
+        bus.page("page-0").list()  # reads are served as soon as the replica has taken over
+        cluster.restart(victim)
+        load.wait_for(100)
+        acknowledged = set(load.acknowledged)
+        eventually(lambda: reading.ids() >= acknowledged)
+    for ids in reading.seen.values():
+        assert len(ids) == len(set(ids))
+    project(bus)
+    assert check(bus, Acknowledged(event_ids=load.acknowledged)) == []
