@@ -47,7 +47,8 @@ class Exporter:
             server, _ = start_http_server(port, host, registry)
         except OSError as problem:
             raise SettingsError(
-                f"metrics on {host}:{port}: {problem.strerror or problem}; choose another port, 0 for a free one, or another host"
+                f"metrics on {host}:{port}: {problem.strerror or problem};"
+                " choose another port, 0 for a free one, or another host"
             ) from None
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
 
