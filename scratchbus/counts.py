@@ -50,7 +50,7 @@ class Counts:
     """All that is counted.
 
     `appended` is by kind of event, `refused` and `engine_errors` by class of error, `commits` by outcome, `fallen_due`
-    by what time did, `subscriptions` by name.
+    by what time did, `subscriptions` by name, `jobs` by what became of what was picked.
     """
 
     appended: defaultdict[str, int] = field(default_factory=_none)
@@ -62,6 +62,7 @@ class Counts:
     sweeps: int = 0
     fallen_due: defaultdict[str, int] = field(default_factory=_none)
     subscriptions: defaultdict[str, Handled] = field(default_factory=lambda: defaultdict(Handled))
+    jobs: defaultdict[str, int] = field(default_factory=_none)
 
 
 counts = Counts()

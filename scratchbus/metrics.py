@@ -104,6 +104,7 @@ def _what_was_done() -> Iterator[Metric]:
     yield _counter("sweeps", "Looks at what has fallen due.", [], [([], counts.sweeps)])
     yield _counter("fallen_due", "Events appended because time went by.", ["what"], _each(counts.fallen_due))
     yield _counter("engine_errors", "Operations that ended with an error.", ["error"], _each(counts.engine_errors))
+    yield _counter("jobs", "Observations that workers claimed, and what became of them.", ["what"], _each(counts.jobs))
     names, handled = ["subscription"], dict(counts.subscriptions)
     rows = [([name], each) for name, each in handled.items()]
     yield _counter("deliveries", "Events handed out.", names, [(at, each.delivered) for at, each in rows])
