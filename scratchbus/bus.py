@@ -15,13 +15,14 @@ from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration, check_page
+from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.errors import EngineError
 from scratchbus.feeding import Feeds
 from scratchbus.keeping import Keeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
 from scratchbus.log.subscription import remove
-from scratchbus.operations import adding, changing, claiming, looking
+from scratchbus.operations import adding, changing, claiming, looking, refuting, tracing
 from scratchbus.settings import Settings
 from scratchbus.sharing import LivePages
 from scratchbus.status import Status
@@ -227,6 +228,18 @@ class Bus:
 
     @classmethod
     def connect(
+    def refute(self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None) -> Observation:
+        """Archive it because it is not true; what is open and rests on it goes to review, on every page."""
+        return self._bus.run(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
+
+    def trace(self, action: str) -> Trace:
+        """Return what led to an action: the observations linked to it, and the evidence they rest on."""
+        return self._bus.run(tracing.trace(self._bus.core, self.name, action))
+
+    def consequences(self, id: str) -> Consequences:
+        """Return what it led to: what rests on it, the actions linked to these, and the events it caused."""
+        return self._bus.run(tracing.consequences(self._bus.core, self.name, id))
+
         cls, url: str | None = None, *, source: str | None = None, config: str | Path | None = None, **settings: Any
     ) -> Bus:
         """Open a bus: at `url`, else $SCRATCHBUS_URL, else on the embedded engine.

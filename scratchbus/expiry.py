@@ -29,6 +29,7 @@ from scratchbus.log.writes import Write
 from scratchbus.logs import stderr_logger
 from scratchbus.projections.scratch_page import evolve
 from scratchbus.queries import Filter, get, history, look, search
+from scratchbus.refutation import complete
 
 _DUE = Script("due", only_reads=True)
 AT_ONCE = 500
@@ -197,11 +198,26 @@ def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
     return False
 
 
+# -- refutations ------------------------------------------------------------------------------------------------------
+
+
+def complete_all(core: Core, events: list[Event]) -> Step[int]:
+    """Go on with the refutations among these events, should who began them be gone; return how many reviews that were.
+
+    The two may well be at it together; each observation is sent to review once.
+    """
+    count = 0
+    for event in events:
+        if isinstance(event, StatusChanged) and event.reason_code == "refuted":
+            count += yield from complete(core, event)
+    return count
+
+
 # -- the daemon ---------------------------------------------------------------------------------------------------
 
 
 def run_expirer(bus: Host, stop: threading.Event) -> None:
-    """Sweep on a schedule and follow the log for reminders, until `stop` is set.
+    """Sweep on a schedule, and follow the log for reminders and refutations, until `stop` is set.
 
     Raises what either of them raises, such as EngineError when the engine goes away.
     """
@@ -248,7 +264,9 @@ def _next_reminders(core: Core) -> Step[tuple[dict[int, Position], bool]]:
     places = yield from cursors(core.log, row.decode() if row else None)
     chunks = yield from read(core.log, places)
     if chunks:
-        yield from remind(core, decode_wanted(chunks, Narrow.of(None, None, HAPPENINGS)))
+        events = decode_wanted(chunks, Narrow.of(None, None, HAPPENINGS))
+        yield from complete_all(core, events)
+        yield from remind(core, events)
         reached = BusPosition(tuple(place.position for place in places))
         yield from ask(0, "SET", key, str(reached))  # to say it twice does no harm
     return {place.position.shard: place.position for place in places}, bool(chunks)

@@ -258,15 +258,17 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
                 writes["ZREM", name.index(*index)].append(subject)
             for index in now - was:
                 writes["ZADD", name.index(*index)] += (after.added_seq, subject)
-    for command, arguments in writes.items():
-        for at in range(0, len(arguments), _WIDEST):
-            yield (*command, *arguments[at : at + _WIDEST])
     places: dict[str, list[int]] = defaultdict(list)
     for item in fold.folded:
         if isinstance(item, Poison):
             places[item.envelope["page"]] += item.position[:2]
-        else:
-            places[item.page] += (item.ms, item.seq)
+            continue
+        places[item.page] += (item.ms, item.seq)
+        for relation, start, end in scratch_page.relations(item):
+            writes["ZADD", names_of(item.page).relation(relation)] += (0, f"{start}\t{end}")
+    for command, arguments in writes.items():
+        for at in range(0, len(arguments), _WIDEST):
+            yield (*command, *arguments[at : at + _WIDEST])
     for page, some in places.items():
         yield ("APPEND", names_of(page).positions, positions.pack(some))
     for entry, reason in fold.rejected:

@@ -123,6 +123,7 @@ def assert_sound(bus: Bus) -> None:
     _assert_open_and_keys(bus)
     _assert_due(bus)
     _assert_indexes(bus, state)
+    _assert_relations(bus)
 
 
 def _pages(bus: Bus) -> Iterator[tuple[ShardKeys, str]]:
@@ -226,6 +227,17 @@ def _assert_indexes(bus: Bus, state: Documents) -> None:
     for key, scores in expected.items():
         assert _scores(bus, key) == scores, f"{key} is not the index of the documents"
     assert _index_keys(bus) == expected.keys(), "there are indexes of what is not there"
+
+
+def _assert_relations(bus: Bus) -> None:
+    for shard in range(bus.core.log.shards):
+        names = PageKeys(bus.core.log.keys(shard), "")
+        expected: dict[str, set[str]] = {"evidence": set(), "links": set(), "causes": set()}
+        for event in (decode_entry(entry, shard) for entry in entries(bus, shard)):
+            for relation, start, end in scratch_page.relations(event):
+                expected[relation].add(f"{start}\t{end}")
+        for relation, members in expected.items():
+            assert _scores(bus, names.relation(relation)) == dict.fromkeys(members, 0), f"{relation} is not the log's"
 
 
 def _index_keys(bus: Bus) -> set[str]:

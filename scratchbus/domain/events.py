@@ -130,7 +130,8 @@ class StatusChanged(Event):
     """The status changed, for the reason named by `reason_code`.
 
     `archive_after` (milliseconds) says when a closed observation is archived by itself; `ttl` starts the life of a
-    reopened one anew, and is 0 for one without end.
+    reopened one anew, and is 0 for one without end. `chain` is there when what it rests on was refuted: the ids from
+    the refuted one to the one that it rests on itself; of a long chain the first and the nearest.
     """
 
     kind: Literal["status_changed"] = "status_changed"
@@ -140,6 +141,7 @@ class StatusChanged(Event):
     reason: str | None = None
     archive_after: int | None = None
     ttl: int | None = None
+    chain: list[str] = Field(default_factory=list)
 
 
 class Claimed(Event):

@@ -35,7 +35,8 @@ class Observation(BaseModel):
     Two are equal when all their fields are, and observations can be members of sets. The times are UTC and the
     engine's. `created_at` is the time of the event that added it, `updated_at` that of the last event about it.
     `position` is the place of that last event, `added` that of the first; both are text in JSON. `attempts` counts how
-    often it was picked as work since its status changed last, and before `not_before` it is not picked again.
+    often it was picked as work since its status changed last, and before `not_before` it is not picked again. `chain`
+    is there when something it rests on was refuted: the ids from the refuted one to the one that it rests on itself.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -62,6 +63,7 @@ class Observation(BaseModel):
     dedupe_key: str | None = None
     reason: str | None = None
     reason_code: str | None = None
+    chain: list[str] = Field(default_factory=list)
     archive_at: datetime | None = None
     remind_at: datetime | None = None
     remind_on: dict[str, Any] | None = None

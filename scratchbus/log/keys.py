@@ -117,6 +117,12 @@ class PageKeys:
     docs        hash: subject -> its document (JSON)
     all         sorted set: every observation by when it was added (the `seq` of its first event)
     positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
+
+    Relations are sorted sets of the whole shard, all scores 0, with members `<from>` TAB `<to>`; nothing leaves them:
+
+    evidence    `<id>`, what is rested on, anywhere in the bus -> `<id>@<page>`, what rests on it
+    links       `<page>#<action>` -> `<id>@<stream id of the event that linked it>`
+    causes      the text of a position, anywhere in the bus -> stream id of an event that it caused
     """
 
     __slots__ = ("_indexes", "_tag", "all", "docs", "due", "page", "positions")
@@ -129,6 +135,10 @@ class PageKeys:
         self.all = f"{tag}all:{page}"
         self.positions = f"{tag}positions:{page}"
         self._indexes: dict[tuple[str, str], str] = {}
+
+    def relation(self, name: str) -> str:
+        """Sorted set: a relation of the whole shard."""
+        return self._tag + name
 
     def index(self, kind: str, value: str) -> str:
         """Sorted set: the observations with this type, tag or owner, by when they were added.

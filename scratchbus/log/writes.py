@@ -11,6 +11,7 @@ from scratchbus.domain.lifecycle import Lifecycle
 from scratchbus.domain.position import moment
 from scratchbus.errors import (
     Claimed,
+    Conflict,
     EventIdReused,
     InvalidTransition,
     KeyHeld,
@@ -95,6 +96,8 @@ def refusal(page: str, room: int, write: Write, reason: str, details: list[objec
             return StaleFence(holder, write.fence or 0, actual)
         case "claimed", [str(by), int(until)]:
             return Claimed(subject, by, moment(until))
+        case "rested", _:
+            return Conflict(f"more came to rest on {subject} while it was being {write.verb}; try again")
         case "unheld", _:
             return NotClaimed(subject)
         case "full", _:

@@ -128,6 +128,20 @@ def index_entries(observation: Observation) -> Iterator[tuple[str, str]]:
         yield WAITING
 
 
+def relations(event: Event) -> Iterator[tuple[str, str, str]]:
+    """Yield what an event says of how things hang together: (relation, from what, to what); see `log.keys.PageKeys`.
+
+    It stays true for ever, also when an observation has left its page.
+    """
+    if isinstance(event, Added | Repeated):
+        for id in event.evidence:
+            yield "evidence", id, f"{event.subject}@{event.page}"
+    elif isinstance(event, Linked):
+        yield "links", f"{event.page}#{event.action}", f"{event.subject}@{event.position.stream_id}"
+    if event.cause is not None:
+        yield "causes", event.cause, event.position.stream_id
+
+
 _UNTOUCHED = {
     name: field.default for name, field in Observation.model_fields.items() if field.default is not PydanticUndefined
 }
@@ -164,6 +178,7 @@ def _added(event: Added) -> Observation:
             "occurrences": given["times"],
             "evidence": given["evidence"],
             "links": [],
+            "chain": [],
             "dedupe_key": given["dedupe_key"],
             "remind_at": given["remind_at"],
             "remind_on": given["remind_on"],
@@ -196,6 +211,7 @@ def _status_changed(observation: Observation, event: StatusChanged) -> dict[str,
         "status_class": event.status_class,
         "reason": event.reason,
         "reason_code": event.reason_code,
+        "chain": event.chain,
         "attempts": 0,
         "not_before": None,
     }

@@ -42,6 +42,37 @@ function claims.l(head, held, status, fence, argument, subject)
   head.holder, head.till = '', '0'
 end
 
+-- Whether something has been said on the page, since the event at an id, to rest on one of these observations.
+
+local function has_more_to_rest(since, ids)
+  local wanted = {}
+  for id in gmatch(ids, '%w+') do wanted[id] = true end
+  while true do
+    local entries = call('XRANGE', LOG, '(' .. since, '+', 'COUNT', 256)
+    for _, entry in ipairs(entries) do
+      local page, body
+      for f = 1, #entry[2], 2 do
+        local name = entry[2][f]
+        if name == 'page' then page = entry[2][f + 1] elseif name == 'event' then body = entry[2][f + 1] end
+      end
+      if page == PAGE then
+        for list in gmatch(body or '', '"evidence":%[(.-)%]') do
+          for id in gmatch(list, '%w+') do
+            if wanted[id] then return true end
+          end
+        end
+      end
+      since = entry[1]
+    end
+    if #entries < 256 then return false end
+  end
+end
+
+function claims.x(head, held, status, fence, argument)
+  local since, ids = match(argument, '^([^:]+):(.*)$')
+  if since and has_more_to_rest(since, ids) then return {'rested'} end
+end
+
 local function move(subject, head, id, to, class)
   if head.class ~= 'o' and class == 'o' then
     local holder = head.key ~= '' and key_holder(head.key)

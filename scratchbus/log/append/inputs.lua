@@ -16,7 +16,8 @@
 --   a  add: takes room and, when `argument` is not "", that dedupe key: "<length of the body of repeated>:<body><key>"
 --   u  change: not when final, nor while someone else than `argument` holds a live claim
 --   s  change of status, guarded like u
---   x  change of status by time or refutation: no claim stops it, and a passed expiry neither
+--   x  change of status by time or refutation: no claim stops it, and a passed expiry neither; not when, with `argument`
+--      "<stream id>:<ids>", something on the page was said since then to rest on one of these
 --   n  a note on it: no guard but existence      d  off the page: like n, and it leaves for good
 --   c  claim: `argument` is "<ttl ms>:<holder>"         l  lapse of `fence`
 --   p  pick and claim, alone in its batch: the first that is free, in the order of the open set, of the types in
@@ -37,7 +38,8 @@ local LOG, TAIL, ORIGIN, PAGES, DUE, HEADS, OPEN, DEDUPE, IDS =
 local MODE, PAGE, ROOM, FULL, DAYS, SCAN = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local FIRST, WIDTH, DAY = 9, 17, 86400000
 local SPAN = 70368744177664 -- 2^46: an open score is priority * SPAN + seq of the event that added it
-local call, format, match, find, sub = redis.call, string.format, string.match, string.find, string.sub
+local call, format, match, gmatch, find, sub =
+  redis.call, string.format, string.match, string.gmatch, string.find, string.sub
 local count = (#ARGV - FIRST + 1) / WIDTH
 
 local time = call('TIME')

@@ -1,0 +1,140 @@
+"""How things hang together across the bus: what rests on what, what led to which action, what caused what.
+
+The relations are indexes of the projection. A reader lays over them what is not folded yet, so that it sees all that
+was acknowledged before it began.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.errors import EngineForbidden, EngineReadOnly
+from scratchbus.folding import CHUNK, catch_up, decode_all
+from scratchbus.log.append import Log
+from scratchbus.log.codec import entry_position
+from scratchbus.log.commit import Checkpoint
+from scratchbus.log.keys import PageKeys
+from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.projections import scratch_page
+from scratchbus.queries import Freshness, get
+
+_AT_ONCE = 500
+"""How many commands, or ids in a command, are sent in one round trip."""
+
+
+@dataclass(slots=True)
+class Relations:
+    """The relations of some shards, as they were when they were opened or later.
+
+    Everything up to `reached` is seen, by shard; `_late` is what was not folded by then.
+    """
+
+    log: Log
+    reached: dict[int, Position] = field(default_factory=dict)
+    _builds: dict[int, int] = field(default_factory=dict)
+    _late: dict[tuple[int, str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def open(self, shard: int) -> Step[None]:
+        """Fold what is missing of a shard, or read it where that is forbidden."""
+        keys = self.log.keys(shard)
+        with suppress(EngineReadOnly, EngineForbidden):
+            yield from catch_up(self.log, shard)
+        checkpoint = Checkpoint.parse((yield from ask(shard, "GET", keys.checkpoint(scratch_page.NAME))), shard)
+        self._builds[shard], at = checkpoint.build, checkpoint.position
+        while True:
+            entries = yield from ask(shard, "XRANGE", keys.log, f"({at.stream_id}", "+", "COUNT", CHUNK)
+            for _, event in decode_all(entries, shard):
+                if isinstance(event, Event):
+                    for relation, start, end in scratch_page.relations(event):
+                        self._late[shard, relation, start].append(end)
+            if entries:
+                at = entry_position(entries[-1], shard)
+            if len(entries) < CHUNK:
+                self.reached[shard] = at
+                return
+
+    def leading_from(self, relation: str, starts: Iterable[str]) -> Step[dict[str, list[tuple[int, str]]]]:
+        """Return where a relation leads from each of these, with the shard that says so, in the order of the text."""
+        found: dict[str, list[tuple[int, str]]] = {start: [] for start in starts}
+        wanted = list(found)
+        for shard, build in self._builds.items():
+            key = PageKeys(self.log.keys(shard), "", build).relation(relation)
+            for at in range(0, len(wanted), _AT_ONCE):
+                some = wanted[at : at + _AT_ONCE]
+                rows = yield from ask_all(
+                    shard, [("ZRANGEBYLEX", key, f"[{start}\t", b"[" + start.encode() + b"\t\xff") for start in some]
+                )
+                for start, members in zip(some, rows, strict=True):
+                    folded = [member.decode().partition("\t")[2] for member in members]
+                    late = self._late.get((shard, relation, start), [])
+                    found[start] += [(shard, end) for end in dict.fromkeys([*folded, *late])]
+        return found
+
+
+def open_relations(log: Log, shards: Iterable[int] | None = None) -> Step[Relations]:
+    """Return the relations of these shards, or of all."""
+    relations = Relations(log)
+    for shard in range(log.shards) if shards is None else shards:
+        yield from relations.open(shard)
+    return relations
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """What rests on an observation, directly or through others, the nearest first; cycles end where they close.
+
+    `beneath` has the ids that rest on each one directly, `pages` the page of each that is not the first.
+    """
+
+    beneath: dict[str, list[str]]
+    pages: dict[str, str]
+
+
+def resting_on(relations: Relations, id: str) -> Step[Resting]:
+    """Return what rests on an observation, on all pages, whatever its status."""
+    resting = Resting({}, {})
+    level = [id]
+    while level:
+        found = yield from relations.leading_from("evidence", level)
+        level = []
+        for start, ends in found.items():
+            below = resting.beneath[start] = []
+            for _, end in ends:
+                subject, _, page = end.partition("@")
+                below.append(subject)
+                if subject != id and subject not in resting.pages:
+                    resting.pages[subject] = page
+                    level.append(subject)
+    return resting
+
+
+def gather(log: Log, pages: Mapping[str, str], freshness: Freshness) -> Step[dict[str, Observation]]:
+    """Return the observations with these ids, each from its page, in this order; those that have left are left out."""
+    by_page: dict[str, list[str]] = defaultdict(list)
+    for id, page in pages.items():
+        by_page[page].append(id)
+    found: dict[str, Observation] = {}
+    for page, ids in by_page.items():
+        for at in range(0, len(ids), _AT_ONCE):
+            found |= yield from get(log, page, ids[at : at + _AT_ONCE], freshness)
+    return {id: found[id] for id in pages if id in found}
+
+
+def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
+    """Return the page of each of these ids that any page of the bus has."""
+    found: dict[str, str] = {}
+    for shard in range(log.shards):
+        keys = log.keys(shard)
+        names = [row.decode() for row in (yield from ask(shard, "HKEYS", keys.pages))]
+        for at in range(0, len(names), _AT_ONCE):
+            some = names[at : at + _AT_ONCE]
+            rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in some])
+            for name, heads in zip(some, rows, strict=True):
+                found |= {id: name for id, head in zip(ids, heads, strict=True) if head}
+    return found
