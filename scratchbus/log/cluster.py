@@ -26,10 +26,14 @@ class Cluster(Failover):
 
     def address(self, shard: int) -> Address | None:
         """Return the master that has the shard's slot."""
+        return self._owners.get(self.slot_of(shard))
+
+    def slot_of(self, shard: int) -> int:
+        """Return the slot of a shard."""
         slot = self._slots.get(shard)
         if slot is None:
             slot = self._slots[shard] = key_slot(ShardKeys(self._bus, shard).log.encode())
-        return self._owners.get(slot)
+        return slot
 
     def learn(self) -> Learning[None]:
         """Ask one node after the other for the slots, the one that failed last at the end."""

@@ -252,6 +252,22 @@ class Watched(Group):
         _, port = ask(self.sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME)
         return next(server for server in self.servers if server.port == int(port))
 
+    @property
+    def replica(self) -> Server:
+        """Return the other one."""
+        return next(server for server in self.servers if server is not self.master)
+
+    def fail_over(self) -> None:
+        """Have the sentinels make the replica the master, as for maintenance: nothing is lost."""
+        before = self.master
+        ask(self.sentinels[0], "SENTINEL", "FAILOVER", MASTER_NAME, "COORDINATED")
+        eventually(lambda: self.master is not before, 30)
+
+    def restart(self, server: Server) -> None:
+        """Start a server that was killed as a replica, which sentinels would make it after ten seconds."""
+        server.start()
+        server.follow(self.master)
+
     def close(self) -> None:
         """End all servers, and remove their data."""
         super().close()

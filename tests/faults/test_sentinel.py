@@ -1,0 +1,160 @@
+"""A bus on a master that real sentinels watch: when another takes over, the bus goes there by itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from scratchbus import AsyncBus, Bus
+from scratchbus.errors import EngineMisconfigured, EngineUnreachable, LogRewound
+from scratchbus.folding import catch_up
+from scratchbus.projector import run_projector
+from tests.faults.checker import Acknowledged, check
+from tests.faults.clusters import MASTER_NAME, Watched, ask, quiet_port
+from tests.faults.loads import Load, Reading
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    """A new one for each test: after a failover, sentinels take ten seconds until they would do another."""
+    with Watched() as watched:
+        yield watched
+
+
+@pytest.fixture
+def bus(watched: Watched, bus_name: str) -> Iterator[Bus]:
+    with Bus.connect(watched.url, bus=bus_name, source="tester", max_observations=100_000) as bus:
+        yield bus
+        for shard in range(bus.core.log.shards):
+            bus.run(catch_up(bus.core.log, shard))
+        assert check(bus) == []
+
+
+def test_the_sentinels_are_asked_for_the_master(watched: Watched, bus: Bus) -> None:
+    added = bus.page().add("observation", "x")
+    assert bus.core.log.shards == 1
+    with Bus.connect(watched.master.tcp_url, bus=bus.core.log.bus) as direct:
+        assert direct.page().get(added.id) == added
+    one = watched.sentinels[2].port
+    with Bus.connect(
+        f"redis+sentinel://127.0.0.1:{quiet_port()},127.0.0.1:{one}/{MASTER_NAME}", bus=bus.core.log.bus
+    ) as found_by_another:
+        assert found_by_another.page().list() == [added]
+    with pytest.raises(EngineMisconfigured, match="know no master 'other'; check the name"):
+        Bus.connect(watched.url.replace(f"/{MASTER_NAME}", "/other"))
+
+
+def test_sentinels_that_are_not_there_are_unreachable_at_once() -> None:
+    with pytest.raises(EngineUnreachable, match="does not answer") as caught:
+        Bus.connect(f"redis+sentinel://me:s3cr3t@127.0.0.1:{quiet_port()}/name?sentinel_password=s3cr4t")
+    assert "s3cr" not in str(caught.value)
+
+
+async def test_a_failover_is_waited_for_by_asyncio_too(watched: Watched, bus_name: str) -> None:
+    async with AsyncBus.connect(watched.url, bus=bus_name, source="tester") as bus:
+        await bus.page().add("observation", "before")
+        watched.fail_over()
+        await bus.page().add("observation", "after")
+        assert [seen.content for seen in await bus.page().list()] == ["after", "before"]
+
+
+def test_a_master_that_is_killed_under_load_loses_nothing_acknowledged(watched: Watched, bus: Bus) -> None:
+    kill_the_master_under_load(watched, bus)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+def test_masters_that_are_killed_again_and_again_lose_nothing_acknowledged(watched: Watched, bus: Bus) -> None:
+    for _ in range(12):
+        kill_the_master_under_load(watched, bus)
+        eventually(watched.is_whole, 30)
+
+
+def kill_the_master_under_load(watched: Watched, bus: Bus) -> None:
+    name = bus.core.log.bus
+    with (
+        Reading(watched.url, name) as reading,
+        Load(watched.url, name, ack="replica") as load,
+        Projecting(watched.url, name),
+    ):
+        load.wait_for(100)
+        victim = watched.master
+        victim.kill()
+        bus.page("page-0").list()  # waits for the new master
+        assert watched.master is not victim
+        watched.restart(victim)
+        load.wait_for(100)
+        acknowledged = set(load.acknowledged)
+        eventually(lambda: reading.ids() >= acknowledged)
+    for ids in reading.seen.values():
+        assert len(ids) == len(set(ids))
+    for shard in range(bus.core.log.shards):
+        bus.run(catch_up(bus.core.log, shard))
+    assert check(bus, Acknowledged(event_ids=load.acknowledged)) == []
+
+
+class Projecting:
+    """A projector in a thread, which waits for no one to start it again."""
+
+    def __init__(self, url: str, bus: str) -> None:
+        self._stop = threading.Event()
+        self._bus = Bus.connect(url, bus=bus, source="projector")
+        self._thread = threading.Thread(target=self._work)
+        self._failure: BaseException | None = None
+
+    def _work(self) -> None:
+        try:
+            while not self._stop.is_set():
+                try:
+                    run_projector(self._bus, self._stop)
+                except LogRewound:
+                    self._stop.wait(0.01)
+        except BaseException as failure:
+            self._failure = failure
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._thread.join(30)
+        self._bus.close()
+        assert self._failure is None, self._failure
+
+
+def test_a_failover_on_purpose_is_not_noticed_by_who_writes(watched: Watched, bus: Bus) -> None:
+    name = bus.core.log.bus
+    with Load(watched.url, name) as load:
+        load.wait_for(50)
+        watched.fail_over()
+        load.wait_for(50)
+    assert load.troubles == set()
+    assert check(bus) == []
+
+
+def test_a_reader_is_told_when_the_new_master_lacks_what_it_has_read(watched: Watched, bus: Bus) -> None:
+    page = bus.page()
+    page.add("observation", "on both")
+    eventually(lambda: watched.replica.has_caught_up(watched.master))
+    stop = threading.Event()
+    events = bus.events(follow=True, stop=stop)
+    assert next(events).position.seq == 1
+    victim, heir = watched.master, watched.replica
+    heir.pause()
+    ask(victim, "CLIENT", "KILL", "TYPE", "replica")
+    lost = page.add("observation", "on the old master alone, at ack=memory")
+    assert next(events).position == lost.position
+    victim.kill()
+    heir.go_on()
+    with pytest.raises(LogRewound):
+        next(events)
+    stop.set()
+    assert page.get(lost.id) is None
+    assert page.add("observation", "on the new master").position.seq == 2
+    assert [event.position.seq for event in bus.events()] == [1, 2]
+    watched.restart(victim)

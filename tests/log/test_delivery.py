@@ -1,0 +1,123 @@
+"""How a call gets to the server of its shard, told by what servers answer; no server is needed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    ConnectionError,
+    MovedError,
+    NoPermissionError,
+    ReadOnlyError,
+    TryAgainError,
+)
+
+from scratchbus.errors import EngineUnreachable
+from scratchbus.log import delivery
+from scratchbus.log.cluster import Cluster
+from scratchbus.log.delivery import Address, Sending, Topology, deliver
+from scratchbus.log.sentinel import Sentinels
+from scratchbus.log.steps import Call, Interrupted, Pause
+from scratchbus.log.urls import read_hosts
+
+A, B, C = (("127.0.0.1", port) for port in (1, 2, 3))
+READ = Call(0, (("GET", "k"),))
+WRITE = Call(0, (("EVALSHA", "sha", 1, "k"), ("WAIT", 1, 100)), is_write=True)
+SLOTS = [[0, 16383, [b"127.0.0.1", 1, b"id"], [b"127.0.0.1", 2, b"id"]]]
+
+
+def converse(talk: Generator[Any, Any, Any], *answers: Any) -> tuple[Any, list[Sending]]:
+    """Answer what is sent, one after the other; return the result, and what was sent."""
+    sent, left, answer = list[Sending](), list(answers), None
+    while True:
+        try:
+            request = talk.throw(answer) if isinstance(answer, Exception) else talk.send(answer)
+        except StopIteration as done:
+            assert left == []
+            return done.value, sent
+        answer = None
+        if not isinstance(request, Pause):
+            sent.append(request)
+            answer = left.pop(0)
+
+
+def places(sent: list[Sending]) -> list[Address]:
+    return [sending.address for sending in sent]
+
+
+def known_cluster() -> Cluster:
+    cluster = Cluster([A, B], "bus")
+    converse(cluster.learn(), [SLOTS])
+    return cluster
+
+
+@pytest.mark.parametrize("call", [READ, WRITE])
+def test_what_moved_is_sent_again_to_where_it_is_and_the_next_call_goes_there(call: Call) -> None:
+    cluster = known_cluster()
+    moved = MovedError(f"{cluster.slot_of(0)} 127.0.0.1:3")
+    answer, sent = converse(deliver(cluster, call, "x"), moved, [b"ok"])
+    assert (answer, places(sent)) == ([b"ok"], [A, C])
+    assert cluster.address(0) == C
+    assert cluster.address(1) == A
+
+
+def test_a_node_without_a_host_is_where_the_one_is_that_was_asked() -> None:
+    cluster = Cluster([("here", 1)], "bus")
+    converse(cluster.learn(), [[[0, 16383, [b"", 7, b"id"]]]])
+    assert cluster.address(0) == ("here", 7)
+
+
+def test_a_read_that_is_asked_elsewhere_goes_there_alone_and_a_write_waits() -> None:
+    both = Call(0, (("GET", "k"), ("GET", "j")))
+    replies = (AskError("5 127.0.0.1:3"), [b"k"], AskError("5 127.0.0.1:3"), [b"OK", b"j"])
+    answer, sent = converse(deliver(known_cluster(), both, "x"), *replies)
+    assert answer == [b"k", b"j"]
+    assert [(each.address, each.commands) for each in sent[1:]] == [
+        (A, (("GET", "k"),)),
+        (A, (("GET", "j"),)),
+        (C, (("ASKING",), ("GET", "j"))),
+    ]
+    _, sent = converse(deliver(known_cluster(), WRITE, "x"), AskError("5 127.0.0.1:3"), TryAgainError("x"), [1, 1])
+    assert places(sent) == [A, A, A]
+
+
+def test_a_write_whose_connection_broke_is_not_sent_again() -> None:
+    cluster = known_cluster()
+    with pytest.raises(Interrupted):
+        converse(deliver(cluster, WRITE, "x"), ConnectionError("gone"))
+    _, sent = converse(deliver(cluster, READ, "x"), [SLOTS], [b"v"])
+    assert places(sent) == [B, A], "whoever failed is asked last for the slots"
+
+
+def test_what_will_pass_is_waited_for_until_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    down = ClusterDownError("CLUSTERDOWN The cluster is down")
+    answer, _ = converse(deliver(known_cluster(), WRITE, "x"), *[down, [SLOTS]] * 5, [1, 1])
+    assert answer == [1, 1]
+    monkeypatch.setattr(delivery, "PATIENCE", 0.0)
+    with pytest.raises(EngineUnreachable, match="cannot serve now"):
+        converse(deliver(known_cluster(), WRITE, "x"), *[down, [SLOTS]] * 3)
+
+
+def master_of(topology: Topology, *answers: Any) -> Address | None:
+    converse(topology.learn(), *answers)
+    return topology.address(0)
+
+
+def test_who_says_that_it_is_no_master_is_not_taken_for_one() -> None:
+    named = [[b"127.0.0.1", b"3"]]
+    assert master_of(Sentinels([A, B], "m"), named, [[b"master", 0, []]]) == C
+    assert master_of(Sentinels([A, B], "m"), named, NoPermissionError("NOPERM")) == C
+    assert master_of(Sentinels([A, B], "m"), named, [[b"slave"]], [[b"127.0.0.1", b"2"]], [[b"master"]]) == B
+    with pytest.raises(ReadOnlyError):
+        master_of(Sentinels([A], "m"), named, [[b"slave"]])
+
+
+def test_sentinels_have_a_user_and_password_of_their_own() -> None:
+    hosts = read_hosts("redis+sentinel://me:m%40e@[::1]:1,two/name?db=3&sentinel_username=s&sentinel_password=p%3A")
+    assert (hosts.addresses, hosts.name) == ([("::1", 1), ("two", 26379)], "name")
+    assert hosts.server == "redis://me:m%40e@localhost/?db=3"
+    assert hosts.sentinel == "redis://s:p%3A@localhost/?"
