@@ -143,8 +143,13 @@ def test_work_is_done_anew_when_the_engine_comes_back(quick):
     ids=lambda problem: type(problem).__name__,
 )
 def test_what_passes_is_waited_for_with_growing_pauses(monkeypatch, problem):
-    monkeypatch.setattr(runtime, "pause", lambda attempt: waited.append(attempt) or 0.0)
-    waited = []
+    waited: list[int] = []
+
+    def pause(attempt: int) -> float:
+        waited.append(attempt)
+        return 0.0
+
+    monkeypatch.setattr(runtime, "pause", pause)
 
     def run(bus, stop):
         if len(waited) < 5:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from scratchbus import AsyncBus, Bus, runtime
+from scratchbus.domain.events import Added
 from scratchbus.errors import EngineUnreachable
 from scratchbus.log import connect, reading
 from scratchbus.log.embedded import EmbeddedEngine, ensure_running, find_running, stop
@@ -42,7 +43,7 @@ def test_an_open_bus_starts_an_engine_that_was_killed_and_nothing_acknowledged_i
             assert engine_of(directory).pid != killed.pid
             kill(engine_of(directory))
             said.append(bus.page().add("observation", f"{round}: a write is the first to notice").content)
-        assert [event.content for event in bus.events()] == said
+        assert [event.content for event in bus.events() if isinstance(event, Added)] == said
 
 
 async def test_an_open_async_bus_starts_it_too_beside_its_event_loop(
@@ -81,7 +82,7 @@ def test_a_follower_goes_on_when_the_engine_is_killed(directory: Path, monkeypat
     with Bus.connect(f"embedded:{directory}", source="tester") as bus:
 
         def follow() -> None:
-            seen.extend(event.content for event in bus.events(follow=True, stop=halt))
+            seen.extend(each.content for each in bus.events(follow=True, stop=halt) if isinstance(each, Added))
 
         thread = threading.Thread(target=follow)
         thread.start()
@@ -150,7 +151,12 @@ def test_a_directory_that_was_taken_away_is_not_made_anew(directory: Path) -> No
 
 def test_a_daemon_waits_for_an_engine_that_was_stopped(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[int] = []
-    monkeypatch.setattr(runtime, "pause", lambda attempt: pauses.append(attempt) or 0.01)
+
+    def pause(attempt: int) -> float:
+        pauses.append(attempt)
+        return 0.01
+
+    monkeypatch.setattr(runtime, "pause", pause)
     runs: list[Bus] = []
     found: list[EmbeddedEngine | None] = []
 
