@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -23,6 +24,7 @@ from scratchbus.log import reading
 from scratchbus.log.steps import Step
 from scratchbus.log.subscription import remove
 from scratchbus.operations import adding, changing, claiming, looking, refuting, tracing
+from scratchbus.operations.claiming import Wanted
 from scratchbus.settings import Settings
 from scratchbus.sharing import LivePages
 from scratchbus.status import Status
@@ -31,6 +33,8 @@ from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.letters import Positions, drop_letters, list_letters, retry_letters
 from scratchbus.subscriptions.terms import check_name
 from scratchbus.view import View
+from scratchbus.working import Job, Work, claim_next
+from scratchbus.working import Terms as WorkTerms
 
 T = TypeVar("T")
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
@@ -198,6 +202,22 @@ class Page:
         """Take an open observation for a while; with `fence`, prolong one's own claim. Raises Claimed."""
         return self._bus.run(claiming.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
 
+    def claim_next(
+        self,
+        *,
+        types: str | Collection[str] | None = None,
+        tags: str | Collection[str] | None = None,
+        by: str | None = None,
+        ttl: Duration = "30s",
+        event_id: str | None = None,
+    ) -> Job | None:
+        """Claim the active observation of the highest priority, newest first, that nobody holds; None if there is none.
+
+        It has one of the types, and all the tags. The claim is not prolonged by itself.
+        """
+        make = partial(Job, self._bus, self.name, ttl)
+        return self._bus.run(claim_next(make, self._bus.core, self.name, types, tags, by, ttl, event_id))
+
     def release(
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
@@ -320,6 +340,27 @@ class Bus:
         filters = Filters.of(looking.narrow_of(pages, types, kinds), tags)
         terms = Terms(after, reset, max_attempts, retry_delay, handler_timeout)
         return Subscription(self, name, filters, terms, self.settings.seconds("subscription_lease"), stop)
+
+    def work(
+        self,
+        name: str,
+        *,
+        types: str | Collection[str] | None = None,
+        tags: str | Collection[str] | None = None,
+        pages: str | Collection[str] | None = None,
+        ttl: Duration = "30s",
+        max_attempts: int = 5,
+        retry_delay: Duration = "1s",
+        handler_timeout: Duration = "5m",
+        stop: reading.Stop | None = None,
+    ) -> Work:
+        """Return work: what is open on these pages, or all, is handed out by priority to one of its workers, claimed.
+
+        The claim lasts `ttl`, and is prolonged while the worker is at it, up to `handler_timeout`. What fails is given
+        back for a while, and goes to review after `max_attempts`.
+        """
+        terms = WorkTerms.of(max_attempts, retry_delay, handler_timeout)
+        return Work(self, name, Wanted.of(types, tags), pages, ttl, terms, stop)
 
     def unsubscribe(self, name: str) -> None:
         """Remove a subscription with its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""

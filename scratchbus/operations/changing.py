@@ -87,8 +87,9 @@ def transition(
     expected_version: int | None,
     event_id: str | None,
     fence: int | None,
+    then: Sequence[Write] = (),
 ) -> Step[Observation]:
-    """Review, resolve, archive or reopen an observation, as its lifecycle allows."""
+    """Review, resolve, archive or reopen an observation, as its lifecycle allows; `then` follows in the same batch."""
     id, reason = check_id(id), check_reason(reason)
     check_guards(event_id, fence, expected_version)
     given = digest_of(verb, page, id, reason, expected_version) if event_id else ""
@@ -98,12 +99,13 @@ def transition(
         write = _transition(core, page, id, kind, before, status, reason, event_id, given, fence)
         write.version = expected_version
         try:
-            done = yield from append(core.log, page, [write], room=core.max_observations, on_full=core.on_full)
+            writes = [write, *then]
+            done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
         except InvalidTransition as error:
             if error.from_status not in life_of(kind).sources_of(status):
                 raise
             continue  # it was closed or reopened since it was read
-        return (yield from finish(core, page, before, [write], done))
+        return (yield from finish(core, page, before, writes, done))
     raise Conflict(f"{id} keeps changing between open and closed; try again")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from typing import NamedTuple, cast
 
@@ -83,10 +84,11 @@ TRIED = Back()
 
 
 class Picked(NamedTuple):
-    """What was picked, and the claim on it."""
+    """What was picked, and the claim on it, which was asked for at a monotonic second and lasts at least from then."""
 
     observation: Observation
     claim: Claim
+    asked: float
 
 
 def pick(
@@ -111,6 +113,7 @@ def pick(
     digest = digest_of("claim_next", page, wanted.types, wanted.tags, holder, ttl_ms) if event_id else ""
     soonest, below = 0, ""
     while True:
+        asked = time.monotonic()
         event = Claimed(
             id=event_id or new_event_id(), page=page, by=core.by, **reasons(), holder=holder, ttl=ttl_ms,
             picked=True, work=work,
@@ -122,7 +125,7 @@ def pick(
         done = yield from append(core.log, page, [write])
         if done.recalled is not None:
             (after,) = yield from recall_all(core, page, done.recalled)
-            return Picked(after, cast(Claim, after.claim))
+            return Picked(after, cast(Claim, after.claim), asked)
         if done.idle is not None:
             soonest, below = min(filter(None, (soonest, done.idle.soonest)), default=0), done.idle.below
             if not below:
@@ -131,7 +134,7 @@ def pick(
         row = done.written[0]
         found = (yield from get(core.log, page, [row.subject], core.fresh)).get(row.subject)
         if found is not None and found.is_open and found.fence == row.fence:
-            return Picked(found, Claim(by=holder, fence=row.fence, until=moment(row.position.ms + ttl_ms)))
+            return Picked(found, Claim(by=holder, fence=row.fence, until=moment(row.position.ms + ttl_ms)), asked)
         soonest, below = 0, ""  # it was closed as soon as it was picked
 
 

@@ -1,0 +1,624 @@
+"""Competing workers: what is next, who has it, and what becomes of it."""
+
+import asyncio
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from scratchbus import AsyncBus, NewObservation
+from scratchbus.counts import counts
+from scratchbus.domain.events import Claimed as ClaimedEvent
+from scratchbus.errors import (
+    Claimed,
+    EngineUnreachable,
+    EventIdReused,
+    InvalidField,
+    InvalidTTL,
+    StaleFence,
+    UnknownType,
+)
+from scratchbus.expiry import sweep
+from scratchbus.operations import claiming
+from scratchbus.working import agenda, holding
+from tests.inspection import all_events, forget, log_length
+from tests.waiting import eventually
+
+
+def kinds(bus):
+    return [event.kind for event in all_events(bus)]
+
+
+def taken(page, **wanted):
+    """Claim all there is; return what it says."""
+    seen = []
+    while (job := page.claim_next(**wanted)) is not None:
+        seen.append(job.observation.content)
+    return seen
+
+
+def last_reason(bus):
+    """Return the reason that the last event gives."""
+    return getattr(all_events(bus)[-1], "reason", None)
+
+
+def fails_in_its_block(job):
+    with job:
+        raise ValueError("no\nsuch thing")
+
+
+# -- what is next ---------------------------------------------------------------------------------------------------
+
+
+def test_the_highest_priority_comes_first_then_the_newest(page):
+    for type_ in ("observation", "risk_alert", "reminder"):
+        for n in range(2):
+            page.add(type_, f"{type_} {n}")
+    assert taken(page) == [f"{type_} {n}" for type_ in ("risk_alert", "reminder", "observation") for n in (1, 0)]
+
+
+def test_what_is_picked_is_claimed(page, clock):
+    added = page.add("observation", "x")
+    job = page.claim_next(by="executor-1", ttl="10s")
+    assert (job.id, job.fence, job.attempt) == (added.id, 1, 1)
+    assert (job.claim.by, job.claim.until) == ("executor-1", clock.now + timedelta(seconds=10))
+    assert job.observation == page.get(added.id)
+    assert (job.observation.claim, job.observation.attempts, job.observation.version) == (job.claim, 1, 2)
+
+
+def test_what_waits_for_review_is_held_or_has_expired_is_left_out(page, clock):
+    page.review(page.add("observation", "in review").id)
+    page.claim(page.add("observation", "held").id, ttl="1h")
+    page.add("observation", "expired", ttl="1s")
+    page.resolve(page.add("observation", "resolved").id)
+    page.add("observation", "free")
+    clock.advance("2s")
+    assert taken(page) == ["free"]
+
+
+def test_only_the_wanted_types_and_tags_are_picked(page):
+    page.add("risk_alert", "another type", tags=["a", "b"])
+    page.add("reminder", "one tag", tags=["a"])
+    page.add("reminder", "both", tags=["b", "x", "a"])
+    page.add("observation", "both too", tags=["a", "b"])
+    assert page.claim_next(types=[], tags=[]) is None
+    assert taken(page, types=["reminder", "observation"], tags=["a", "b"]) == ["both", "both too"]
+    assert taken(page, types="reminder", tags="a") == ["one tag"]
+
+
+@pytest.mark.parametrize("tag", ["a,b", "a|b", "100%", "%2C", "ü ß", ",", "|", "a:b#c"])
+def test_a_tag_is_found_whatever_it_is_made_of(page, tag):
+    page.add("observation", "another", tags=["a", "b", "%", "2C"])
+    page.add("observation", "with it", tags=["first", tag, "last"])
+    assert taken(page, tags=[tag]) == ["with it"]
+
+
+def test_tags_are_those_it_has_now(page):
+    one = page.add("observation", "x", tags=["old"])
+    page.update(one.id, tags=["new"])
+    assert page.claim_next(tags="old") is None
+    page.update(one.id, content="y")
+    job = page.claim_next(tags="new")
+    assert job.update(tags=[]).tags == []
+    job.release()
+    assert page.claim_next(tags="new") is None
+
+
+def test_nothing_there_is_none_and_writes_nothing(bus, page):
+    assert page.claim_next() is None
+    page.review(page.add("observation", "x").id)
+    length = log_length(bus)
+    assert page.claim_next() is None
+    assert log_length(bus) == length
+
+
+def test_bad_wishes_are_refused(bus, page):
+    page.add("observation", "x")
+    length = log_length(bus)
+    with pytest.raises(UnknownType):
+        page.claim_next(types="no_such_type")
+    with pytest.raises(InvalidField):
+        page.claim_next(tags=[""])
+    with pytest.raises(InvalidTTL):
+        page.claim_next(ttl="never")
+    wrongs: list[dict[str, Any]] = [{"name": ""}, {"pages": []}, {"max_attempts": 0}, {"tags": [1]}]
+    for wrong in wrongs:
+        with pytest.raises(InvalidField):
+            bus.work(**{"name": "executors"} | wrong)
+    with bus.work("executors", types="no_such_type") as jobs, pytest.raises(UnknownType):
+        next(jobs)
+    assert log_length(bus) == length
+
+
+def test_a_claim_that_lapsed_goes_to_the_next_with_a_new_fence(bus, page, clock):
+    page.add("observation", "x")
+    first = page.claim_next(by="one", ttl="10s")
+    assert page.claim_next(by="two") is None
+    clock.advance("11s")
+    second = page.claim_next(by="two")
+    assert (first.fence, second.fence, second.attempt) == (1, 2, 2)
+    assert kinds(bus) == ["added", "claimed", "lapsed", "claimed"]
+    with pytest.raises(StaleFence):
+        first.resolve()
+    assert first.is_lost
+    assert second.resolve(reason="done").status == "resolved"
+
+
+def test_many_open_ones_are_looked_through(connect, monkeypatch):
+    page = connect(max_observations=10_000).page()
+    page.add("reminder", "far down")
+    for _ in range(6):
+        page.add_many([item("risk_alert") for _ in range(900)])
+    assert page.claim_next(types="reminder").observation.content == "far down"
+
+
+def item(type_):
+    return NewObservation(type=type_, content="x")
+
+
+def test_a_retry_gives_the_same_job(bus, page):
+    page.add("observation", "x")
+    first = page.claim_next(event_id="mine")
+    page.add("observation", "y")
+    length = log_length(bus)
+    again = page.claim_next(event_id="mine")
+    assert (again.id, again.fence, again.claim, again.observation) == (
+        first.id, first.fence, first.claim, first.observation,
+    )  # fmt: skip
+    assert log_length(bus) == length
+    with pytest.raises(EventIdReused):
+        page.claim_next(event_id="mine", tags="a")
+
+
+def test_claims_of_other_kinds_are_no_attempts(page, clock):
+    one = page.add("observation", "x")
+    claim = page.claim(one.id, ttl="1m")
+    page.claim(one.id, fence=claim.fence)
+    page.release(one.id)
+    assert page.get(one.id).attempts == 0
+
+
+def test_a_change_of_status_begins_the_count_anew(page, clock):
+    one = page.add("observation", "x")
+    page.claim_next().fail("no")
+    assert (page.get(one.id).attempts, page.get(one.id).not_before is None) == (1, False)
+    page.review(one.id)
+    page.reopen(one.id)
+    assert (page.get(one.id).attempts, page.get(one.id).not_before) == (0, None)
+    assert page.claim_next().attempt == 1
+
+
+# -- what becomes of a job ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verb", "status"), [("resolve", "resolved"), ("archive", "archived"), ("review", "pending_review")]
+)
+def test_a_job_is_closed_with_its_fence_and_gives_up_its_claim(page, verb, status):
+    one = page.add("observation", "x")
+    job = page.claim_next()
+    after = getattr(job, verb)(reason="because")
+    assert (after.status, after.reason, after.claim) == (status, "because", None)
+    assert page.get(one.id) == after == job.observation
+    assert job.is_done
+    assert not job.is_lost
+
+
+def test_a_job_goes_on_after_an_update_or_a_link(page):
+    page.add("observation", "x")
+    job = page.claim_next()
+    assert job.update(content="y").content == "y"
+    assert job.link("goal-1").links == ["goal-1"]
+    assert not job.is_done
+    assert job.observation.content == "y"
+    with pytest.raises(Claimed):
+        page.claim(job.id)
+
+
+def test_what_is_released_counts_as_not_tried(page):
+    page.add("observation", "x")
+    job = page.claim_next()
+    after = job.release()
+    assert (after.attempts, after.not_before, after.claim) == (0, None, None)
+    assert page.claim_next().attempt == 1
+
+
+def test_what_failed_rests_longer_each_time(page, clock):
+    one = page.add("observation", "x")
+    rests = []
+    for attempt in range(1, 5):
+        job = page.claim_next()
+        assert job.attempt == attempt
+        job.fail("no")
+        assert page.claim_next() is None
+        rests.append((page.get(one.id).not_before - clock.now).total_seconds())
+        clock.advance(rests[-1])
+    assert all(0.8 * 2**n <= rest <= 1.2 * 2**n for n, rest in enumerate(rests))
+
+
+def test_what_failed_rests_as_long_as_is_said(bus, page, clock):
+    one = page.add("observation", "x")
+    page.claim_next().fail("no\nway", delay="1h")
+    assert page.get(one.id).not_before == clock.now + timedelta(hours=1)
+    assert last_reason(bus) == "no way"
+    clock.advance("59m")
+    assert page.claim_next() is None
+    assert page.claim(one.id).fence == 2, "who asks for it by its id gets it"
+    page.release(one.id)
+    clock.advance("1m")
+    assert page.claim_next().id == one.id
+
+
+def test_the_last_attempt_sends_it_to_review(page, clock):
+    one = page.add("observation", "x")
+    for _ in range(4):
+        page.claim_next().fail("no", delay="1s")
+        clock.advance("1s")
+    after = page.claim_next().fail("the card does not answer")
+    assert (after.status, after.claim, after.attempts) == ("pending_review", None, 0)
+    assert page.get(one.id).reason == "gave up after 5 attempts: the card does not answer"
+    assert page.claim_next() is None
+
+
+def test_what_knows_no_review_rests_after_the_last_attempt(connect, tmp_path, clock):
+    file = tmp_path / "types.yaml"
+    file.write_text(
+        "lifecycles:\n  short:\n    statuses: {active: open, resolved: closed}\n    initial: [active]\n"
+        "    transitions:\n      active: [resolved, archived]\n      resolved: [archived]\n"
+        "types:\n  chore:\n    lifecycle: short\n"
+    )
+    bus = connect()
+    bus.push_types(file)
+    page = bus.page()
+    one = page.add("chore", "x")
+    for _ in range(5):
+        job = page.claim_next()
+        job.fail("no", delay="1s")
+        clock.advance("1s")
+    assert page.get(one.id).status == "active"
+    assert page.get(one.id).not_before > clock.now + timedelta(seconds=30)
+
+
+def test_a_job_that_raises_fails_and_one_without_an_outcome_too(bus, page, clock):
+    one = page.add("observation", "x")
+    fails_in_its_block(page.claim_next())
+    assert last_reason(bus) == "ValueError: no such thing"
+    clock.advance("5s")
+    with page.claim_next():
+        pass
+    assert all_events(bus)[-1].reason == holding.NO_OUTCOME
+    assert page.get(one.id).attempts == 2
+    clock.advance("5s")
+    with pytest.raises(KeyboardInterrupt), page.claim_next():
+        raise KeyboardInterrupt
+    assert all_events(bus)[-1].untried
+    assert page.get(one.id).attempts == 2
+
+
+# -- workers --------------------------------------------------------------------------------------------------------
+
+
+def test_work_hands_out_one_job_after_the_other(bus, page):
+    for n in range(3):
+        page.add("observation", f"{n}")
+    seen = []
+    with bus.work("executors", types=["observation"]) as jobs:
+        for job in jobs:
+            seen.append(job.observation.content)
+            job.resolve(reason="done")
+            if len(seen) == 3:
+                break
+    assert seen == ["2", "1", "0"]
+    assert {one.reason for one in page.list(status="resolved")} == {"done"}
+    assert [event.work for event in all_events(bus) if isinstance(event, ClaimedEvent)] == ["executors"] * 3
+
+
+def test_two_workers_never_have_the_same(connect):
+    page = connect().page()
+    page.add_many([item("observation") for _ in range(60)])
+    seen, lock = [], threading.Lock()
+
+    def work(name):
+        bus, stop = connect(name), threading.Event()
+
+        def handle(job):
+            job.resolve()
+            with lock:
+                seen.append(job.id)
+
+        threads.append((thread := threading.Thread(target=lambda: bus.work("w").run(handle, stop)), stop))
+        thread.start()
+
+    threads: list[tuple[threading.Thread, threading.Event]] = []
+    try:
+        for n in range(3):
+            work(f"worker-{n}")
+        eventually(lambda: len(seen) == 60)
+    finally:
+        for thread, stop in threads:
+            stop.set()
+            thread.join(5)
+    assert len(set(seen)) == 60
+    assert sum(event.kind == "claimed" for event in all_events(connect())) == 60
+
+
+def test_over_all_pages_the_highest_priority_comes_first(connect):
+    bus = connect()
+    bus.page("one").add("reminder", "3")
+    bus.page("two").add("risk_alert", "1")
+    bus.page("three").add("risk_alert", "held", tags=["x"])
+    bus.page("three").claim(bus.page("three").active()[0].id, ttl="1h")
+    bus.page("three").add("observation", "5")
+    bus.page("one").add("reminder", "2")
+    bus.page("two").add("pattern_detected", "4")
+    assert handled(bus, 5) == ["1", "2", "3", "4", "5"]
+
+
+def handled(bus, count, **wanted):
+    seen: list[str] = []
+    with bus.work("executors", **wanted) as jobs:
+        while len(seen) < count:
+            job = next(jobs)
+            seen.append(job.observation.content)
+            job.resolve()
+    return seen
+
+
+def test_pages_narrow_the_work(connect):
+    bus = connect()
+    for name in ("one", "two", "three"):
+        bus.page(name).add("observation", name)
+    assert sorted(handled(bus, 2, pages=["one", "three"])) == ["one", "three"]
+    assert handled(bus, 1, pages="two") == ["two"]
+
+
+def test_a_page_that_comes_into_being_is_worked_on(connect):
+    bus = connect()
+    with working(bus) as (seen, _):
+        for n in range(3):
+            bus.page(f"page-{n}").add("observation", f"{n}")
+            eventually(lambda: len(seen) == n + 1)  # noqa: B023  # called at once
+    assert seen == ["0", "1", "2"]
+
+
+class working:  # noqa: N801  # it reads as what it is
+    """Work in a thread, resolving all; what was handled so far, and what ended it."""
+
+    def __init__(self, bus, handle=lambda job: job.resolve(), **wanted):
+        self.jobs, self.seen, self.ended = bus.work("executors", **wanted), [], []
+        self.handle = handle
+        self.thread = threading.Thread(target=self.work)
+
+    def work(self):
+        try:
+            with self.jobs:
+                for job in self.jobs:
+                    with job:
+                        self.handle(job)
+                        self.seen.append(job.observation.content)
+        except Exception as error:  # whatever it is, the test is about it
+            self.ended.append(error)
+
+    def __enter__(self):
+        self.thread.start()
+        return self.seen, self.ended
+
+    def __exit__(self, *exc):
+        self.jobs.close()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+def test_an_idle_worker_wakes_for_each_thing_that_frees_work(bus, page):
+    with working(bus, pages="main", tags="go") as (seen, _):
+        page.add("observation", "added", tags=["go"])
+        eventually(lambda: seen == ["added"])
+        later = page.add("observation", "updated")
+        page.update(later.id, tags=["go"])
+        eventually(lambda: seen[1:] == ["updated"])
+        page.reopen(later.id)
+        eventually(lambda: seen[2:] == ["updated"])
+        page.add("observation", "not for it")
+    assert len(seen) == 3
+
+
+def test_an_idle_worker_wakes_when_a_claim_is_given_back_or_lapses(bus, page):
+    held = page.add("observation", "held")
+    claim = page.claim(held.id, by="someone", ttl="1h")
+    with working(bus) as (seen, _):
+        page.release(held.id, by="someone", fence=claim.fence)
+        eventually(lambda: seen == ["held"])
+    lapsing = page.add("observation", "lapsing")
+    page.claim(lapsing.id, ttl="300ms")
+    with working(bus) as (seen, _):
+        eventually(lambda: seen == ["lapsing"])
+
+
+def test_what_failed_is_tried_again_when_it_has_rested(bus, page):
+    page.add("observation", "x")
+    tries = []
+
+    def handle(job):
+        tries.append(job.attempt)
+        if job.attempt < 3:
+            raise ValueError("not yet")
+        job.resolve()
+
+    with working(bus, handle, retry_delay="20ms") as (seen, _):
+        eventually(lambda: seen == ["x"])
+    assert tries == [1, 2, 3]
+
+
+def test_a_handler_that_always_fails_leaves_it_to_review(bus, page):
+    one = page.add("observation", "x")
+
+    def handle(job):
+        raise ValueError("never")
+
+    with working(bus, handle, retry_delay="10ms", max_attempts=3):
+        eventually(lambda: page.get(one.id).status == "pending_review")
+    assert page.get(one.id).reason == "gave up after 3 attempts: ValueError: never"
+
+
+def next_in_a_moment(jobs):
+    """Return the next job, or None when there is none soon."""
+    timer = threading.Timer(0.3, jobs.close)
+    timer.start()
+    job = next(jobs, None)
+    timer.cancel()
+    return job
+
+
+def test_what_its_workers_vanish_with_is_given_up(bus, page, clock):
+    one = page.add("observation", "deadly")
+    for _ in range(2):
+        assert page.claim_next(ttl="10s").id == one.id
+        clock.advance("11s")
+    page.add("pattern_detected", "harmless")
+    with bus.work("executors", max_attempts=2) as jobs:
+        first = next(jobs)
+        first.resolve()
+        page.add("observation", "another", tags=["newer"])
+        next(jobs).resolve()
+        assert next_in_a_moment(jobs) is None
+    assert first.observation.content == "harmless"
+    given_up = page.get(one.id)
+    assert (given_up.status, given_up.claim) == ("pending_review", None)
+    assert given_up.reason == "gave up after 2 attempts: its workers vanished"
+
+
+def test_a_job_left_behind_has_failed_when_the_next_one_is_asked_for(bus, page, clock):
+    page.add("observation", "x")
+    page.add("risk_alert", "y")
+    with bus.work("executors") as jobs:
+        first = next(jobs)
+        assert next(jobs).id != first.id
+        assert page.get(first.id).attempts == 1
+        assert page.get(first.id).claim is None
+
+
+def test_leaving_gives_back_and_an_exception_fails(bus, page):
+    one = page.add("observation", "x")
+    with bus.work("executors") as jobs:
+        next(jobs)
+    assert (page.get(one.id).claim, page.get(one.id).attempts) == (None, 0)
+    with pytest.raises(ZeroDivisionError), bus.work("executors") as jobs:
+        1 // (next(jobs).attempt - 1)
+    assert (page.get(one.id).claim, page.get(one.id).attempts) == (None, 1)
+
+
+def test_a_claim_is_prolonged_while_the_handler_is_at_it(bus, page):
+    one = page.add("observation", "x")
+    with bus.work("executors", ttl="300ms") as jobs:
+        job = next(jobs)
+        eventually(lambda: kinds(bus).count("claimed") >= 5)
+        assert not job.is_lost
+        assert job.resolve().status == "resolved"
+    assert "lapsed" not in kinds(bus)
+    assert page.get(one.id).fence == 1
+
+
+def test_a_handler_that_never_ends_loses_its_job(bus, connect, page):
+    page.add("observation", "x")
+    with bus.work("executors", ttl="200ms", handler_timeout="300ms") as jobs:
+        slow = next(jobs)
+        with connect("another").work("executors") as others:
+            taken = next(others)
+            assert taken.fence > slow.fence
+            assert slow.is_lost
+            with pytest.raises(StaleFence):
+                slow.resolve()
+            taken.resolve()
+
+
+def test_work_stops_when_it_is_told_to(bus, page):
+    stop = threading.Event()
+    thread = threading.Thread(target=bus.work("executors").run, args=(lambda job: None, stop))
+    thread.start()
+    stop.set()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_closing_ends_the_iteration(bus, page):
+    with working(bus) as (_, ended):
+        pass
+    assert ended == []
+
+
+def test_after_a_flush_the_new_log_is_worked_on(connect):
+    bus = connect()
+    with working(bus) as (seen, ended):
+        bus.page().add("observation", "before")
+        eventually(lambda: seen == ["before"])
+        forget(bus)
+        bus.page("other").add("observation", "after")
+        eventually(lambda: seen == ["before", "after"])
+    assert ended == []
+
+
+def test_a_worker_waits_for_an_engine_that_is_away(bus, page, monkeypatch, capsys):
+    real, away = claiming.pick, [3]
+
+    def pick(*args, **named):
+        if away[0]:
+            away[0] -= 1
+            raise EngineUnreachable("gone for a while")
+        return (yield from real(*args, **named))
+
+    monkeypatch.setattr(agenda, "pick", pick)
+    page.add("observation", "x")
+    with working(bus) as (seen, ended):
+        eventually(lambda: seen == ["x"])
+    assert ended == []
+
+
+def test_time_goes_on_for_what_is_being_worked_on(bus, page, clock):
+    one = page.add("observation", "x", ttl="1m")
+    job = page.claim_next(ttl="1h")
+    clock.advance("2m")
+    bus.run(sweep(bus.core))
+    with pytest.raises(StaleFence):
+        job.resolve()
+    assert page.get(one.id).reason_code == "expired"
+
+
+async def test_asyncio_workers_do_the_same(engine, bus_name, connect):
+    page = connect().page()
+    for n in range(6):
+        page.add("observation", f"{n}")
+    async with await AsyncBus.connect(engine.url, source="aio", bus=bus_name, shards=engine.shards) as bus:
+        seen, stop = [], asyncio.Event()
+
+        async def handle(job):
+            seen.append(job.observation.content)
+            if job.observation.content == "3" and job.attempt == 1:
+                raise ValueError("no")
+            await job.link("goal")
+            await job.resolve(reason="done")
+            if len(seen) == 8:
+                stop.set()
+
+        works = [bus.work("executors", retry_delay="20ms") for _ in range(2)]
+        tasks = [asyncio.create_task(work.run(handle, stop)) for work in works]
+        page.add("observation", "later")
+        async with asyncio.timeout(10):
+            await asyncio.gather(*tasks)
+        for work in works:
+            await work.close()
+        assert sorted(seen) == ["0", "1", "2", "3", "3", "4", "5", "later"]
+        job = await bus.page().claim_next()
+        assert job is None
+
+
+def test_what_becomes_of_jobs_is_counted_for_metrics(bus, page):
+    before = dict(counts.jobs)
+    for number in range(3):
+        page.add("observation", f"{number}")
+    with bus.work("workers", max_attempts=1) as jobs:
+        next(jobs).resolve()
+        next(jobs).fail("no")
+        next(jobs).archive()
+    made = {what: count - before.get(what, 0) for what, count in counts.jobs.items()}
+    assert made == {"claimed": 3, "resolved": 1, "failed": 1, "reviewed": 1, "archived": 1}
