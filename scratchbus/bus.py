@@ -15,8 +15,8 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
-from scratchbus.domain.values import Duration, check_page
 from scratchbus.domain.trace import Consequences, Trace
+from scratchbus.domain.values import Duration, check_page
 from scratchbus.errors import EngineError
 from scratchbus.feeding import Feeds
 from scratchbus.keeping import Keeper
@@ -228,6 +228,18 @@ class Page:
         """Record that this action was taken because of it."""
         return self._bus.run(claiming.link(self._bus.core, self.name, id, action, event_id, fence))
 
+    def refute(self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None) -> Observation:
+        """Archive it because it is not true; what is open and rests on it goes to review, on every page."""
+        return self._bus.run(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
+
+    def trace(self, action: str) -> Trace:
+        """Return what led to an action: the observations linked to it, and the evidence they rest on."""
+        return self._bus.run(tracing.trace(self._bus.core, self.name, action))
+
+    def consequences(self, id: str) -> Consequences:
+        """Return what it led to: what rests on it, the actions linked to these, and the events it caused."""
+        return self._bus.run(tracing.consequences(self._bus.core, self.name, id))
+
     def history(self, id: str) -> Events:
         """Return the events about it, oldest first; also when it has left the page."""
         return self._bus.run(looking.list_history(self._bus.core, self.name, id))
@@ -248,18 +260,6 @@ class Bus:
 
     @classmethod
     def connect(
-    def refute(self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None) -> Observation:
-        """Archive it because it is not true; what is open and rests on it goes to review, on every page."""
-        return self._bus.run(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
-
-    def trace(self, action: str) -> Trace:
-        """Return what led to an action: the observations linked to it, and the evidence they rest on."""
-        return self._bus.run(tracing.trace(self._bus.core, self.name, action))
-
-    def consequences(self, id: str) -> Consequences:
-        """Return what it led to: what rests on it, the actions linked to these, and the events it caused."""
-        return self._bus.run(tracing.consequences(self._bus.core, self.name, id))
-
         cls, url: str | None = None, *, source: str | None = None, config: str | Path | None = None, **settings: Any
     ) -> Bus:
         """Open a bus: at `url`, else $SCRATCHBUS_URL, else on the embedded engine.
