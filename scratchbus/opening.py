@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -88,7 +88,7 @@ def greet(opened: Opened) -> Step[None]:
     """Make sure that the engine will do, that the shards agree, and take the published registry."""
     log = opened.core.log
     if opened.target.kind != "memory":
-        opened.about = yield from _check(opened, 0)
+        opened.about = yield from _check(opened, [0])
     meta = log.keys(0).meta
     row = yield from ask(0, "HGET", meta, "shards")
     if row is None:
@@ -97,15 +97,19 @@ def greet(opened: Opened) -> Step[None]:
     if opened.settings.shards not in (None, int(row)):
         raise ShardsMismatch(log.bus, log.shards, int(row))
     log.shards = int(row)
-    for shard in range(1, log.shards if log.is_spread else 1):
-        yield from _check(opened, shard)
+    if log.is_spread:
+        yield from _check(opened, range(1, log.shards))
     yield from refresh_registry(opened.core)
 
 
-def _check(opened: Opened, shard: int) -> Step[dict[str, str]]:
-    """Make sure that the engine of a shard will do, and return what it says of itself."""
-    about = yield from check_engine(opened.target.where, opened.settings.ack, shard)
-    for risk in risks(about):
+def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:
+    """Make sure that the engines of some shards will do; return what the last one says of itself."""
+    about: dict[str, str] = {}
+    found: dict[str, None] = {}
+    for shard in shards:
+        about = yield from check_engine(opened.target.where, opened.settings.ack, shard)
+        found |= dict.fromkeys(risks(about, opened.core.log.replicas))
+    for risk in found:
         logger.warning("the engine is not set up to keep events", engine=opened.target.where, reason=risk)
     return about
 

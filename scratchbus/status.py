@@ -95,7 +95,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         sizes |= yield from _read_sizes(core, shard, pages)
     busiest = nsmallest(MOST_PAGES, sizes, key=lambda page: (-sizes[page], page))
     claims = yield from _count_claims(core, [page for page in busiest if sizes[page] <= MOST_CLAIMS])
-    engine = yield from _read_engine(about)
+    engine = yield from _read_engine(core, about)
     return Status(
         bus=core.log.bus,
         url=url,
@@ -171,18 +171,29 @@ def _slices(pages: list[str]) -> Iterator[list[str]]:
         yield pages[at : at + _AT_ONCE]
 
 
-def _read_engine(about: Mapping[str, str]) -> Step[_EngineStatus]:
-    """Return how much memory the engine uses and may use, how it keeps its data, and what is wrong with that."""
+def _read_engine(core: Core, about: Mapping[str, str]) -> Step[_EngineStatus]:
+    """Return how much memory the engine uses and may use, how it keeps its data, and what is wrong with that.
+
+    Of several servers it is the sum, and the worst.
+    """
     if not about:
         return _EngineStatus(0, persistence="none: this process only")
     if about["version"] == UNKNOWN:
         return _EngineStatus()
-    info = yield from read_info("memory", "persistence")
-    is_on = info.get("aof_enabled") == "1"
-    persistence = f"append-only file, last write {info.get('aof_last_write_status', '?')}"
+    servers: dict[str, dict[str, str]] = {}
+    for shard in range(core.log.shards if core.log.is_spread else 1):
+        info = yield from read_info("server", "memory", "persistence", "replication", shard=shard)
+        servers[info.get("run_id", "")] = info
+    limits = [int(info.get("maxmemory", 0)) for info in servers.values()]
     return _EngineStatus(
-        int(info["used_memory"]),
-        int(info.get("maxmemory", 0)) or None,
-        persistence if is_on else "no append-only file",
-        risks(info),
+        sum(int(info["used_memory"]) for info in servers.values()),
+        sum(limits) if all(limits) else None,
+        max(map(_persistence, servers.values()), key=lambda each: not each.endswith(" ok")),
+        list(dict.fromkeys(risk for info in servers.values() for risk in risks(info, core.log.replicas))),
     )
+
+
+def _persistence(info: Mapping[str, str]) -> str:
+    if info.get("aof_enabled") != "1":
+        return "no append-only file"
+    return f"append-only file, last write {info.get('aof_last_write_status', '?')}"

@@ -201,14 +201,20 @@ def read_info(*sections: str, shard: int = 0) -> Step[dict[str, str]]:
     return dict(line.split(":", 1) for text in texts for line in text.decode().splitlines() if ":" in line)
 
 
-def risks(info: Mapping[str, str]) -> list[str]:
-    """Return, a sentence each, how a server that is set up like this may lose what it acknowledged."""
+def risks(info: Mapping[str, str], replicas: int) -> list[str]:
+    """Return, a sentence each, how a server that is set up like this may lose or refuse what it is to keep.
+
+    `replicas` are how many have to have a write before it is acknowledged.
+    """
     found = []
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and info.get("maxmemory", "0") != "0":
         found.append(f"it throws events away when its memory is full ({policy}); set `maxmemory-policy noeviction`")
     if info.get("aof_enabled") == "0":
         found.append("it loses events when it is restarted; set `appendonly yes`")
+    connected = int(info.get("connected_slaves", replicas))
+    if connected < replicas:
+        found.append(f"it has {connected} replicas, not {replicas}: every write is NotReplicated until they are up")
     return found
 
 
@@ -231,7 +237,7 @@ def check_engine(where: str, ack: str, shard: int = 0) -> Step[dict[str, str]]:
 
 def _about(where: str, shard: int) -> Step[dict[str, str]]:
     try:
-        info = yield from read_info("server", "memory", "persistence", shard=shard)
+        info = yield from read_info("server", "memory", "persistence", "replication", shard=shard)
     except EngineForbidden:
         return {"engine": UNKNOWN, "version": UNKNOWN}
     version = info.get("valkey_version") or info.get("redis_version", "0")

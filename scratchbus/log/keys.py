@@ -57,9 +57,9 @@ class ShardKeys:
 
         With `retried` behind it, a set: the other ids that were sent again within the last hour.
 
-        A key of just this name never exists. Every script that writes names it: while a cluster moves the keys of a
-        slot one by one, it runs no script that names a key which is not there. Else one could stop in its middle, at a
-        key that has left.
+        A key of just this name never exists. Every script that writes names it, or another such: while a cluster moves
+        the keys of a slot one by one, it runs no script that names a key which is not there. Else one could stop in its
+        middle, at a key that has left.
         """
         return self.tag + "ids:"
 

@@ -83,6 +83,8 @@ def test_every_operation_works_on_every_page(bus: Bus) -> None:
         assert page.get(first.id) is None
         assert [event.kind for event in page.history(first.id)] == ["added", "claimed", "status_changed", "cleared"]
     status = bus.status()
+    assert status.risks == []
+    assert status.memory_bytes > 3 * 1_000_000, "that of all masters"
     assert [page.open for page in status.pages] == [2] * len(PAGES)
     assert sum(shard.events for shard in status.shards) == len(list(bus.events())) == 8 * len(PAGES)
 
@@ -128,6 +130,14 @@ def test_a_follower_goes_on_behind_one_event_without_skipping_any(bus: Bus) -> N
     seen = {event.subject for event in bus.events(middle.position)}
     assert seen >= {each.id for each in added[12:]}
     assert middle.id not in seen
+
+
+def test_a_view_of_any_page_is_live(bus: Bus) -> None:
+    for name in PAGES:
+        with bus.view(name) as view:
+            added = bus.page(name).add("observation", name)
+            view.wait_for(added.position)
+            assert view.active() == [added]
 
 
 def test_subscriptions_read_all_shards_in_order_within_each_page(bus: Bus) -> None:
@@ -180,12 +190,16 @@ def test_every_master_is_asked_whether_it_syncs(cluster: Cluster, bus_name: str)
             ask(master, "CONFIG", "SET", "appendfsync", "everysec")
 
 
-def test_too_few_replicas_are_an_error_on_every_shard(cluster: Cluster, bus_name: str) -> None:
+def test_too_few_replicas_are_told_when_connecting_and_an_error_on_every_shard(
+    cluster: Cluster, bus_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Bus.connect(cluster.url, bus=bus_name, source="t", ack="replica", replicas=2, socket_timeout="200ms") as bus:
         for name in ("page-1", "page-2", "page-3"):
             with pytest.raises(NotReplicated) as caught:
                 bus.page(name).add("observation", "x")
             assert (caught.value.copies, caught.value.wanted) == (1, 2)
+        assert "has 1 replicas, not 2" in bus.status().risks[0]
+    assert capsys.readouterr().err.count("has 1 replicas, not 2") == 2, "said once of shard 0, and once of the others"
 
 
 def test_one_node_is_not_taken_for_the_whole(cluster: Cluster, bus_name: str) -> None:
