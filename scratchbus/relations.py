@@ -60,7 +60,7 @@ class Relations:
                 return
 
     def leading_from(self, relation: str, starts: Iterable[str]) -> Step[dict[str, list[tuple[int, str]]]]:
-        """Return where a relation leads from each of these, with the shard that says so, in the order of the text."""
+        """Return where a relation leads from each of these, with the shard that says so."""
         found: dict[str, list[tuple[int, str]]] = {start: [] for start in starts}
         wanted = list(found)
         for shard, build in self._builds.items():
@@ -89,7 +89,7 @@ def open_relations(log: Log, shards: Iterable[int] | None = None) -> Step[Relati
 class Resting:
     """What rests on an observation, directly or through others, the nearest first; cycles end where they close.
 
-    `beneath` has the ids that rest on each one directly, `pages` the page of each that is not the first.
+    `beneath` has the ids that rest on each one directly, the oldest first; `pages` the page of each but the first.
     """
 
     beneath: dict[str, list[str]]
@@ -105,7 +105,7 @@ def resting_on(relations: Relations, id: str) -> Step[Resting]:
         level = []
         for start, ends in found.items():
             below = resting.beneath[start] = []
-            for _, end in ends:
+            for end in sorted(end for _, end in ends):
                 subject, _, page = end.partition("@")
                 below.append(subject)
                 if subject != id and subject not in resting.pages:

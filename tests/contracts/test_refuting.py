@@ -1,0 +1,389 @@
+"""What rests on an observation that is refuted goes to review: on its page in the same batch, then on all others."""
+
+import pytest
+
+from scratchbus import AsyncBus, NewObservation, Observation, Position, because, refutation
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidTransition, NotFound, StaleFence
+from scratchbus.expiry import complete_all
+from scratchbus.ids import new_id
+from scratchbus.refutation import complete
+from tests.inspection import project
+
+WHY = "a misread line"
+
+
+def on(page, *evidence, **more):
+    return page.add("observation", "x", evidence=[each.id for each in evidence], **more)
+
+
+def statuses(page, *observations):
+    return [page.get(each.id).status for each in observations]
+
+
+def reviews(bus):
+    return [event for event in bus.events(kinds={"status_changed"}) if event.reason_code == "reviewed"]
+
+
+def test_it_is_archived_as_refuted_with_the_reason(page):
+    wrong = on(page)
+    refuted = page.refute(wrong.id, reason=WHY)
+    assert (refuted.status, refuted.status_class) == ("archived", "final")
+    assert (refuted.reason_code, refuted.reason) == ("refuted", WHY)
+    assert page.get(wrong.id) == refuted
+    assert page.active() == []
+
+
+def test_what_rests_on_it_goes_to_review_with_the_reason_and_the_chain(page):
+    wrong = on(page)
+    near = on(page, wrong)
+    far = on(page, near)
+    page.refute(wrong.id, reason=WHY)
+    near, far = page.get(near.id), page.get(far.id)
+    assert {near.status, far.status} == {"pending_review"}
+    assert {near.reason_code, far.reason_code} == {"reviewed"}
+    assert near.reason == f"rests on {wrong.id}, which was refuted: {WHY}"
+    assert far.reason == f"rests on {near.id}, which rests on {wrong.id}, which was refuted: {WHY}"
+    assert (near.chain, far.chain) == ([wrong.id], [wrong.id, near.id])
+    assert page.reopen(far.id).chain == []
+
+
+def test_on_its_page_it_is_one_batch(page):
+    wrong = on(page)
+    others = [on(page, wrong) for _ in range(3)]
+    page.refute(wrong.id, reason=WHY)
+    batches = [page.history(each.id)[-1].batch for each in (wrong, *others)]
+    assert sorted(batches) == ["1/4", "2/4", "3/4", "4/4"]
+    assert batches[0] == "1/4"
+
+
+def test_evidence_that_a_repeat_brought_counts(page):
+    wrong = on(page)
+    keyed = page.add("observation", "x", dedupe_key="k")
+    page.add("observation", "x", dedupe_key="k", evidence=[wrong.id])
+    page.refute(wrong.id, reason=WHY)
+    assert statuses(page, keyed) == ["pending_review"]
+
+
+def test_what_does_not_rest_on_it_stays(page):
+    wrong, evidence = on(page), on(page)
+    under = on(page)
+    middle = on(page, under)
+    aside = on(page, evidence)
+    page.refute(middle.id, reason=WHY)
+    page.refute(wrong.id, reason=WHY)
+    assert statuses(page, under, evidence, aside) == ["active"] * 3
+
+
+def test_closed_ones_are_passed_through(page):
+    wrong = on(page)
+    resolved, archived, cleared = (on(page, wrong) for _ in range(3))
+    above = [on(page, each) for each in (resolved, archived, cleared)]
+    page.resolve(resolved.id)
+    page.archive(archived.id)
+    page.resolve(cleared.id)
+    page.clear_resolved([cleared.id])
+    page.refute(wrong.id, reason=WHY)
+    assert statuses(page, *above) == ["pending_review"] * 3
+    assert statuses(page, resolved, archived) == ["resolved", "archived"]
+
+
+def test_a_diamond_is_reviewed_once_by_the_shortest_way(bus, page):
+    wrong = on(page)
+    left, right = on(page, wrong), on(page, wrong)
+    top = on(page, left, right)
+    both = on(page, top, wrong)
+    page.refute(wrong.id, reason=WHY)
+    assert len(reviews(bus)) == 4
+    assert page.get(top.id).chain in ([wrong.id, left.id], [wrong.id, right.id])
+    assert page.get(both.id).chain == [wrong.id]
+
+
+def test_a_cycle_ends(page):
+    wrong = page.add("observation", "x", dedupe_key="k")
+    first = on(page, wrong)
+    second = on(page, first)
+    page.add("observation", "x", dedupe_key="k", evidence=[second.id, wrong.id])
+    page.refute(wrong.id, reason=WHY)
+    assert statuses(page, wrong, first, second) == ["archived", "pending_review", "pending_review"]
+
+
+def test_a_long_chain_is_told_by_its_ends(page, monkeypatch):
+    monkeypatch.setattr(refutation, "_LONGEST_CHAIN", 3)
+    chain = [on(page)]
+    for _ in range(5):
+        chain.append(on(page, chain[-1]))
+    page.refute(chain[0].id, reason=WHY)
+    ids = [each.id for each in chain]
+    assert page.get(ids[5]).chain == [ids[0], *ids[3:5]]
+
+
+def test_it_reaches_every_page(bus):
+    pages = [bus.page(f"page-{number}") for number in range(6)]
+    wrong = on(pages[0])
+    chain = [wrong]
+    for page in pages[1:]:
+        chain.append(on(page, chain[-1]))
+    pages[0].refute(wrong.id, reason=WHY)
+    position = pages[0].history(wrong.id)[-1].position
+    for page, each in zip(pages[1:], chain[1:], strict=True):
+        assert statuses(page, each) == ["pending_review"]
+        assert page.history(each.id)[-1].cause == str(position)
+        assert page.get(each.id).chain[0] == wrong.id
+
+
+def test_what_waits_for_review_already_gets_the_reason(page):
+    wrong = on(page)
+    waiting = on(page, wrong)
+    page.review(waiting.id, reason="looks odd")
+    page.refute(wrong.id, reason=WHY)
+    assert page.get(waiting.id).chain == [wrong.id]
+    assert [event.kind for event in page.history(waiting.id)] == ["added", "status_changed", "status_changed"]
+
+
+def test_a_lifecycle_without_review_keeps_its_status_and_gets_the_reason(bus, page, tmp_path):
+    text = f"""{bus.types.text}
+  order:
+    lifecycle: orders
+lifecycles:
+  orders:
+    statuses: {{placed: open, done: closed}}
+    initial: [placed]
+    transitions: {{placed: [done, archived]}}
+"""
+    bus.push_types(parse_registry(text, "types.yaml"))
+    wrong = on(page)
+    order = page.add("order", "x", evidence=[wrong.id])
+    page.refute(wrong.id, reason=WHY)
+    after = page.get(order.id)
+    assert (after.status, after.reason_code, after.chain) == ("placed", "reviewed", [wrong.id])
+
+
+def test_no_claim_stops_it_and_holders_keep_theirs(page):
+    wrong = on(page)
+    above = on(page, wrong)
+    page.claim(wrong.id, by="one")
+    claim = page.claim(above.id, by="two")
+    page.refute(wrong.id, reason=WHY)
+    assert page.get(wrong.id).claim is None
+    assert page.get(above.id).claim == claim
+    assert page.resolve(above.id, fence=claim.fence).status == "resolved"
+
+
+def test_with_a_fence_it_needs_that_claim(page):
+    wrong = on(page)
+    above = on(page, wrong)
+    fence = page.claim(wrong.id).fence
+    with pytest.raises(StaleFence):
+        page.refute(wrong.id, reason=WHY, fence=fence + 1)
+    assert statuses(page, wrong, above) == ["active", "active"]
+    assert page.refute(wrong.id, reason=WHY, fence=fence).reason_code == "refuted"
+
+
+def test_it_says_why_it_was_refuted(page):
+    wrong, cause = on(page), Position(12, 1)
+    with because(cause):
+        page.refute(wrong.id, reason=WHY)
+    assert page.history(wrong.id)[-1].cause == str(cause)
+
+
+def test_what_is_resolved_can_be_refuted(page):
+    wrong = on(page)
+    above = on(page, wrong)
+    page.resolve(wrong.id)
+    assert page.refute(wrong.id, reason=WHY).status == "archived"
+    assert statuses(page, above) == ["pending_review"]
+
+
+def test_what_is_archived_cannot_be_refuted(page, clock):
+    archived, expired = on(page), on(page, ttl="10s")
+    above = on(page, archived, expired)
+    page.archive(archived.id)
+    clock.advance("11s")
+    for each in (archived, expired):
+        with pytest.raises(InvalidTransition, match="is archived and cannot be refuted"):
+            page.refute(each.id, reason=WHY)
+        with pytest.raises(InvalidTransition, match="is archived and cannot be refuted"):
+            page.refute(each.id, reason=WHY, event_id="mine")
+    assert statuses(page, above) == ["active"]
+
+
+def test_a_retry_changes_nothing_more(bus, page):
+    wrong = on(page)
+    above = on(page, wrong)
+    first = page.refute(wrong.id, reason=WHY, event_id="mine")
+    page.reopen(page.resolve(above.id).id)
+    length = len(list(bus.events()))
+    assert page.refute(wrong.id, reason=WHY, event_id="mine") == first
+    assert len(list(bus.events())) == length
+    assert statuses(page, above) == ["active"]
+    with pytest.raises(EventIdReused):
+        page.refute(wrong.id, reason="another", event_id="mine")
+    with pytest.raises(InvalidTransition):
+        page.refute(wrong.id, reason=WHY, event_id="yours")
+
+
+def test_a_retry_goes_on_where_the_first_try_ended(bus, page, monkeypatch):
+    other = bus.page("other")
+    wrong = on(page)
+    above = on(other, wrong)
+    monkeypatch.setattr("scratchbus.operations.refuting.complete", lambda *_: iter(()))
+    page.refute(wrong.id, reason=WHY, event_id="mine")
+    assert statuses(other, above) == ["active"]
+    monkeypatch.undo()
+    page.refute(wrong.id, reason=WHY, event_id="mine")
+    assert statuses(other, above) == ["pending_review"]
+
+
+def test_whoever_follows_the_log_goes_on_too_and_once(bus, page, connect, monkeypatch):
+    other = bus.page("other")
+    wrong = on(page)
+    above = [on(other, wrong) for _ in range(3)]
+    monkeypatch.setattr("scratchbus.operations.refuting.complete", lambda *_: iter(()))
+    page.refute(wrong.id, reason=WHY)
+    expirer, events = connect("expirer"), list(bus.events(kinds={"status_changed"}))
+    assert expirer.run(complete_all(expirer.core, events)) == 3
+    assert statuses(other, *above) == ["pending_review"] * 3
+    assert {event.by for event in reviews(bus)} == {"tester"}
+    page_of_one = other.reopen(other.resolve(above[0].id).id)
+    late = on(other, page_of_one)
+    expirer.run(complete_all(expirer.core, events))
+    assert len(reviews(bus)) == 3
+    assert statuses(other, above[0], late) == ["active", "active"]
+
+
+def test_what_is_added_afterwards_is_left_alone(bus, page):
+    wrong = on(page)
+    page.refute(wrong.id, reason=WHY)
+    later = on(page, wrong)
+    (event,) = [event for event in bus.events() if getattr(event, "reason_code", "") == "refuted"]
+    assert bus.run(complete(bus.core, event)) == 0
+    assert statuses(page, later) == ["active"]
+
+
+def test_what_comes_to_rest_on_it_meanwhile_is_in_the_same_batch(page, connect, monkeypatch):
+    """Another adds something between the look at the page and the batch; the batch is refused and made anew."""
+    wrong = on(page)
+    near = on(page, wrong)
+    more: list[Observation] = []
+    rival = connect("rival").page()
+    look = refutation.dependents
+
+    def meddled(*given):
+        found = yield from look(*given)
+        if len(more) < 2:
+            more.append(on(rival, (wrong, near)[len(more)]))
+        return found
+
+    monkeypatch.setattr("scratchbus.operations.refuting.dependents", meddled)
+    page.refute(wrong.id, reason=WHY)
+    assert statuses(page, *more) == ["pending_review"] * 2
+    assert sorted(page.history(each.id)[-1].batch for each in (wrong, near, *more)) == ["1/4", "2/4", "3/4", "4/4"]
+
+
+def test_when_more_and_more_comes_to_rest_on_it_the_last_follow_by_themselves(page, connect, monkeypatch):
+    wrong = on(page)
+    more: list[Observation] = []
+    rival = connect("rival").page()
+    look = refutation.dependents
+
+    def meddled(*given):
+        found = yield from look(*given)
+        more.append(on(rival, wrong))
+        return found
+
+    monkeypatch.setattr("scratchbus.operations.refuting.dependents", meddled)
+    page.refute(wrong.id, reason=WHY)
+    assert statuses(page, wrong, *more) == ["archived", *["pending_review"] * len(more)]
+
+
+def test_what_is_said_of_evidence_elsewhere_does_not_stop_it(page, connect, monkeypatch):
+    """Only evidence of this page counts, and only what rests on it: one batch is enough."""
+    wrong, looks = on(page), []
+    look, rival = refutation.dependents, connect("rival")
+
+    def meddled(*given):
+        found = yield from look(*given)
+        looks.append(1)
+        on(rival.page("other"), wrong)
+        on(rival.page(), on(rival.page()))
+        return found
+
+    monkeypatch.setattr("scratchbus.operations.refuting.dependents", meddled)
+    page.refute(wrong.id, reason=WHY)
+    assert len(looks) == 1
+
+
+def test_one_that_is_resolved_meanwhile_is_not_sent_back(page, connect, monkeypatch):
+    wrong = on(page)
+    above = on(page, wrong)
+    look, rival = refutation.dependents, connect("rival").page()
+
+    def meddled(*given):
+        found = yield from look(*given)
+        if rival.get(above.id).status == "active":
+            rival.resolve(above.id)
+        return found
+
+    monkeypatch.setattr("scratchbus.operations.refuting.dependents", meddled)
+    page.refute(wrong.id, reason=WHY)
+    assert statuses(page, wrong, above) == ["archived", "resolved"]
+
+
+@pytest.mark.parametrize("place", ["main", "other"])
+def test_more_than_a_batch_holds_go_in_several(connect, place):
+    bus = connect(max_observations=2_000)
+    wrong = on(bus.page())
+    new = NewObservation(type="observation", content="x", evidence=[wrong.id])
+    for size in (1_000, 100):
+        bus.page(place).add_many([new] * size)
+    bus.page().refute(wrong.id, reason="é" * 2_000)
+    assert len(bus.page(place).list(status="pending_review", limit=None)) == 1_100
+
+
+def test_it_sees_what_is_not_folded_and_what_is(bus, page):
+    wrong = on(page)
+    folded = on(page, wrong)
+    project(bus)
+    late = on(page, folded)
+    page.refute(wrong.id, reason=WHY)
+    assert statuses(page, folded, late) == ["pending_review"] * 2
+
+
+@pytest.mark.parametrize("reason", [None, "", " ", 7])
+def test_it_needs_a_reason(page, reason):
+    wrong = on(page)
+    with pytest.raises(InvalidField, match="reason"):
+        page.refute(wrong.id, reason=reason)
+    assert statuses(page, wrong) == ["active"]
+
+
+def test_what_is_not_there_cannot_be_refuted(page):
+    for event_id in (None, "mine"):
+        with pytest.raises(NotFound):
+            page.refute(new_id(), reason=WHY, event_id=event_id)
+
+
+def test_it_may_fail_when_it_changes_all_the_time(page, connect, monkeypatch):
+    wrong = on(page)
+    above = on(page, wrong)
+    look, rival = refutation.dependents, connect("rival").page()
+
+    def meddled(*given):
+        found = yield from look(*given)
+        rival.update(above.id, status="active" if rival.get(above.id).status == "pending_review" else "pending_review")
+        return found
+
+    monkeypatch.setattr("scratchbus.operations.refuting.dependents", meddled)
+    with pytest.raises(Conflict, match="nothing was written"):
+        page.refute(wrong.id, reason=WHY)
+    assert statuses(page, wrong) == ["active"]
+
+
+async def test_under_asyncio_too(engine, connect, bus_name):
+    page = connect().page()
+    wrong = on(page)
+    above = on(page, wrong)
+    async with AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="async") as other:
+        assert (await other.page().refute(wrong.id, reason=WHY)).reason_code == "refuted"
+    assert statuses(page, above) == ["pending_review"]
