@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from scratchbus import Bus
 from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.domain.trace import Tree
 from scratchbus.expiry import sweep
 from scratchbus.folding import catch_up
 from scratchbus.log.steps import ask
@@ -63,13 +64,33 @@ def _some(bus: Bus) -> list[Any]:
     return [bus.page().add("risk_alert", "something", tags=["t"], owner="agent").id]
 
 
+def _traced(bus: Bus) -> list[Any]:
+    id = bus.page().add("observation", "a line").id
+    bus.page().link(bus.page().add("risk_alert", "something", evidence=[id]).id, "goal")
+    return [id]
+
+
+def _has_two(tree: Tree) -> None:
+    assert len(tree.observations) == 2
+
+
 def _nothing(_: Bus) -> list[Any]:
     return []
+
+
+def _linked(bus: Bus) -> list[Any]:
+    (id,) = _some(bus)
+    return [bus.page().link(id, action="goal-1").id]
 
 
 def _view(bus: Bus, _: object) -> None:
     with bus.view() as view:
         assert len(view.active()) == 1
+
+
+def _work(bus: Bus, _: object) -> None:
+    with bus.work("hands", pages=["main"]) as jobs:
+        next(iter(jobs)).resolve()
 
 
 def _consume(bus: Bus, name: str, handle: Callable[[Any], object]) -> None:
@@ -122,6 +143,8 @@ TRIES: dict[str, Try] = {
     "page: list all": Try(READS, _some, lambda bus, _: bus.page().list(text="some", limit=None)),
     "page: active": Try(READS, _some, lambda bus, _: bus.page().active()),
     "page: active, stale": Try(READS, _some, lambda bus, _: bus.page().active(stale_ok=True)),
+    "page: trace": Try(READS, _traced, lambda bus, _: _has_two(bus.page().trace("goal"))),
+    "page: consequences": Try(READS, _traced, lambda bus, id: _has_two(bus.page().consequences(id))),
     "page: history": Try(READS, _some, lambda bus, id: bus.page().history(id)),
     "bus: events": Try(READS, _some, lambda bus, _: list(bus.events())),
     "bus: events of a page": Try(READS, _some, lambda bus, _: list(bus.events(pages=["main"]))),
@@ -136,6 +159,11 @@ TRIES: dict[str, Try] = {
     "bus: drop dead letters": Try(SUBSCRIBES, _with_dead_letter, lambda bus, name: bus.drop_dead_letters(name)),
     "bus: unsubscribe": Try(SUBSCRIBES, _subscribed, lambda bus, name: bus.unsubscribe(name)),
     **_writes(),
+    "page: claim next": Try(APPENDS, _some, lambda bus, _: bus.page().claim_next(types=["risk_alert"], tags=["t"])),
+    "page: refute": Try(APPENDS, _some, lambda bus, id: bus.page().refute(id, reason="it is not so")),
+    "page: trace": Try(READS, _linked, lambda bus, _: bus.page().trace("goal-1")),
+    "page: consequences": Try(READS, _some, lambda bus, id: bus.page().consequences(id)),
+    "bus: work": Try(APPENDS, _some, _work),
     "commit what is folded": Try(COMMITS, _some, lambda bus, _: bus.run(catch_up(bus.core.log, 0))),
     "sweep what has expired": Try(
         COMMITS,
