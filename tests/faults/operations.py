@@ -32,6 +32,11 @@ def _claimed(page: Page) -> list[Any]:
     return [id, page.claim(id, by="subject").fence]
 
 
+def _rested_on(page: Page) -> list[str]:
+    id = _add(page).id
+    return [id, _add(page, evidence=[id]).id]
+
+
 def _resolved(page: Page) -> list[str]:
     return [page.resolve(_add(page).id).id]
 
@@ -168,6 +173,12 @@ OPERATIONS: dict[str, Operation] = {
         lambda page, id, event_id: page.link(id, "goal-1", event_id=event_id),
         lambda page, id: page.resolve(id),
         ("linked",),
+    ),
+    "refute": Operation(
+        _rested_on,
+        lambda page, id, above, event_id: page.refute(id, reason="misread", event_id=event_id),
+        lambda page, id, above: page.claim(above),
+        ("status_changed", "status_changed"),
     ),
     "clear resolved": Operation(
         _two_resolved,

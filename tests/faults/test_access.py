@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from scratchbus import AsyncBus, Bus
+from scratchbus import AsyncBus, Bus, because
 from scratchbus.bus import Page
 from scratchbus.errors import EngineAuth, EngineForbidden
 from scratchbus.log import append, subscription
@@ -84,6 +84,21 @@ def test_a_read_far_behind_is_fresh_for_every_role(guarded: GuardedServer, bus: 
         assert [one.content for one in mine.page("page-0").list(limit=1)] == ["249"]
         assert len(mine.page("page-1").active()) == 83
     assert check(bus) == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_trace_is_fresh_for_every_role(guarded: GuardedServer, bus: Bus, role: str) -> None:
+    page = bus.page()
+    old = page.add("observation", "old")
+    project(bus)
+    new = page.add("observation", "new", evidence=[old.id])
+    with because(page.history(old.id)[0]):
+        page.link(new.id, "goal")
+    with Bus.connect(guarded.url_of(role), source="subject") as mine:
+        assert set(mine.page().trace("goal").observations) == {old.id, new.id}
+        led_to = mine.page().consequences(old.id)
+    assert set(led_to.observations) == {old.id, new.id}
+    assert [event.kind for event in led_to.events] == ["linked"]
 
 
 @pytest.mark.parametrize("role", ROLES)
