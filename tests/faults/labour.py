@@ -1,0 +1,34 @@
+"""What workers do in processes of their own, where they may be killed or paused with a job in their hands."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from scratchbus import Bus
+from scratchbus.errors import Conflict
+from scratchbus.working import Job
+
+TTL = "500ms"
+
+
+def labour(url: str, bus: str, name: str, said: Path, go: Path | None) -> None:
+    """Resolve one job after the other; with `go`, only once that file is there. Note what was begun, and the end."""
+    with (
+        Bus.connect(url, bus=bus, source=name) as connected,
+        connected.work("labour", ttl=TTL) as jobs,
+        said.open("a", buffering=1) as file,
+    ):
+        for job in jobs:
+            file.write(f"begun {job.id} {job.fence}\n")
+            while go is not None and not go.exists():
+                time.sleep(0.01)
+            file.write(f"{_end(job, name)} {job.id} {job.fence}\n")
+
+
+def _end(job: Job, name: str) -> str:
+    try:
+        job.resolve(reason=name)
+    except Conflict as refused:
+        return type(refused).__name__
+    return "done"

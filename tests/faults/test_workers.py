@@ -1,0 +1,124 @@
+"""Workers that are killed or paused with a job in their hands, and workers that have none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scratchbus import Bus, NewObservation
+from scratchbus.domain.events import Claimed
+from tests.faults.checker import check
+from tests.faults.labour import labour
+from tests.faults.processes import Crew, kill
+from tests.faults.servers import Server
+from tests.inspection import project
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+JOBS = 200
+ENDS = ("released", "lapsed", "status_changed")
+
+
+@pytest.fixture
+def bus(shared_server: Server, bus_name: str) -> Iterator[Bus]:
+    with Bus.connect(shared_server.url, bus=bus_name, source="parent", max_observations=JOBS, shards=2) as bus:
+        yield bus
+
+
+def assert_one_holder_at_a_time(bus: Bus) -> None:
+    """Go through the log: a claim is only taken when the one before is over, with the next fence."""
+    held: dict[str, Any] = {}
+    fences = Counter[str]()
+    for event in bus.events():
+        if isinstance(event, Claimed):
+            if event.fence is None:
+                assert event.subject not in held, f"{event.subject} has two holders"
+                fences[event.subject] += 1
+            else:
+                assert event.fence == fences[event.subject]
+            held[event.subject] = event
+        elif event.kind in ENDS and event.subject in held:
+            claimed = held.pop(event.subject)
+            assert event.kind != "lapsed" or event.ms >= claimed.ms + claimed.ttl
+
+
+def test_each_job_is_done_once_though_workers_are_killed_and_paused(
+    shared_server: Server, bus: Bus, crew: Crew, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+
+    def start(name: str, go: Path | None = None) -> tuple[BaseProcess, Path]:
+        said = tmp_path / name
+        return crew.start(labour, shared_server.url, bus.core.log.bus, name, said, go), said
+
+    for page in ("one", "two"):
+        bus.page(page).add_many([NewObservation(type="observation", content=f"{n}") for n in range(JOBS // 2)])
+    stuck = [start(f"stuck-{n}", go) for n in range(3)]
+    for _, said in stuck:
+        eventually(lambda: said.exists() and said.read_text())  # noqa: B023  # called at once
+    for process, _ in stuck[:2]:
+        kill(process)
+    paused, its = stuck[2]
+    os.kill(paused.pid or 0, signal.SIGSTOP)
+    for n in range(2):
+        start(f"quick-{n}")
+    eventually(lambda: not any(bus.page(page).active(limit=1) for page in ("one", "two")), within=30)
+    go.touch()
+    os.kill(paused.pid or 0, signal.SIGCONT)
+    eventually(lambda: its.read_text().count("\n") == 2)
+    assert its.read_text().splitlines()[1].startswith("StaleFence ")
+    ends = list(bus.events(kinds=["status_changed"]))
+    assert len(ends) == len({event.subject for event in ends}) == JOBS
+    lost = [said.read_text().split()[1] for _, said in stuck]
+    fences = {id: found.fence for page in ("one", "two") for id in lost if (found := bus.page(page).get(id))}
+    assert fences == dict.fromkeys(lost, 2)
+    assert_one_holder_at_a_time(bus)
+    crew.close()
+    project(bus)
+    assert check(bus) == []
+
+
+def test_workers_without_work_only_wait_on_the_log(new_server: Callable[..., Server]) -> None:
+    server = new_server()
+    with Bus.connect(server.url, source="idle") as bus, server.client() as client:
+
+        def calls() -> Counter[str]:
+            stats: Any = client.info("commandstats")
+            return Counter({name.removeprefix("cmdstat_"): each["calls"] for name, each in stats.items()})
+
+        page = bus.page()
+        page.claim(page.add("observation", "held").id, ttl="1h")
+        page.review(page.add("observation", "in review").id)
+        stop, seen = threading.Event(), list[str]()
+
+        def handle(job: Any) -> None:
+            seen.append(job.resolve().content)
+
+        threads = [threading.Thread(target=bus.work("idle", pages="main").run, args=(handle, stop)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            page.add("observation", "the last for a while")
+            eventually(lambda: seen)
+            reads = calls()["xread"]
+            eventually(lambda: calls()["xread"] > reads + 1)
+            before = calls()
+            eventually(lambda: calls()["xread"] >= before["xread"] + 3)
+            sent = calls() - before
+            assert sent.keys() <= {"xread", "xrange", "get", "info"}
+            assert sent["xread"] <= 4
+            page.add("observation", "at last")
+            eventually(lambda: len(seen) == 2)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(5)
