@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from scratchbus import Bus
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.domain.trace import Tree
 from scratchbus.expiry import sweep
 from scratchbus.folding import catch_up
 from scratchbus.log.steps import ask
@@ -62,16 +61,6 @@ class Try(NamedTuple):
 
 def _some(bus: Bus) -> list[Any]:
     return [bus.page().add("risk_alert", "something", tags=["t"], owner="agent").id]
-
-
-def _traced(bus: Bus) -> list[Any]:
-    id = bus.page().add("observation", "a line").id
-    bus.page().link(bus.page().add("risk_alert", "something", evidence=[id]).id, "goal")
-    return [id]
-
-
-def _has_two(tree: Tree) -> None:
-    assert len(tree.observations) == 2
 
 
 def _nothing(_: Bus) -> list[Any]:
@@ -143,8 +132,6 @@ TRIES: dict[str, Try] = {
     "page: list all": Try(READS, _some, lambda bus, _: bus.page().list(text="some", limit=None)),
     "page: active": Try(READS, _some, lambda bus, _: bus.page().active()),
     "page: active, stale": Try(READS, _some, lambda bus, _: bus.page().active(stale_ok=True)),
-    "page: trace": Try(READS, _traced, lambda bus, _: _has_two(bus.page().trace("goal"))),
-    "page: consequences": Try(READS, _traced, lambda bus, id: _has_two(bus.page().consequences(id))),
     "page: history": Try(READS, _some, lambda bus, id: bus.page().history(id)),
     "bus: events": Try(READS, _some, lambda bus, _: list(bus.events())),
     "bus: events of a page": Try(READS, _some, lambda bus, _: list(bus.events(pages=["main"]))),
