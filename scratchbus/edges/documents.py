@@ -7,6 +7,7 @@ from typing import Any
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.trace import Trace
 from scratchbus.domain.values import duration_text
 
 _PLACES = {"shard", "ms", "seq", "added_ms", "added_seq"}  # as numbers; `position` and `added` say them as text
@@ -23,6 +24,16 @@ def event_document(event: Event) -> dict[str, Any]:
     """Return all fields of an event that say something: its time in ISO 8601, its position as text."""
     document = event.model_dump(mode="json", exclude={*_PLACES, "prev"}, exclude_none=True)
     return {"position": str(event.position), **document}
+
+
+def trace_document(trace: Trace) -> dict[str, Any]:
+    """Return a trace: who linked the action to what, and by id all observations, which name their evidence."""
+    return {
+        "action": trace.action,
+        "page": trace.page,
+        "motives": [motive.model_dump(mode="json") for motive in trace.motives],
+        "observations": {id: observation_document(each) for id, each in trace.observations.items()},
+    }
 
 
 def type_document(kind: ObservationType) -> dict[str, Any]:

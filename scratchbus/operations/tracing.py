@@ -36,7 +36,7 @@ def trace(core: Core, page: str, action: str) -> Step[Trace]:
         motives.setdefault(event.subject, Motive(id=event.subject, by=event.by, at=event.at))
     if not motives:
         raise NotFound(f"nothing on page {page!r} is linked to {action!r}; see the `links` of what is there")
-    observations = yield from _with_evidence(core, page, list(motives))
+    observations = yield from with_evidence(core, page, list(motives))
     return Trace(
         action=action,
         page=page,
@@ -46,7 +46,7 @@ def trace(core: Core, page: str, action: str) -> Step[Trace]:
     )
 
 
-def _with_evidence(core: Core, page: str, ids: list[str]) -> Step[dict[str, Observation]]:
+def with_evidence(core: Core, page: str, ids: list[str]) -> Step[dict[str, Observation]]:
     """Return these observations and what they rest on, directly or not: of this page, else of another."""
     found: dict[str, Observation] = {}
     asked: set[str] = set()

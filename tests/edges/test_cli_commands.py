@@ -177,6 +177,35 @@ def test_show_has_the_history_of_what_has_left_the_page(cli: Cli):
     assert cli("show", id).code == 3
 
 
+def test_what_is_refuted_takes_what_rests_on_it_to_review(cli: Cli):
+    wrong = cli.add("wrong")
+    above = cli.add("above", "--evidence", wrong)
+    assert cli("refute", wrong).code == 2
+    done = cli.json("refute", wrong[-8:], "--reason", "a test").document
+    assert (done["id"], done["reason_code"], done["reason"]) == (wrong, "refuted", "a test")
+    assert cli.json("show", above).document["chain"] == [wrong]
+    assert cli("refute", wrong, "--reason", "a test").code == 4
+    assert f"{wrong} (refuted)" in cli("show", above).out
+    assert "→ archived (refuted): a test" in cli("show", wrong, "--history").out
+    assert f"→ pending_review: rests on {wrong}, which was refuted: a test" in cli("history", above).out
+
+
+def test_a_trace_shows_what_led_to_an_action(cli: Cli):
+    line = cli.add("line")
+    alert = cli.add("alert", "--evidence", line, "--evidence", line)
+    cli.json("link", alert, "goal-1", "--source", "executor")
+    trace = cli.json("trace", "goal-1").document
+    assert [(each["id"], each["by"]) for each in trace["motives"]] == [(alert, "executor")]
+    assert trace["observations"].keys() == {alert, line}
+    assert trace["observations"][alert]["evidence"] == [line]
+    shown = cli("trace", "goal-1").out.splitlines()
+    assert shown[0] == "goal-1"
+    assert shown[1].startswith("linked by executor at ")
+    assert [(alert in text, line in text) for text in shown[2:]] == [(True, False), (False, True)]
+    assert shown[3].startswith("   └")
+    assert cli("trace", "goal-2").code == 3
+
+
 def test_tail_shows_the_log_from_a_place_on(cli: Cli):
     first, second = cli.add("one"), cli.add("two", type="risk_alert")
     cli.json("resolve", first)

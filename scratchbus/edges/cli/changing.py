@@ -38,6 +38,22 @@ archive = _transition("archive", "archived", "Put observations away for good.")
 reopen = _transition("reopen", "reopened", "Make observations active again.")
 
 
+@command(examples=('scratchbus refute 8F3K2M9Q --reason "the log was from a test"',))
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--reason", required=True, metavar="TEXT", help="Why it is not true.")
+@fence_option
+@pass_session
+def refute(session: Session, ids: tuple[str, ...], reason: str, **how: Any) -> None:
+    """Archive observations because they are not true.
+
+    What is open and rests on them goes to review, on every page. With several ids they are done in that order, up to
+    the first that is refused.
+    """
+    with session.open() as place:
+        for id in place.ids(ids):
+            show_change(session, "refuted", place.page.refute(id, reason=reason, **given(**how)))
+
+
 @command("clear-resolved", examples=("scratchbus clear-resolved 8F3K2M9Q 01HZX7",))
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @pass_session

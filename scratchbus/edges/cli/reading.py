@@ -1,4 +1,4 @@
-"""Looking at the page: `list`, `active`, `show`, `history`."""
+"""Looking at the page: `list`, `active`, `show`, `history`, `trace`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from scratchbus.edges.cli.common import Session, command, given, pass_session
 from scratchbus.edges.cli.complete import statuses, type_names
 from scratchbus.edges.cli.values import moment, pairs
-from scratchbus.edges.cli.views import show_card, show_gone, show_history, show_list
+from scratchbus.edges.cli.views import show_card, show_gone, show_history, show_list, show_trace
 
 _COUNT = click.IntRange(min=1)
 _FIRST = "Nothing here yet: add something with `scratchbus add TYPE CONTENT --source NAME`, or give another --page"
@@ -86,18 +86,35 @@ def show(session: Session, id: str, with_history: bool) -> None:
     ID is its id, or at least the last 6 characters of it. Of one that has left the page there is the history.
     """
     from scratchbus.errors import NotFound
+    from scratchbus.operations.tracing import with_evidence
 
     with session.open() as place:
         whole = place.id(id)
         observation = place.page.get(whole)
+        evidence = observation.evidence if observation else []
+        found = place.bus.run(with_evidence(place.bus.core, place.page.name, evidence))
+        refuted = {each.id for each in found.values() if each.reason_code == "refuted"}
         is_wanted = with_history or observation is None  # which says when there never was one
         events = place.page.history(whole) if is_wanted else None
     if observation is not None:
-        show_card(session, observation, events)
+        show_card(session, observation, events, refuted)
     elif with_history:
         show_gone(session, place.page.name, whole, events or ())
     else:
         raise NotFound(f"{whole} is no longer on page {place.page.name!r}; see `scratchbus history {whole}`")
+
+
+@command(examples=("scratchbus trace goal-17", "scratchbus --json trace goal-17 | jq .motives"))
+@click.argument("action")
+@pass_session
+def trace(session: Session, action: str) -> None:
+    """Show what led to an action.
+
+    Those are the observations that ACTION is linked to and, below each, the evidence it rests on, on whatever page.
+    """
+    with session.open() as place:
+        found = place.page.trace(action)
+    show_trace(session, found)
 
 
 @command(examples=("scratchbus history 8F3K2M9Q",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from scratchbus.edges.cli.words import ago, ahead, clock, compact, one_line, par
 
 if TYPE_CHECKING:
     from scratchbus import Event, Observation
+    from scratchbus.domain.trace import Branch, Trace
 
 
 def show_change(session: Session, verb: str, observation: Observation) -> None:
@@ -58,8 +59,10 @@ def show_history(session: Session, events: Sequence[Event]) -> None:
         session.out.table(columns.heads(columns.HISTORY), columns.rows_of(columns.HISTORY, events))
 
 
-def show_card(session: Session, observation: Observation, history: Sequence[Event] | None) -> None:
-    """Show one observation with everything that is known of it."""
+def show_card(
+    session: Session, observation: Observation, history: Sequence[Event] | None, refuted: Collection[str]
+) -> None:
+    """Show one observation with everything that is known of it, also which of its evidence was refuted."""
     from scratchbus.edges.cli import columns
     from scratchbus.edges.documents import event_document, observation_document
 
@@ -76,7 +79,7 @@ def show_card(session: Session, observation: Observation, history: Sequence[Even
         columns.status_cell(observation)._replace(short=None),
         columns.times_cell(observation),
     )
-    out.block(title, paragraphs(observation.content), _details(observation))
+    out.block(title, paragraphs(observation.content), _details(observation, refuted))
     if history is not None:
         out.line("")
         show_history(session, history)
@@ -93,7 +96,43 @@ def show_gone(session: Session, page: str, id: str, history: Sequence[Event]) ->
         show_history(session, history)
 
 
-def _details(observation: Observation) -> Iterator[tuple[str, Cell]]:
+def show_trace(session: Session, trace: Trace) -> None:
+    """Show what led to an action: each observation with its evidence below it, one step further in."""
+    from scratchbus.edges.documents import trace_document
+
+    out, now = session.out, datetime.now(UTC)
+    if out.as_json:
+        out.document(trace_document(trace))
+        return
+    out.sentence(Cell(one_line(trace.action), "blue"))
+    motives = iter(trace.motives)
+    for branch in trace.tree():
+        if branch.depth == 0:
+            motive = next(motives)
+            out.sentence(Cell("linked by"), Cell(motive.by, "cyan"), Cell(f"at {clock(motive.at, now)}", "dim"))
+        out.sentence(*_branch(branch, trace.page, now))
+
+
+def _branch(branch: Branch, page: str, now: datetime) -> Iterator[Cell]:
+    """Yield what a line of a tree says of an observation: what it is, where when it is elsewhere, and who said so."""
+    from scratchbus.edges.cli import columns
+
+    each = branch.observation
+    yield Cell("  " * branch.depth + " └", "dim")
+    yield columns.id_cell(branch.id)
+    if each is None:
+        yield Cell("is not there", "dim")
+        return
+    yield columns.type_cell(each)
+    yield columns.status_cell(each)
+    yield Cell("refuted" if each.reason_code == "refuted" else "", "bold red")
+    yield Cell(f"on {each.page}" if each.page != page else "", "dim")
+    yield Cell(each.source, "cyan")
+    yield Cell(clock(each.created_at, now), "dim")
+    yield Cell("as above", "dim") if branch.again else columns.content_cell(each)
+
+
+def _details(observation: Observation, refuted: Collection[str]) -> Iterator[tuple[str, Cell]]:
     """Yield what there is to say of an observation besides its content, by name."""
     now = datetime.now(UTC)
 
@@ -123,9 +162,10 @@ def _details(observation: Observation) -> Iterator[tuple[str, Cell]]:
         held = f"by {claim.by} for {ahead(claim.until, now)} more, fence {claim.fence}"
         yield "claimed", Cell(held, "magenta")
     yield from _reminder(observation, now)
-    for name in ("evidence", "links"):
-        if value := getattr(observation, name):
-            yield name, Cell(one_line(", ".join(value)))
+    if observation.evidence:
+        yield "evidence", Cell(", ".join(id + " (refuted)" * (id in refuted) for id in observation.evidence))
+    if observation.links:
+        yield "links", Cell(one_line(", ".join(observation.links)))
     if observation.dedupe_key is not None:
         yield "dedupe key", Cell(one_line(observation.dedupe_key))
     if observation.damaged:
