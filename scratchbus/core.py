@@ -19,7 +19,7 @@ from scratchbus.log.codec import Head
 from scratchbus.log.keys import SYSTEM_PAGE
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.log.writes import Write
-from scratchbus.queries import Freshness, read_events, read_head
+from scratchbus.queries import Freshness, known_events, read_head
 from scratchbus.settings import Settings
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ def _read_registry(log: Log, known: int = 0) -> Step[tuple[Head | None, Registry
     head = yield from read_head(log, SYSTEM_PAGE, TYPES)
     if head is None or head.version == known:
         return head, None
-    (event,) = yield from read_events(log, [head.event_position(0)])
+    (event,) = yield from known_events(log, [head.event_position(0)])
     return head, parse_registry(cast(TypesChanged, event).text, f"types (version {head.version})")
 
 

@@ -18,7 +18,7 @@ from scratchbus.ahead import Ahead, fold_ahead
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position, millis
-from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, PositionLost
+from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, LogRewound, PositionLost
 from scratchbus.folding import Fold, decode_all, fold_once
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Head, decode_documents, decode_entry
@@ -284,3 +284,11 @@ def read_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
     spots = [position.stream_id for position in positions]
     replies = yield from ask_all(shard, [("XRANGE", log.keys(shard).log, spot, spot) for spot in spots])
     return [decode_entry(entry, shard) for entries in replies for entry in entries]
+
+
+def known_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
+    """Return the events that were at these positions just now. Raises LogRewound when one is not there any more."""
+    events = yield from read_events(log, positions)
+    if len(events) < len(positions):
+        raise LogRewound(f"shard {positions[0].shard}: the log was replaced meanwhile; try again")
+    return events

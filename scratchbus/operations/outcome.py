@@ -19,7 +19,7 @@ from scratchbus.log.codec import decode_document, encode_document
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
 from scratchbus.projections import scratch_page
-from scratchbus.queries import get, look, read_events, read_head, walk_back
+from scratchbus.queries import get, known_events, look, read_head, walk_back
 
 _FEW, _MANY = 8, 500  # events that are asked for at once
 _MOST_KEPT = 256  # observations
@@ -109,7 +109,7 @@ def evolved(before: Observation | None, event: Event, row: Written, shard: int) 
 def recall_all(core: Core, page: str, positions: list[Position]) -> Step[list[Observation]]:
     """Return the observations as these events, appended earlier, left them."""
     out = []
-    for event in (yield from read_events(core.log, positions)):
+    for event in (yield from known_events(core.log, positions)):
         observation = yield from _recall(core, page, event)
         if observation is None:
             raise NotFound(f"{event.subject} is no longer on page {page!r}; its history is still there")

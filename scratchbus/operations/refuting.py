@@ -16,7 +16,7 @@ from scratchbus.log.append import MAX_BATCH, Appended, append
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import digest_of, finish, not_found
-from scratchbus.queries import get, read_events
+from scratchbus.queries import get, known_events
 from scratchbus.refutation import complete, dependents, lifecycle_of, review
 from scratchbus.relations import open_relations
 from scratchbus.why import reasons
@@ -52,7 +52,7 @@ def refute(
             if not left:
                 raise
     last = done.recalled[0] if done.recalled else done.written[0].position
-    (event,) = yield from read_events(core.log, [last])
+    (event,) = yield from known_events(core.log, [last])
     yield from complete(core, cast(StatusChanged, event))
     first = Appended(done.written[:1], done.recalled and done.recalled[:1])
     return (yield from finish(core, page, before, [write], first))

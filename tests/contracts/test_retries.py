@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from scratchbus import NewObservation
-from scratchbus.errors import EventIdReused, InvalidField, InvalidId, VersionConflict
+from scratchbus.errors import EventIdReused, InvalidField, InvalidId, LogRewound, VersionConflict
 from scratchbus.log import codec
-from tests.inspection import all_events, log_length, project
+from tests.faults.interposing import interposed
+from tests.inspection import all_events, forget, log_length, project
 
 # Every write, as a call with an event id, and one that differs from it.
 WRITES = {
@@ -326,3 +327,19 @@ def test_what_a_caller_does_with_an_answer_does_not_change_the_next(page, story)
     page.link(story.id, "later")
     page.update(story.id, event_id="once", context={"a": [1]}).context["a"].append(2)
     assert page.update(story.id, event_id="once", context={"a": [1]}) == changed
+
+
+def test_a_retry_whose_log_is_flushed_meanwhile_says_so(bus, page, connect):
+    page.add("observation", "once", event_id="e")
+
+    def flush_behind(call, send):
+        replies = send()
+        if call.is_write:
+            forget(another)
+        return replies
+
+    another = connect()
+    with interposed(bus, flush_behind), pytest.raises(LogRewound, match="try again"):
+        page.add("observation", "once", event_id="e")
+    page.add("observation", "once", event_id="e")
+    assert log_length(bus) == 1
