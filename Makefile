@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench faults lock clean
+.PHONY: help setup demo test check bench faults soak lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,7 +31,10 @@ check: setup ## check format, lint, types, and the direction of imports
 bench: setup ## measure against bare redis-py; ARGS goes to the benchmark
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
-faults: setup ## kill processes and cut connections, for minutes; ARGS goes to pytest
+faults: setup ## kill, halt and cut off for minutes, and judge what all were told; ARGS="--seconds 600 --seed 7"
+	@$(BIN)/python -m tests.faults.history $(ARGS)
+
+soak: setup ## run the long versions of the fault tests; ARGS goes to pytest
 	@$(BIN)/python -m pytest -m faults $(ARGS)
 
 lock: ## pin every dependency anew, with hashes; ARGS=--upgrade to move to newer versions

@@ -9,7 +9,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Self
 
 _CONTEXT = multiprocessing.get_context("forkserver")  # a fork of a process without threads, and without the imports
-_CONTEXT.set_forkserver_preload(["scratchbus", "tests.faults.workers"])
+_CONTEXT.set_forkserver_preload(["scratchbus", "tests.faults.workers", "tests.faults.history.roles"])
 
 
 class Crew:

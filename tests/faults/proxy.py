@@ -34,6 +34,7 @@ class Proxy:
         self._is_lost: Callable[[Cut], bool] = lambda kind: False
         self._meanwhile: Callable[[], object] = lambda: None
         self._keeps = self._is_mute = False
+        self._late = 0.0
         self._kept: list[tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]] = []
         self._links: set[asyncio.Task[None]] = set()
         self._failure: Exception | None = None
@@ -65,6 +66,10 @@ class Proxy:
     def swallow(self) -> None:
         """Lose every reply from now on without cutting anything, as a network does that is down."""
         self._is_mute = True
+
+    def slow(self, seconds: float) -> None:
+        """Hold every reply back for so long, from now on."""
+        self._late = seconds
 
     def calm(self) -> None:
         """Lose nothing more."""
@@ -138,6 +143,8 @@ class Proxy:
                         self._kept.append((replies, sink, data))
                     self._happen()
                     raise Lost
+            if self._late and kind == "reply":
+                await asyncio.sleep(self._late)
             if not (self._is_mute and kind == "reply"):
                 sink.write(data)
                 await sink.drain()

@@ -1,0 +1,146 @@
+"""The engines of a round: a primary and its replica behind a proxy, and what can be done to them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from random import Random
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
+
+from tests.faults.history.logbook import Logbook, read_log
+from tests.faults.history.roles import BUS
+from tests.faults.proxy import Proxy
+from tests.faults.servers import DURABLE, Server, embedded_binary
+from tests.waiting import eventually
+
+LOG = f"{{{BUS}:0}}:log"
+LOST = 0.03
+"""The share of requests and replies at which connections are cut while replies are dropped."""
+
+
+class Reign(NamedTuple):
+    """A stretch of time in which the log was one and the same, and what it held in the end.
+
+    It begins between the two moments `begun`, and ends between the two moments `over` (monotonic seconds), by a
+    failover, by a flush, or with the round.
+    """
+
+    log: Logbook
+    begun: tuple[float, float]
+    over: tuple[float, float]
+    by: Literal["failover", "flush", "end"]
+
+
+class Arena:
+    """A primary that syncs every write, a replica that does so too, and a proxy to whichever is primary."""
+
+    def __init__(self, seed: int) -> None:
+        self.reigns: list[Reign] = []
+        self.did: Counter[str] = Counter()
+        self._random = Random(seed)
+        binary = embedded_binary()
+        self.primary, self.replica = (Server(binary, tcp=True, **DURABLE) for _ in range(2))
+        self.proxy = Proxy(self.primary)
+        self._begun = (0.0, 0.0)
+
+    def __enter__(self) -> Self:
+        try:
+            self.primary.start()
+            self.replica.start().follow(self.primary)
+            self.proxy.__enter__()
+        except BaseException:
+            self._close_servers()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.proxy.__exit__(kind, problem, trace)
+        finally:
+            self._close_servers()
+
+    def _close_servers(self) -> None:
+        self.primary.close()
+        self.replica.close()
+
+    def do(self, kind: str, lasts: float) -> None:
+        """Have the engine, or the way to it, fail; what drops or delays replies goes on until `undo`."""
+        self.did[kind] += 1
+        match kind:
+            case "kill engine":
+                self._settle()
+                self.primary.kill()
+                self.primary.start()
+            case "pause engine":
+                self.primary.pause()
+                time.sleep(lasts)
+                self.primary.go_on()
+            case "failover":
+                self._settle()
+                begun = time.monotonic()
+                self.primary.kill()
+                self._fail_over(begun)
+            case "late failover":
+                self._settle()
+                begun = time.monotonic()
+                self.replica.promote()
+                time.sleep(lasts)  # in which all write to the old primary still
+                self._fail_over(begun)
+            case "drop replies":
+                self.proxy.storm(self._random, LOST)
+            case "delay replies":
+                self.proxy.slow(0.03)
+            case "flush":
+                self._flush()
+
+    def undo(self, kind: str) -> None:
+        """End what lasted."""
+        match kind:
+            case "drop replies":
+                self.proxy.calm()
+            case "delay replies":
+                self.proxy.slow(0)
+
+    def end(self) -> None:
+        """Take note that the round is over."""
+        now = time.monotonic()
+        self._reign_ends(self._read(self.primary), (now, now), "end")
+
+    def _settle(self) -> None:
+        """Wait until the replica follows: only such a one is ever promoted, and only beside it a primary killed."""
+        with self.replica.client() as client:
+            eventually(lambda: client.info("replication").get("master_link_status") == "up", within=30)
+
+    def _fail_over(self, begun: float) -> None:
+        """Lead everyone to the replica; the old primary begins anew as its replica, once its log was read."""
+        self.replica.promote()  # a second time when it is late, which does no harm
+        self.proxy.fail_over(self.replica)
+        self.primary.kill()
+        over = time.monotonic()
+        self.primary.start()
+        self._reign_ends(self._read(self.primary), (begun, over), "failover")
+        self.primary, self.replica = self.replica, self.primary
+        self.replica.follow(self.primary)
+
+    def _flush(self) -> None:
+        begun = time.monotonic()
+        with self.primary.client() as client:
+            pipe = client.pipeline(transaction=True)  # so that nothing is written in between
+            raw, _ = pipe.execute_command("XRANGE", LOG, "-", "+").execute_command("FLUSHALL").execute()
+        self._reign_ends(_logbook(raw), (begun, time.monotonic()), "flush")
+
+    def _read(self, server: Server) -> Logbook:
+        with server.client() as client:
+            return _logbook(client.execute_command("XRANGE", LOG, "-", "+"))
+
+    def _reign_ends(self, log: Logbook, over: tuple[float, float], by: Literal["failover", "flush", "end"]) -> None:
+        self.reigns.append(Reign(log, self._begun, over, by))
+        self._begun = over
+
+
+def _logbook(raw: Any) -> Logbook:
+    """Return the log of a reply: redis-py parses that of XRANGE into pairs of an id and a mapping."""
+    return Logbook(read_log((id, [word for pair in fields.items() for word in pair]) for id, fields in raw))

@@ -1,0 +1,142 @@
+"""What a round left behind, put in order for those who judge it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from tests.faults.history.arena import Reign
+from tests.faults.history.journal import Record
+from tests.faults.history.logbook import Entry, State, Subject
+
+_WORD = re.compile(r'"([0-9A-Z]{26})"')
+
+
+@dataclass
+class History:
+    """All that is known of a round: what everyone was told, what the logs held, and what the engine held in the end.
+
+    `dead` are the places (seq) of the dead letters of each subscription; `unsound` is what contradicts the log.
+    """
+
+    records: list[Record]
+    reigns: list[Reign]
+    documents: dict[Subject, State]
+    dead: dict[str, set[int]]
+    unsound: list[str]
+    did: Counter[str] = field(default_factory=Counter)
+
+
+class Violation(NamedTuple):
+    """A promise that was not kept: which kind of breach, where, and what shows it."""
+
+    kind: str
+    where: str
+    evidence: str
+
+
+@dataclass
+class Write:
+    """A write that someone asked for, and what came of it: "ok", "refused", or nothing that is known."""
+
+    asked: Record
+    answer: Record
+
+    @property
+    def who(self) -> str:
+        return self.asked.who
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return self.asked.told
+
+    @property
+    def span(self) -> tuple[float, float]:
+        return self.asked.t, self.answer.t
+
+    def __str__(self) -> str:
+        return f"{self.asked}; {self.answer}"
+
+
+class Case:
+    """A history and its logs, with what was asked for found in them."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.reigns = history.reigns
+
+    @cached_property
+    def writes(self) -> list[Write]:
+        """All writes, in the order of their answers; one without an answer is unknown from when it was asked for."""
+        writes = dict[tuple[str, int], Write]()
+        for record in self.history.records:
+            if record.what == "invoke":
+                writes[record.who, record.told["n"]] = Write(record, record._replace(what="unknown", told={}))
+            elif record.what in ("ok", "refused", "unknown"):
+                writes[record.who, record.told["n"]].answer = record
+        return sorted(writes.values(), key=lambda write: write.answer.t)
+
+    @cached_property
+    def eras(self) -> list[list[int]]:
+        """The reigns, as numbers, from each flush to the next."""
+        eras: list[list[int]] = [[]]
+        for number, reign in enumerate(self.reigns):
+            eras[-1].append(number)
+            if reign.by == "flush":
+                eras.append([])
+        return eras
+
+    def era_of(self, number: int) -> list[int]:
+        return next(era for era in self.eras if number in era)
+
+    def touched(self, begun: float, ended: float) -> list[int]:
+        """Return the reigns in which something may have happened that took from one moment to another."""
+        return [
+            number for number, reign in enumerate(self.reigns)
+            if reign.begun[0] <= ended and (begun <= reign.over[1] or reign.by == "end")
+        ]  # fmt: skip
+
+    def settled(self, begun: float, ended: float) -> int | None:
+        """Return the reign in which all of such a time was, if there is one."""
+        touched = self.touched(begun, ended)
+        return touched[0] if len(touched) == 1 else None
+
+    def entries_of(self, write: Write, number: int) -> list[Entry]:
+        """Return the events of a write in the log of a reign."""
+        event_id, by_id = write.told["event_id"], self.reigns[number].log.by_id
+        found = {entry.seq: entry for entry in self.marked(write, number)}
+        if event_id in by_id:
+            found[by_id[event_id].seq] = by_id[event_id]
+        return [found[seq] for seq in sorted(found)]
+
+    def marked(self, write: Write, number: int) -> list[Entry]:
+        """Return the events in the log of a reign in whose body the mark of a write stands; there should be one."""
+        return self._marked[number].get(write.told["mark"], [])
+
+    @cached_property
+    def _marked(self) -> list[dict[str, list[Entry]]]:
+        marks = {write.told["mark"] for write in self.writes} - {""}
+        return [_find(marks, reign.log.entries) for reign in self.reigns]
+
+    def of(self, *kinds: str) -> Iterator[Record]:
+        """Yield the records of these kinds, in the order of time."""
+        return (record for record in self.history.records if record.what in kinds)
+
+    def by_teller(self, *kinds: str) -> Iterable[list[Record]]:
+        """Return the records of these kinds, those of each process by itself."""
+        told = defaultdict(list)
+        for record in self.of(*kinds):
+            told[record.who].append(record)
+        return told.values()
+
+
+def _find(marks: set[str], entries: list[Entry]) -> dict[str, list[Entry]]:
+    found = defaultdict(list)
+    for entry in entries:
+        for word in set(_WORD.findall(entry.text)) & marks:
+            found[word].append(entry)
+    return dict(found)

@@ -1,0 +1,49 @@
+"""Decides whether a round kept the promises, from its history alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.faults.history.case import Case, History, Violation
+from tests.faults.history.judging_claims import claims
+from tests.faults.history.judging_deliveries import deliveries
+from tests.faults.history.judging_reads import reads
+from tests.faults.history.judging_writes import writes
+
+KINDS = (
+    "lost",
+    "duplicated",
+    "non-monotonic",
+    "skipped",
+    "split claim",
+    "fence violated",
+    "transition won twice",
+    "stale read",
+    "torn read",
+    "refused and written",
+    "state != fold",
+    "unexpected error",
+)
+"""Every kind of violation."""
+
+
+def judge(history: History) -> list[Violation]:
+    """Return every violation; none is what a round should end with."""
+    case = Case(history)
+    return [found for look in _JUDGES for found in look(case)]
+
+
+def _rest(case: Case) -> Iterator[Violation]:
+    """Yield what the engine held in the end and does not follow from its log, and what nobody expected."""
+    folded = {turn.entry.about: turn.after for turn in case.reigns[-1].log.turns.values()}
+    held = case.history.documents
+    for subject in folded.keys() | held.keys():
+        if folded.get(subject) != held.get(subject):
+            yield Violation("state != fold", str(subject), f"{held.get(subject)} instead of {folded.get(subject)}")
+    for problem in case.history.unsound:
+        yield Violation("skipped" if problem.startswith("stuck") else "state != fold", "the end", problem)
+    for record in case.of("crashed", "damaged"):
+        yield Violation("unexpected error", record.who, str(record))
+
+
+_JUDGES: list[Callable[[Case], Iterator[Violation]]] = [writes, claims, deliveries, reads, _rest]

@@ -1,0 +1,75 @@
+"""Subscriptions: nothing skipped, nothing delivered again once the engine knew that it was acked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tests.faults.history.case import Case, Violation
+from tests.faults.history.journal import Record
+from tests.faults.history.logbook import Entry
+from tests.faults.history.roles import SUBSCRIPTIONS
+
+
+def deliveries(case: Case) -> Iterator[Violation]:
+    """Yield what subscriptions left out, or delivered again."""
+    for name in SUBSCRIPTIONS:
+        yield from _skipped(case, name)
+        yield from _again(case, name)
+        yield from _rewound(case, name)
+
+
+def is_wanted(name: str, entry: Entry) -> bool:
+    """Say whether a subscription is to deliver an event."""
+    filters = SUBSCRIPTIONS[name]
+    return entry.kind in filters.get("kinds", [entry.kind]) and entry.type in filters.get("types", [entry.type])
+
+
+def _of(case: Case, name: str, *kinds: str) -> list[Record]:
+    return [record for record in case.of(*kinds) if record.told.get("sub") == name]
+
+
+def _skipped(case: Case, name: str) -> Iterator[Violation]:
+    """All has to be delivered; of what was flushed, all before the last that was."""
+    handed = {(record.told["at"][1], record.told["id"]) for record in _of(case, name, "handed")}
+    for era in case.eras:
+        reign = case.reigns[era[-1]] if era else None
+        if reign is None:
+            continue
+        wanted = [entry for entry in reign.log.entries if is_wanted(name, entry)]
+        last = max((entry.seq for entry in wanted if (entry.seq, entry.id) in handed), default=0)
+        dead = case.history.dead.get(name, set()) if reign.by == "end" else set()
+        for entry in wanted:
+            is_due = reign.by == "end" or entry.seq < last
+            if is_due and (entry.seq, entry.id) not in handed and entry.seq not in dead:
+                yield Violation("skipped", name, f"{entry} in log {era[-1]} was never delivered, others up to {last}")
+
+
+def _again(case: Case, name: str) -> Iterator[Violation]:
+    """What the engine knew to be acked when a session began is not delivered in it."""
+    samples, sessions = _of(case, name, "sample"), dict[str, Record]()
+    resets = [record.t for record in _of(case, name, "session") if record.told["reset"]]
+    known: dict[str, Record | None] = {}
+    for record in _of(case, name, "session", "handed"):
+        if record.what == "session":
+            sessions[record.who] = record
+            before = [sample for sample in samples if record.t - 5 < sample.t < record.t]
+            known[record.who] = max(before, key=lambda sample: int(sample.told["seq"]), default=None)
+            continue
+        sample = known.get(record.who)
+        if sample is None or sample.told["seq"] < record.told["at"][1]:
+            continue
+        begun = sample.told["begun"]
+        if case.settled(begun, record.t) is None or any(begun < reset < record.t for reset in resets):
+            continue  # another primary may know of fewer acks
+        evidence = f"{record}, in the session of {sessions[record.who].t:.3f}; but {sample}"
+        yield Violation("duplicated", name, evidence)
+
+
+def _rewound(case: Case, name: str) -> Iterator[Violation]:
+    resets = [record.t for record in _of(case, name, "session") if record.told["reset"]]
+    for one, other in pairwise(_of(case, name, "sample")):
+        begun, ended = one.told["begun"], other.t
+        is_free = case.settled(begun, ended) is None or any(begun < reset < ended for reset in resets)
+        if other.told["seq"] < one.told["seq"] and not is_free:
+            yield Violation("non-monotonic", name, f"the cursor went back: {one}, then {other}")

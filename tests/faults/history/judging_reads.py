@@ -1,0 +1,149 @@
+"""Those who read, look at views, and follow: each saw the log as it was at one place, and later at none before it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from math import inf
+from typing import NamedTuple
+
+from tests.faults.history.case import Case, Violation
+from tests.faults.history.journal import Record
+from tests.faults.history.logbook import Logbook
+from tests.faults.history.roles import SHOWN
+
+PAGE = "main"
+GRACE = 2.0
+"""Seconds that a view has, after the log was replaced, to notice."""
+
+
+class Stretch(NamedTuple):
+    """The part of a log, by seq, at all places of which a page has certain observations; none when `low > high`."""
+
+    low: float
+    high: float
+
+
+def reads(case: Case) -> Iterator[Violation]:
+    """Yield what was seen too late, in parts, backwards, or not at all."""
+    yield from _fresh(case)
+    for told in case.by_teller("saw"):
+        yield from _views(case, told)
+    for told in case.by_teller("change", "resync", "changes begin"):
+        yield from _changes(case, told)
+    for told in case.by_teller("followed", "log error"):
+        yield from _followers(case, told)
+
+
+def stretch_of(log: Logbook, rows: list[list[object]]) -> Stretch | None:
+    """Return where in a log the newest of the page are these (id, version, seq); None for one that is not in it."""
+    low, high, added = 0.0, inf, list[int]()
+    for id, version, seq in rows:
+        seqs = log.seqs.get((PAGE, str(id)), [])
+        if not isinstance(version, int) or version > len(seqs) or seqs[version - 1] != seq:
+            return None
+        low = max(low, seqs[version - 1])
+        high = min(high, seqs[version] - 1 if version < len(seqs) else inf)
+        added.append(seqs[0])
+    all_added = log.added.get(PAGE, [])
+    end = bisect_right(all_added, max(added, default=0))
+    if end < len(all_added):
+        high = min(high, all_added[end] - 1)
+    if added != all_added[max(0, end - SHOWN) : end][::-1]:
+        return Stretch(inf, 0)
+    return Stretch(low, high)
+
+
+def _fresh(case: Case) -> Iterator[Violation]:
+    floors = [_Floor(case, number) for number in range(len(case.reigns))]
+    lows: dict[tuple[str, int], tuple[float, Record]] = {}
+    for record in case.of("read"):
+        begun = record.told["begun"]
+        seen = {number: stretch_of(case.reigns[number].log, record.told["rows"])
+                for number in case.touched(begun, record.t)}  # fmt: skip
+        whole = {number: stretch for number, stretch in seen.items() if stretch and stretch.low <= stretch.high}
+        if not whole:
+            yield Violation("torn read", record.who, f"{record}: no log was ever so: {seen}")
+        elif all(stretch.high < floors[number].at(begun) for number, stretch in whole.items()):
+            floor = {number: floors[number].at(begun) for number in whole}
+            yield Violation("stale read", record.who, f"{record}: {whole}, but acknowledged before: {floor}")
+        number = case.settled(begun, record.t)
+        if number is not None and number in whole:
+            low, before = lows.get((record.who, number), (0, record))
+            if whole[number].high < low:
+                yield Violation("non-monotonic", record.who, f"{record} after {before}")
+            lows[record.who, number] = max((low, before), (whole[number].low, record), key=lambda pair: pair[0])
+
+
+class _Floor:
+    """How far a reader of a reign has to see: up to the last write that was acknowledged before it began."""
+
+    def __init__(self, case: Case, number: int) -> None:
+        era, begun = case.era_of(number), case.reigns[number].begun[1]
+        acked = [
+            (write.answer.t, entries[-1].seq)
+            for write in case.writes
+            if write.answer.what == "ok" and write.told["page"] == PAGE
+            if write.answer.t > begun or (write.told["level"] == "replica" and era.index(number))
+            if (entries := case.entries_of(write, number))
+        ]
+        self._times = [t for t, _ in acked]
+        self._seqs = list(accumulate((seq for _, seq in acked), max))
+
+    def at(self, t: float) -> int:
+        """Return the seq of what was acknowledged before a moment."""
+        known = bisect_right(self._times, t)
+        return self._seqs[known - 1] if known else 0
+
+
+def _views(case: Case, told: list[Record]) -> Iterator[Violation]:
+    before: Record | None = None
+    for record in told:
+        ms, seq = record.told["at"]
+        logs = [case.reigns[number].log for number in case.touched(0, record.t)]
+        logs = [log for log in logs if not seq or _is_at(log, ms, seq)]
+        places = [stretch_of(log, record.told["rows"]) for log in logs]
+        if not any(place and place.low <= seq <= place.high for place in places):
+            yield Violation("torn read", record.who, f"{record}: no log was ever so: {places}")
+        if seq and logs and not logs[-1].by_seq[seq].is_batch_end:
+            yield Violation("torn read", record.who, f"{record}: in the middle of a batch")
+        floor = record.told["floor"]
+        if floor and seq < floor and case.settled(record.t - GRACE, record.t) is not None:
+            yield Violation("stale read", record.who, f"{record}: it had seen {floor}, it said")
+        if before and logs and seq < before.told["at"][1] and _is_at(logs[-1], *before.told["at"]):
+            yield Violation("non-monotonic", record.who, f"{record} after {before}")
+        before = record
+
+
+def _is_at(log: Logbook, ms: int, seq: int) -> bool:
+    return seq in log.by_seq and log.by_seq[seq].ms == ms
+
+
+def _changes(case: Case, told: list[Record]) -> Iterator[Violation]:
+    for one, other in pairwise(told):
+        if one.what != "change" or other.what != "change":
+            continue
+        (first, second), evidence = (one.told["at"][1], other.told["at"][1]), f"{one}, then {other}"
+        if second <= first:
+            yield Violation("non-monotonic", one.who, evidence)
+        elif not any(
+            log.has(first, one.told["id"]) and log.has(second, other.told["id"])
+            and all(log.by_seq[seq].page != PAGE for seq in range(first + 1, second))
+            for log in (reign.log for reign in case.reigns)
+        ):  # fmt: skip
+            yield Violation("skipped", one.who, evidence)
+
+
+def _followers(case: Case, told: list[Record]) -> Iterator[Violation]:
+    for one, other in pairwise([told[0]._replace(what="log error"), *told]):
+        if other.what != "followed":
+            continue
+        seq, before = other.told["at"][1], 0 if one.what == "log error" else one.told["at"][1]
+        if seq <= before:
+            yield Violation("non-monotonic", one.who, f"{one}, then {other}")
+        elif seq != before + 1 or not any(
+            reign.log.has(seq, other.told["id"]) and (not before or reign.log.has(before, one.told["id"]))
+            for reign in case.reigns
+        ):
+            yield Violation("skipped", one.who, f"{one}, then {other}")

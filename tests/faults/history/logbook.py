@@ -1,0 +1,165 @@
+"""A log as the engine held it, and what became of each observation in it.
+
+This reads and folds events a second time, from their raw text, and shares nothing with the code that it judges.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+Subject = tuple[str, str]
+"""The page and the id of an observation."""
+
+FINAL = "archived"
+NEXT = {
+    "active": {"pending_review", "resolved", "archived"},
+    "pending_review": {"active", "resolved", "archived"},
+    "resolved": {"active", "pending_review", "archived"},
+}
+"""What may follow on which status; the types of these rounds have the default lifecycle."""
+
+
+class Entry(NamedTuple):
+    """One event of a log; `text` is its body."""
+
+    ms: int
+    seq: int
+    id: str
+    page: str
+    subject: str
+    kind: str
+    type: str
+    batch: str
+    text: str
+
+    @property
+    def about(self) -> Subject:
+        return self.page, self.subject
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What it says."""
+        body: dict[str, Any] = json.loads(self.text)
+        return body
+
+    @property
+    def is_batch_end(self) -> bool:
+        index, _, total = self.batch.partition("/")
+        return index == total
+
+    def __str__(self) -> str:
+        return f"{self.ms}-{self.seq} {self.kind} of {self.subject} ({self.id})"
+
+
+def read_log(raw: Iterable[Any]) -> list[Entry]:
+    """Return the entries of a stream as the engine gives them."""
+    return [_entry(id.decode(), flat) for id, flat in raw]
+
+
+def _entry(id: str, flat: list[bytes]) -> Entry:
+    fields = {flat[at].decode(): flat[at + 1].decode() for at in range(0, len(flat), 2)}
+    ms, _, seq = id.partition("-")
+    given = (fields[name] for name in ("id", "page", "subject", "kind", "type", "batch", "event"))
+    return Entry(int(ms), int(seq), *given)
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of an observation after one of its events."""
+
+    version: int = 0
+    status: str = "active"
+    content: str = ""
+    occurrences: int = 1
+    links: tuple[str, ...] = ()
+    fence: int = 0
+    holder: str = ""
+    until: int = 0
+
+    def is_held(self, ms: int) -> bool:
+        """Say whether someone has a live claim on it at this time of the engine."""
+        return bool(self.holder) and self.until > ms
+
+
+def after(before: State | None, entry: Entry) -> State:
+    """Return what an event makes of an observation."""
+    body = entry.body
+    if before is None:
+        return State(1, body.get("status", "active"), body.get("content", ""), body.get("times", 1))
+    state = replace(before, version=before.version + 1)
+    match entry.kind:
+        case "updated":
+            return replace(state, content=body["changes"].get("content", state.content))
+        case "repeated":
+            return replace(state, occurrences=state.occurrences + body.get("times", 1))
+        case "status_changed":
+            held: dict[str, Any] = {} if body["status_class"] == "open" else {"holder": "", "until": 0}
+            return replace(state, status=body["status"], **held)
+        case "claimed":
+            fence = state.fence + ("fence" not in body)
+            return replace(state, fence=fence, holder=body["holder"], until=entry.ms + body["ttl"])
+        case "released" | "lapsed":
+            return replace(state, holder="", until=0)
+        case "linked" if body["action"] not in state.links:
+            return replace(state, links=(*state.links, body["action"]))
+    return state
+
+
+class Turn(NamedTuple):
+    """An event, and the observation before and after it."""
+
+    entry: Entry
+    before: State | None
+    after: State
+
+
+class Logbook:
+    """A log, and what can be asked of it."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.entries = list(entries)
+
+    @cached_property
+    def turns(self) -> dict[int, Turn]:
+        """Every event about an observation, by its seq."""
+        turns, now = {}, dict[Subject, State]()
+        for entry in self.entries:
+            if entry.subject != "types":
+                before = now.get(entry.about)
+                now[entry.about] = after(before, entry)
+                turns[entry.seq] = Turn(entry, before, now[entry.about])
+        return turns
+
+    @cached_property
+    def seqs(self) -> dict[Subject, list[int]]:
+        """The seq of each version of each observation: that of version 1 comes first."""
+        seqs = defaultdict(list)
+        for entry in self.entries:
+            seqs[entry.about].append(entry.seq)
+        return dict(seqs)
+
+    @cached_property
+    def added(self) -> dict[str, list[int]]:
+        """The seqs at which something came onto each page."""
+        added = defaultdict(list)
+        for entry in self.entries:
+            if entry.kind == "added":
+                added[entry.page].append(entry.seq)
+        return dict(added)
+
+    @cached_property
+    def by_seq(self) -> dict[int, Entry]:
+        return {entry.seq: entry for entry in self.entries}
+
+    @cached_property
+    def by_id(self) -> dict[str, Entry]:
+        return {entry.id: entry for entry in self.entries}
+
+    def has(self, seq: int, id: str) -> bool:
+        """Say whether this event is at this place."""
+        return seq in self.by_seq and self.by_seq[seq].id == id

@@ -1,0 +1,241 @@
+"""What the processes of a round do, until they are killed. Each notes what it asked for and what it was told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from scratchbus import Bus, Observation
+from scratchbus.errors import Conflict, EngineError, LogError, NotFound, ScratchbusError
+from scratchbus.subscriptions import read_subscriptions
+from tests.faults import workers
+from tests.faults.history.journal import Journal
+from tests.faults.history.sabotage import SABOTAGE
+from tests.faults.history.writing import claim, publish, work
+
+BUS = "rounds"
+SHOWN = 20
+"""How many observations a reader and a view look at."""
+
+SUBSCRIPTIONS: dict[str, dict[str, Any]] = {
+    "everything": {},
+    "alerts": {"kinds": ["added"], "types": ["risk_alert"]},
+}
+"""The subscriptions and what they are for; each has two consumers."""
+
+PAUSE = 0.02  # seconds between two looks for an engine that is away
+
+
+class Part(NamedTuple):
+    """Whom a process plays: its role, which of those who have it, and how often it was started before."""
+
+    url: str
+    directory: Path
+    role: str
+    number: int
+    start: int
+    seed: int
+    sabotage: Collection[str] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.number}.{self.start}"
+
+    @property
+    def random(self) -> Random:
+        return Random(f"{self.seed} {self.name}")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether those who write are to come to an end."""
+        return (self.directory / "stop").exists()
+
+    @contextmanager
+    def connected(self, **settings: Any) -> Iterator[Bus]:
+        """Lend an open bus, as soon as there is one."""
+        while True:
+            try:
+                bus = Bus.connect(
+                    self.url, bus=BUS, source=self.name, max_observations=60, subscription_lease="500ms",
+                    socket_timeout="2s", connect_timeout="1s", **settings,
+                )  # fmt: skip
+                break
+            except ScratchbusError:
+                time.sleep(PAUSE)
+        with bus:
+            yield bus
+
+
+def play(part: Part) -> None:
+    """Play a part; what it did not expect is noted too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
+    with (part.directory / "stderr").open("ab") as stderr:
+        os.dup2(stderr.fileno(), 2)
+    journal = Journal(part.directory / f"{part.name}.jsonl")
+    for name in part.sabotage:
+        SABOTAGE[name]()
+    try:
+        ROLES[part.role](part, journal)
+    except BaseException:
+        journal.note("crashed", trace=traceback.format_exc())
+        raise
+
+
+def subscribe(part: Part, journal: Journal) -> None:
+    """Consume a subscription, in sessions; one that cannot go on begins anew, from the start when it has to."""
+    name, random, reset = list(SUBSCRIPTIONS)[part.number // 2], part.random, False
+    with part.connected() as bus:
+        while True:
+            journal.note("session", sub=name, reset=reset)
+            try:
+                _session(bus, name, reset, random, journal)
+                reset = False
+            except LogError as problem:
+                journal.note("log error", sub=name, why=type(problem).__name__)
+                reset = not reset
+            except (Conflict, NotFound, EngineError) as problem:
+                journal.note("ended", sub=name, why=type(problem).__name__)
+            time.sleep(PAUSE)
+
+
+def _session(bus: Bus, name: str, reset: bool, random: Random, journal: Journal) -> None:
+    most = random.randint(50, 300)
+    with bus.subscribe(name, reset=reset, max_attempts=8, retry_delay="50ms", **SUBSCRIPTIONS[name]) as deliveries:
+        for delivery in islice(deliveries, most):
+            at = delivery.position
+            journal.note("handed", sub=name, at=[at.ms, at.seq], id=delivery.event.id, attempt=delivery.attempt)
+            if random.random() < 0.01:
+                delivery.fail("on purpose", delay="50ms")
+            else:
+                delivery.ack()
+                journal.note("acked", sub=name, seq=at.seq)
+
+
+def watch(part: Part, journal: Journal) -> None:
+    """Keep a view of a page; note what it shows between two batches, and all that it says has changed."""
+    with part.connected() as bus, bus.view("main") as view:
+        threading.Thread(target=_note_changes, args=(view, journal), daemon=True).start()
+        for turn in range(1_000_000):
+            floor = None
+            if turn % 10 == 0:
+                floor = _caught_up(bus, view)
+            before = view.position
+            rows = _rows(view.list(limit=SHOWN))
+            if view.position == before:
+                journal.note("saw", at=[before.ms, before.seq], rows=rows, floor=floor)
+            time.sleep(PAUSE)
+
+
+def _caught_up(bus: Bus, view: Any) -> int | None:
+    """Wait for what is written now; return its seq, or None when that cannot be waited for."""
+    try:
+        end = bus.position()
+        view.wait_for(end, "1s")
+    except (EngineError, LogError):
+        return None
+    return end.shards[0].seq
+
+
+def _note_changes(view: Any, journal: Journal) -> None:
+    journal.note("changes begin")
+    for change in view.changes():
+        if change.event is None:
+            journal.note("resync" if change.is_resync else "damaged", why=change.reason)
+        else:
+            journal.note("change", at=[change.event.ms, change.event.seq], id=change.event.id)
+
+
+def read(part: Part, journal: Journal) -> None:
+    """Read a page again and again, fresh each time."""
+    with part.connected() as bus:
+        page = bus.page("main")
+        while True:
+            begun = time.monotonic()
+            try:
+                rows = _rows(page.list(limit=SHOWN))
+                journal.note("read", begun=begun, rows=rows)
+            except (EngineError, LogError) as problem:
+                journal.note("not read", why=type(problem).__name__)
+            time.sleep(PAUSE)
+
+
+def _rows(observations: list[Observation]) -> list[tuple[str, int, int]]:
+    return [(one.id, one.version, one.seq) for one in observations]
+
+
+def follow(part: Part, journal: Journal) -> None:
+    """Follow the log; go on after trouble with the engine, and begin anew when the log is another one."""
+    with part.connected() as bus:
+        after = None
+        while True:
+            journal.note("following", after=after and [after.ms, after.seq])
+            try:
+                for event in bus.events(after=after, follow=True):
+                    journal.note("followed", at=[event.ms, event.seq], id=event.id)
+                    after = event.position
+            except LogError as problem:
+                journal.note("log error", why=type(problem).__name__)
+                after = None
+            except EngineError:
+                time.sleep(PAUSE)
+
+
+def observe(part: Part, journal: Journal) -> None:
+    """Look at how far the subscriptions are, and who has them."""
+    with part.connected() as bus:
+        while True:
+            begun = time.monotonic()
+            try:
+                for each in bus.run(read_subscriptions(bus.core)):
+                    since = each.since and each.since.timestamp()
+                    seq = int(each.cursor.rpartition("-")[2])
+                    journal.note("sample", sub=each.name, begun=begun, seq=seq, holder=each.holder, since=since)
+            except (EngineError, LogError) as problem:
+                journal.note("not read", why=type(problem).__name__)
+            time.sleep(0.05)
+
+
+def project(part: Part, journal: Journal) -> None:
+    """Be a projector."""
+    workers.project(part.url, BUS)
+
+
+def expire(part: Part, journal: Journal) -> None:
+    """Be an expirer."""
+    workers.expire(part.url, BUS, "200ms")
+
+
+ROLES: dict[str, Callable[[Part, Journal], None]] = {
+    "publisher": publish,
+    "claimer": claim,
+    "worker": work,
+    "subscriber": subscribe,
+    "viewer": watch,
+    "reader": read,
+    "follower": follow,
+    "projector": project,
+    "expirer": expire,
+    "observer": observe,
+}
+
+CREW = {
+    "publisher": 2,
+    "claimer": 2,
+    "worker": 2,
+    "subscriber": 4,
+    "viewer": 1,
+    "reader": 1,
+    "follower": 1,
+    "projector": 2,
+    "expirer": 1,
+}
+"""How many there are of each; all of them are killed and halted, beside them runs one observer."""

@@ -1,0 +1,180 @@
+"""A round: everyone plays a part for some seconds while things fail, then comes to rest; and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from scratchbus import Bus
+from scratchbus.domain.position import millis
+from scratchbus.subscriptions import read_subscriptions
+from tests.faults.checker import check
+from tests.faults.history.arena import Arena
+from tests.faults.history.case import History
+from tests.faults.history.journal import read_journals
+from tests.faults.history.logbook import State, Subject
+from tests.faults.history.plan import DECK, Fault, draw
+from tests.faults.history.roles import BUS, CREW, SUBSCRIPTIONS, Part, play
+from tests.faults.processes import Crew, kill
+from tests.inspection import documents, project
+
+UNDONE = ("pause", "drop replies", "delay replies")
+"""The faults that go on beside others, until they are undone."""
+
+REST = 20.0
+"""Seconds within which all have to come to rest when nothing fails any more."""
+
+
+@contextmanager
+def short_directory() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="scratchbus-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def play_round(
+    seconds: float,
+    seed: int,
+    kinds: Collection[str] = tuple(DECK),
+    sabotage: Collection[str] = (),
+    tell: Callable[[str], None] = lambda line: None,
+) -> History:
+    """Play a round and return its history. Whatever ends it, nothing of it goes on."""
+    with short_directory() as directory, Arena(seed) as arena, Crew() as crew:
+        cast = Cast(arena, crew, directory, seed, sabotage)
+        cast.start()
+        for moment, act in cast.script(draw(seed, seconds, CREW, kinds)):
+            cast.wait_until(moment)
+            act()
+            tell(cast.progress(seconds))
+        cast.wait_until(seconds)
+        return cast.come_to_rest()
+
+
+class Cast:
+    """The processes of a round."""
+
+    def __init__(self, arena: Arena, crew: Crew, directory: Path, seed: int, sabotage: Collection[str]) -> None:
+        self.did: Counter[str] = arena.did
+        self._arena, self._crew, self._directory = arena, crew, directory
+        self._seed, self._sabotage = seed, sabotage
+        self._starts: Counter[str] = Counter()
+        self._processes: dict[str, BaseProcess] = {}
+        self._begun = 0.0
+
+    def start(self) -> None:
+        """Have everyone begin."""
+        for role, count in {**CREW, "observer": 1}.items():
+            for number in range(count):
+                self._start(f"{role}-{number}")
+        self._begun = time.monotonic()
+
+    def _start(self, member: str) -> None:
+        role, _, number = member.partition("-")
+        part = Part(
+            self._arena.proxy.url, self._directory, role, int(number), self._starts[member], self._seed, self._sabotage
+        )
+        self._starts[member] += 1
+        self._processes[member] = self._crew.start(play, part)
+
+    def script(self, faults: list[Fault]) -> list[tuple[float, Callable[[], None]]]:
+        """Return what is to be done and when: everything that fails, and the end of what lasts."""
+        acts: list[tuple[float, Callable[[], None]]] = []
+        for fault in faults:
+            acts.append((fault.at, partial(self._do, fault)))
+            if fault.kind in UNDONE:
+                acts.append((fault.at + fault.lasts, partial(self._undo, fault)))
+        return sorted(acts, key=lambda act: act[0])
+
+    def _do(self, fault: Fault) -> None:
+        if fault.kind == "kill":
+            self.did[f"kill {fault.target.partition('-')[0]}"] += 1
+            kill(self._processes[fault.target])
+            self._start(fault.target)
+        elif fault.kind == "pause":
+            self.did["pause"] += 1
+            os.kill(self._pid(fault.target), signal.SIGSTOP)
+        else:
+            self._arena.do(fault.kind, fault.lasts)
+
+    def _undo(self, fault: Fault) -> None:
+        if fault.kind == "pause":
+            os.kill(self._pid(fault.target), signal.SIGCONT)
+        else:
+            self._arena.undo(fault.kind)
+
+    def _pid(self, member: str) -> int:
+        pid = self._processes[member].pid
+        assert pid is not None
+        return pid
+
+    def wait_until(self, moment: float) -> None:
+        """Wait until so many seconds after the start."""
+        time.sleep(max(0.0, self._begun + moment - time.monotonic()))
+
+    def progress(self, seconds: float) -> str:
+        kills = sum(count for kind, count in self.did.items() if kind.startswith("kill "))
+        return (
+            f"{time.monotonic() - self._begun:.0f} of {seconds:.0f} s, {sum(self.did.values())} faults, {kills} kills"
+        )
+
+    def come_to_rest(self) -> History:
+        """Let those who write come to an end and all others see everything; end them, and read what is left."""
+        (self._directory / "stop").touch()
+        writers = [each for member, each in self._processes.items() if member.startswith(("publisher", "claimer"))]
+        for process in writers:
+            process.join(REST)
+        with Bus.connect(self._arena.primary.url, bus=BUS, source="judge") as bus:
+            stuck = self._await_all(bus)
+            for process in self._processes.values():
+                kill(process)
+            project(bus)
+            unsound = [f"{finding.kind}: {finding.what}" for finding in check(bus)]
+            held = documents_of(bus)
+            dead = {name: {_seq(one.position) for one in bus.dead_letters(name)} for name in _names(bus)}
+        self.did["dropped connection"] = self._arena.proxy.cuts
+        self._arena.end()
+        return History(read_journals(self._directory), self._arena.reigns, held, dead, stuck + unsound, self.did)
+
+    def _await_all(self, bus: Bus) -> list[str]:
+        """Wait until all subscriptions have reached the end; return which have not."""
+        deadline = time.monotonic() + REST
+        while True:
+            here = {each.name: each.lag for each in bus.run(read_subscriptions(bus.core))}
+            late = [name for name in SUBSCRIPTIONS if here.get(name, 1)]
+            if not late:
+                time.sleep(0.3)  # for those who only look
+                return []
+            if time.monotonic() > deadline:
+                return [f"stuck: subscription {name} did not come to the end within {REST:g} s" for name in late]
+            time.sleep(0.05)
+
+
+def documents_of(bus: Bus) -> dict[Subject, State]:
+    """Return what the projection holds, in the words of the logbook."""
+    return {
+        subject: State(
+            one.version, one.status, one.content, one.occurrences, tuple(one.links), one.fence,
+            one.claim.by if one.claim else "", millis(one.claim.until) if one.claim else 0,
+        )
+        for subject, one in documents(bus).items()
+    }  # fmt: skip
+
+
+def _names(bus: Bus) -> list[str]:
+    return [each.name for each in bus.run(read_subscriptions(bus.core))]
+
+
+def _seq(position: str) -> int:
+    return int(position.rpartition("-")[2])

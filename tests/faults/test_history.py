@@ -1,0 +1,285 @@
+"""Rounds of faults, short ones: nothing is violated, and the checker sees what is planted, in notes or in the code."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.faults.history.case import Case, History, Violation, Write
+from tests.faults.history.journal import Record
+from tests.faults.history.judge import KINDS, judge
+from tests.faults.history.logbook import Entry, Logbook
+from tests.faults.history.plan import DECK, draw
+from tests.faults.history.roles import CREW
+from tests.faults.history.round import play_round
+from tests.faults.history.sabotage import SABOTAGE
+
+pytestmark = pytest.mark.real
+
+CLEAN = 5.0  # seconds of a round
+BROKEN = 3.0
+
+
+@pytest.fixture(scope="module")
+def clean() -> bytes:
+    """A round in which everything failed that can, as bytes: each test gets a copy to tamper with."""
+    return pickle.dumps(play_round(CLEAN, seed=1))
+
+
+@pytest.fixture
+def history(clean: bytes) -> History:
+    copy: History = pickle.loads(clean)  # noqa: S301  # it was made above
+    return copy
+
+
+def test_nothing_is_violated_whatever_fails(history: History) -> None:
+    assert judge(history) == []
+    assert len(history.reigns) > 1, "something has happened to the engine"
+
+
+def test_the_same_seed_has_the_same_faults() -> None:
+    assert draw(7, 30, CREW) == draw(7, 30, CREW) != draw(8, 30, CREW)
+    assert {fault.kind for fault in draw(7, 30, CREW)} == DECK.keys()
+
+
+# -- tampering -----------------------------------------------------------------------------------------------------
+
+
+def last_log(history: History) -> Logbook:
+    return history.reigns[-1].log
+
+
+def edit_log(history: History, change: Callable[[list[Entry]], object]) -> None:
+    """Change the last log."""
+    entries = list(last_log(history).entries)
+    change(entries)
+    history.reigns[-1] = history.reigns[-1]._replace(log=Logbook(entries))
+
+
+def edit(history: History, record: Record, **told: Any) -> None:
+    """Have a process say something else."""
+    history.records[history.records.index(record)] = record._replace(told=record.told | told)
+
+
+def add(history: History, record: Record, **changes: Any) -> None:
+    """Have a process say something more."""
+    history.records.append(record._replace(**changes))
+    history.records.sort(key=lambda each: each.t)
+
+
+def told(history: History, what: str, **fields: Any) -> list[Record]:
+    """Return the records of a kind, with these fields, from the time of the last log."""
+    begun = history.reigns[-1].begun[1]
+    return [
+        record for record in history.records
+        if record.what == what and record.t > begun and fields.items() <= record.told.items()
+    ]  # fmt: skip
+
+
+def an_acknowledged_write(history: History) -> Write:
+    """Return the last one that was answered, and can be told from others."""
+    case = Case(history)
+    return next(
+        write for write in reversed(case.writes)
+        if write.answer.what == "ok" and case.settled(*write.span) == len(case.reigns) - 1 and write.told["mark"]
+    )  # fmt: skip
+
+
+def lose_an_acknowledged_write(history: History) -> None:
+    case, number = Case(history), len(history.reigns) - 1
+    lost = case.entries_of(an_acknowledged_write(history), number)
+
+    def lose(entries: list[Entry]) -> None:
+        for entry in lost:
+            entries.remove(entry)
+
+    edit_log(history, lose)
+
+
+def write_it_twice(history: History) -> None:
+    def again(entries: list[Entry]) -> None:
+        entries.append(entries[-1]._replace(seq=entries[-1].seq + 1))
+
+    edit_log(history, again)
+
+
+def deliver_again(history: History) -> None:
+    sample = told(history, "sample", sub="everything")[-1]
+    handed = told(history, "handed", sub="everything")[0]
+    add(
+        history,
+        handed,
+        what="session",
+        who="subscriber-1.99",
+        t=sample.t + 0.001,
+        told={"sub": "everything", "reset": False},
+    )
+    add(history, handed, who="subscriber-1.99", t=sample.t + 0.002)
+
+
+def turn_back_the_clock(history: History) -> None:
+    edit_log(history, lambda entries: entries.append(entries[-1]._replace(ms=1, seq=entries[-1].seq + 1, id="new")))
+
+
+def turn_back_a_reader(history: History) -> None:
+    first, *_, last = told(history, "read")
+    add(history, first, t=last.t + 0.002, told=first.told | {"begun": last.t + 0.001})
+
+
+def turn_back_a_cursor(history: History) -> None:
+    last = told(history, "sample", sub="everything")[-1]
+    add(history, last, t=last.t + 0.001, told=last.told | {"begun": last.t, "seq": last.told["seq"] - 1})
+
+
+def turn_back_a_view(history: History) -> None:
+    first, *_, last = told(history, "saw")
+    add(history, first, who=last.who, t=last.t + 0.001, told=first.told | {"floor": None})
+
+
+def skip_a_delivery(history: History) -> None:
+    at = told(history, "handed", sub="everything")[5].told["at"]
+    for handed in told(history, "handed", sub="everything", at=at):
+        history.records.remove(handed)
+
+
+def skip_a_change(history: History) -> None:
+    history.records.remove(told(history, "change")[5])
+
+
+def skip_in_following(history: History) -> None:
+    history.records.remove(told(history, "followed")[5])
+
+
+def claims_of(history: History) -> list[Record]:
+    """Return the answers to those who got a new claim."""
+    new = {(asked.who, asked.told["n"]) for asked in told(history, "invoke", call="claim", fence=None)}
+    return [answer for answer in told(history, "ok") if (answer.who, answer.told["n"]) in new]
+
+
+def give_a_claim_to_two(history: History) -> None:
+    claim = claims_of(history)[0]
+    asked = next(each for each in told(history, "invoke", n=claim.told["n"]) if each.who == claim.who)
+    for record in (asked, claim):
+        add(history, record, who="claimer-1.99", t=record.t + 0.0001)
+
+
+def have_two_believe(history: History) -> None:
+    claim = claims_of(history)[0]
+    asked = next(each for each in told(history, "invoke", n=claim.told["n"]) if each.who == claim.who)
+    fence = claim.told["fence"] + 1
+    add(history, claim, what="job", who="worker-1.99", t=claim.t + 0.001, ms=claim.ms + 0.001,
+        told={"id": asked.told["id"], "fence": fence, "until": claim.told["until"] + 500})  # fmt: skip
+
+
+def forge_a_fence(history: History) -> None:
+    case = Case(history)
+    number = len(case.reigns) - 1
+    write = next(
+        write for write in case.writes
+        if write.told["call"] == "update" and write.told.get("fence") and case.entries_of(write, number)
+    )  # fmt: skip
+    edit(history, write.asked, fence=write.told["fence"] - 1)
+
+
+def forge_a_version(history: History) -> None:
+    case = Case(history)
+    number = len(case.reigns) - 1
+    write = next(write for write in case.writes if write.told.get("expected") and case.entries_of(write, number))
+    edit(history, write.asked, expected=write.told["expected"] - 1)
+
+
+def resolve_twice(history: History) -> None:
+    def again(entries: list[Entry]) -> None:
+        resolved = next(each for each in reversed(entries) if each.body.get("status") == "resolved")
+        entries.append(resolved._replace(ms=entries[-1].ms, seq=entries[-1].seq + 1, id="new"))
+
+    edit_log(history, again)
+
+
+def read_late(history: History) -> None:
+    first, *_, last = told(history, "read")
+    edit(history, last, rows=first.told["rows"])
+
+
+def read_in_parts(history: History) -> None:
+    last = told(history, "read")[-1]
+    edit(history, last, rows=last.told["rows"][1:])
+
+
+def see_another_version(history: History) -> None:
+    last = told(history, "saw")[-1]
+    (id, version, seq), *rest = last.told["rows"]
+    edit(history, last, rows=[[id, version + 1, seq + 1], *rest])
+
+
+def refuse_what_is_written(history: History) -> None:
+    answer = an_acknowledged_write(history).answer
+    history.records[history.records.index(answer)] = answer._replace(what="refused")
+
+
+def edit_a_document(history: History) -> None:
+    subject, state = next(iter(history.documents.items()))
+    history.documents[subject] = type(state)(state.version + 1)
+
+
+PLANTS: dict[Callable[[History], None], str] = {
+    lose_an_acknowledged_write: "lost",
+    write_it_twice: "duplicated",
+    deliver_again: "duplicated",
+    turn_back_the_clock: "non-monotonic",
+    turn_back_a_reader: "non-monotonic",
+    turn_back_a_cursor: "non-monotonic",
+    turn_back_a_view: "non-monotonic",
+    skip_a_delivery: "skipped",
+    skip_a_change: "skipped",
+    skip_in_following: "skipped",
+    give_a_claim_to_two: "split claim",
+    have_two_believe: "split claim",
+    forge_a_fence: "fence violated",
+    forge_a_version: "transition won twice",
+    resolve_twice: "transition won twice",
+    read_late: "stale read",
+    read_in_parts: "torn read",
+    see_another_version: "torn read",
+    refuse_what_is_written: "refused and written",
+    edit_a_document: "state != fold",
+    lambda history: history.unsound.append("a head that does not follow from the log"): "state != fold",
+    lambda history: add(history, history.records[-1], what="crashed", told={"trace": ""}): "unexpected error",
+}
+
+
+def test_every_kind_of_violation_is_planted() -> None:
+    assert set(PLANTS.values()) == set(KINDS)
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_the_judge_sees_what_is_planted_in_the_notes(history: History, plant: Callable[[History], None]) -> None:
+    plant(history)
+    assert PLANTS[plant] in {violation.kind for violation in judge(history)}
+
+
+# -- code that is broken -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def broken() -> list[Violation]:
+    """What is violated in a round in which nothing fails, but everything runs code that is broken."""
+    return judge(play_round(BROKEN, 1, (), list(SABOTAGE)))
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "kinds", "where"),
+    [
+        ("a subscriber that skips", ["skipped"], "everything"),
+        ("a script without fences", ["fence violated"], "claimer"),
+        ("a client that retries blindly", ["duplicated", "refused and written"], "publisher"),
+    ],
+)
+def test_the_judge_sees_code_that_is_broken(
+    broken: list[Violation], sabotage: str, kinds: list[str], where: str
+) -> None:
+    assert sabotage in SABOTAGE
+    assert any(found.kind in kinds and found.where.startswith(where) for found in broken)
