@@ -237,6 +237,8 @@ class _Demo:
             "Nothing is overwritten. The page is folded from these events, and they stay when it is long gone.",
         )
         self._report.history(page.history(worst.id))
+        for action in worst.links:
+            self._report.trace(page.trace(action))
 
     def _stop(self, crew: Crew) -> None:
         crew.wait_until("all daemons have started", crew.have_started)

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scratchbus import Event, Observation
+from scratchbus.domain.trace import Trace
 
 DAEMONS = {
     "projector": "folds the event log into the page everyone reads",
@@ -111,6 +112,16 @@ class Report:
                 Text(action, style="magenta"),
             )
         self._print_table(table, len(rows))
+
+    def trace(self, trace: Trace) -> None:
+        """Show why an action was taken: who linked it to what, and who saw that and what it rests on."""
+        by = {motive.id: f"{escape(motive.by)} linked it at {motive.at:%H:%M:%S} to: " for motive in trace.motives}
+        self.line(f"From the other end, why [magenta]{escape(trace.action)}[/magenta]?")
+        for branch in trace.tree():
+            if each := branch.observation:
+                linked = "" if branch.depth else by[branch.id]
+                said = f"{escape(each.content)}, said by {escape(each.source)} at {each.created_at:%H:%M:%S}"
+                self.line(f"{'  ' * branch.depth}└ [cyan]{linked}[/cyan]{said}")
 
     def line(self, text: str) -> None:
         """Write a sentence; markup is understood."""

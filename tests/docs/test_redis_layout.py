@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scratchbus import Bus
+from scratchbus import Bus, because
 from scratchbus.domain.events import EVENTS
 from scratchbus.log.codec import Head, entry_fields
 from tests.docs.markdown import ROOT, codes, rows
@@ -26,6 +26,9 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         page.add("reminder", "y", remind_on={"type": "risk_alert"}, remind_at=datetime.now(UTC) + timedelta(hours=1))
         claimed = page.add("risk_alert", "z", dedupe_key="k")  # which displaces the first
         page.claim(claimed.id)
+        page.link(claimed.id, "goal")
+        with because(page.history(claimed.id)[0]):
+            bus.page("user:43").add("observation", "x", evidence=[claimed.id])
         file = tmp_path_factory.mktemp("types") / "types.yaml"
         file.write_text(f"{bus.types.text}\n  another:\n")
         bus.push_types(file)

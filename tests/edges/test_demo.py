@@ -78,7 +78,8 @@ def test_the_demo_tells_its_story_and_leaves_nothing_behind(demo, directory):
     out, err = (process := demo()).communicate(timeout=60)
     assert process.returncode == 0, err
     for words in ("The page, by priority", "claimed by", "executor-", "blocklist:203.0.113.66", "resolved",
-                  "archived: expired", "The life of one observation", "exit code 0"):  # fmt: skip
+                  "archived: expired", "The life of one observation", "└ executor-", "said by logwatch",
+                  "exit code 0"):  # fmt: skip
         assert words in out
     assert "\x1b[" not in out  # plain in a pipe
     assert list(directory.iterdir()) == []
