@@ -86,7 +86,7 @@ def kill_the_master_under_load(watched: Watched, bus: Bus) -> None:
         victim = watched.master
         victim.kill()
         bus.page("page-0").list()  # waits for the new master
-        assert watched.master is not victim
+        eventually(lambda: watched.master is not victim)
         watched.restart(victim)
         load.wait_for(100)
         acknowledged = set(load.acknowledged)
