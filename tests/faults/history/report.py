@@ -8,6 +8,21 @@ from typing import Any
 
 from tests.faults.history.case import History, Violation
 from tests.faults.history.judge import KINDS
+from tests.faults.history.roles import CREW
+
+
+FAULTS = {
+    **{f"kill {role}": f"kills of {role}s" for role in (*CREW, "engine")},
+    "pause": "pauses of processes",
+    "pause engine": "pauses of engines",
+    "failover": "failovers",
+    "late failover": "failovers with writes lost",
+    "flush": "flushes",
+    "drop replies": "storms on connections",
+    "dropped": "requests and replies dropped",
+    "delay replies": "stretches of late replies",
+}
+"""What reports call the things that were done."""
 
 
 def sum_up(seed: int, seconds: float, rounds: Iterable[tuple[History, list[Violation]]]) -> dict[str, Any]:
@@ -25,25 +40,20 @@ def sum_up(seed: int, seconds: float, rounds: Iterable[tuple[History, list[Viola
         "seconds": seconds,
         "events": events,
         "operations": told["invoke"],
-        "reads": told["read"] + told["saw"],
-        "followed": told["followed"] + told["change"],
+        "reads": told["read"],
+        "looks at views": told["saw"],
+        "events followed": told["followed"] + told["change"],
         "deliveries": told["handed"],
         "jobs": told["job"],
-        **{_plural(kind): count for kind, count in sorted(did.items())},
+        "faults": {name: did[kind] for kind, name in FAULTS.items()},
         "violations": {kind: kinds[kind] for kind in KINDS},
         "found": found,
     }
 
 
-def _plural(kind: str) -> str:
-    verb, _, target = kind.partition(" ")
-    if verb == "kill":
-        return f"kills of {target}s"
-    return {"pause": "pauses", "flush": "flushes"}.get(kind, kind if kind.endswith("s") else f"{kind}s")
-
-
 def table(report: dict[str, Any]) -> str:
     """Return a report as lines of a name and a number each."""
-    rows = [(name, value) for name, value in report.items() if name not in ("violations", "found")]
+    rows = [(name, value) for name, value in report.items() if isinstance(value, int | float)]
+    rows += report["faults"].items()
     rows += [(f"violations: {kind}", count) for kind, count in report["violations"].items()]
     return "\n".join(f"{name:<34}{value:>10,}" for name, value in rows)

@@ -143,7 +143,7 @@ class Cast:
             unsound = [f"{finding.kind}: {finding.what}" for finding in check(bus)]
             held = documents_of(bus)
             dead = {name: {_seq(one.position) for one in bus.dead_letters(name)} for name in _names(bus)}
-        self.did["dropped connection"] = self._arena.proxy.cuts
+        self.did["dropped"] = self._arena.proxy.cuts
         self._arena.end()
         return History(read_journals(self._directory), self._arena.reigns, held, dead, stuck + unsound, self.did)
 
