@@ -17,7 +17,7 @@ PROMISED = {
     },
     Page: {
         "add", "add_many", "get", "list", "active", "update", "review", "resolve", "archive", "reopen",
-        "clear_resolved", "claim", "release", "link", "history",
+        "clear_resolved", "claim", "claim_next", "release", "link", "history",
     },
 }  # fmt: skip
 

@@ -130,7 +130,7 @@ def is_batch_end(entry: RawEntry) -> bool:
 
 def encode_tags(tags: Collection[str]) -> str:
     """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`."""
-    return f",{''.join(f'{tag.translate(_QUOTED)},' for tag in tags)}"
+    return f",{','.join([tag.translate(_QUOTED) for tag in tags])}," if tags else ","
 
 
 def decode_tags(text: str) -> tuple[str, ...]:

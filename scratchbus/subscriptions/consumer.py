@@ -105,8 +105,6 @@ class Consumer:
             if hold.again and not hold.errands:
                 yield from self._read_again(hold)
             if not hold.has_next and not (yield from self._read(hold)):
-                if hold.owes:
-                    yield from self.write(hold)
                 self._failures = 0
                 return NAP
             if hold.has_next and hold.is_new:

@@ -23,7 +23,7 @@ MOST_UNACKED = 10_000
 """How many deliveries may be out at once."""
 
 ACKS_AT_ONCE = 256
-ACKS_FOR = 0.02
+ACKS_FOR = 0.1
 """So many acks, or so many seconds of them, are written at once."""
 
 _AGAIN = 1_000_000_000  # those that come again are numbered from here below 0

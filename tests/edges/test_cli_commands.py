@@ -140,6 +140,19 @@ def test_resolved_observations_are_cleared_and_keep_their_history(cli: Cli):
     assert f"scratchbus history {ids[0]}" in gone.err
 
 
+def test_what_is_next_is_claimed_by_type_and_tag(cli: Cli):
+    cli.add("small")
+    wanted = cli.add("wanted", "--tag", "security", "--tag", "urgent")
+    nothing = cli("claim-next", "--by", "executor-1", "--type", "risk_alert")
+    assert (nothing.code, "is free just now" in nothing.err) == (3, True)
+    taken = cli.json("claim-next", "--by", "executor-1", "--type", "observation", "--tag", "urgent").document
+    assert (taken["id"], taken["claim"]["by"], taken["attempts"]) == (wanted, "executor-1", 1)
+    said = cli("claim-next", "--by", "executor-2", "--ttl", "5m").out
+    assert said.split()[1:3] == ["1", "executor-2"]
+    assert "small" in said
+    assert cli("claim-next").code == 2
+
+
 def test_a_claim_is_held_by_its_fence(cli: Cli):
     id = cli.add()
     claim = cli.json("claim", id, "--by", "executor-1", "--ttl", "5m").document
@@ -306,6 +319,6 @@ def test_a_shell_is_offered_commands_and_types(cli: Cli):
         words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_SCRATCHBUS_COMPLETE": "bash_complete"}
         return {each.partition(",")[2] for each in cli.process(**words).out.splitlines()}
 
-    assert offered("scratchbus cl") == {"claim", "clear-resolved"}
+    assert offered("scratchbus cl") == {"claim", "claim-next", "clear-resolved"}
     assert offered("scratchbus add risk") == {"risk_alert"}
     assert "status_changed" in offered("scratchbus tail --kind s")

@@ -66,8 +66,9 @@ def test_help_needs_nothing_heavy():
 @pytest.mark.parametrize(
     "command",
     [
-        "add", "update", "active", "list", "show", "history", "watch", "tail", "claim", "release", "link", "review",
-        "resolve", "archive", "reopen", "clear-resolved", "up", "status", "stop", "types", "demo", "completion",
+        "add", "update", "active", "list", "show", "history", "watch", "tail", "claim", "claim-next", "release", "link",
+        "review", "resolve", "archive", "reopen", "clear-resolved", "up", "status", "stop", "types", "demo",
+        "completion",
     ],
 )  # fmt: skip
 def test_every_command_explains_itself(cli: Cli, command: str):

@@ -34,13 +34,16 @@ COMMANDS: dict[str, frozenset[str]] = {
     "show {open}": READS,
     "history {open}": READS,
     "tail": READS,
+    "trace goal-0": READS,
     "claim {open} --by me": APPENDS,
+    "claim-next --by me": APPENDS,
     "release {claimed} --by owner": APPENDS,
     "link {open} goal-1": APPENDS,
     "review {open}": APPENDS,
     "resolve {open}": APPENDS,
     "archive {open}": APPENDS,
     "reopen {resolved}": APPENDS,
+    "refute {open} --reason wrong": APPENDS,
     "clear-resolved {resolved}": APPENDS,
     "status": READS,
     "types list": READS,
@@ -79,6 +82,7 @@ def things(bus: Bus, tmp_path: Path) -> dict[str, str]:
     page = bus.page()
     ids = {name: page.add("observation", name).id for name in ("open", "claimed", "resolved")}
     page.claim(ids["claimed"])
+    page.link(ids["open"], "goal-0")
     page.resolve(ids["resolved"])
     types = tmp_path / "types.yaml"
     types.write_text(f"{bus.types.text}\n  another:\n    description: Made up\n")

@@ -44,6 +44,7 @@ class Item:
     holder: str | None = None
     held_until: int = 0
     fence: int = 0
+    attempts: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -61,6 +62,7 @@ class Item:
     def leave(self, status: str) -> None:
         """Go to a status that is not open."""
         self.status, self.holder, self.due_at, self.archived_at = status, None, None, None
+        self.attempts = 0
         self.version += 1
 
 
@@ -204,7 +206,7 @@ class PageModel:
         if status in OPEN and not item.is_open:
             self._reopen(id, item, status, now)
         elif status in OPEN:
-            item.status = status
+            item.status, item.attempts = status, 0
             item.version += 1
         else:
             item.leave(status)
@@ -224,7 +226,7 @@ class PageModel:
             self.items = before
             raise
         life = LIFE[item.type]
-        item.status, item.archived_at = status, None
+        item.status, item.archived_at, item.attempts = status, None, 0
         item.ends = None if life is None else now + life
         item.version += 1
 
@@ -242,6 +244,17 @@ class PageModel:
             item.fence += 1
         item.holder, item.held_until = by, now + ttl
         item.version += 1
+
+    def claim_next(self, now: int, by: str, ttl: int, types: set[str] | None, tags: tuple[str, ...]) -> str | None:
+        """Claim what is next, and return its id; None when nothing is free."""
+        for id in self.active(now):
+            item = self.items[id]
+            fits = (types is None or item.type in types) and set(tags) <= set(item.tags)
+            if fits and not item.is_held(now):
+                self.claim(id, now, by, ttl, None)
+                item.attempts += 1
+                return id
+        return None
 
     def release(self, id: str, now: int, by: str, fence: int | None) -> None:
         item = self._item(id)

@@ -178,6 +178,17 @@ class PageMachine(RuleBasedStateMachine):
             lambda event_id: self.page(client).claim(id, ttl=ttl, fence=proof, event_id=event_id),
         )
 
+    @rule(
+        client=clients,
+        ttl=st.sampled_from([20, 200]),
+        types=st.none() | st.sets(st.sampled_from(sorted(PRIORITY)), min_size=1, max_size=2),
+        tags=tags,
+    )
+    def claim_next(self, client: int, ttl: int, types: set[str] | None, tags: tuple[str, ...]) -> None:
+        wanted = self.model.claim_next(self.now, self.source(client), ttl * SECOND, types, tags)
+        job = self.page(client).claim_next(types=types, tags=tags, ttl=ttl)
+        assert (job and job.id) == wanted
+
     @rule(target=done, client=clients, id=ids, fence=proofs)
     def release(self, client: int, id: str, fence: str | None) -> Any:
         _, proof = self._proven(id, None, fence)
@@ -263,7 +274,7 @@ def _seen(one: Observation) -> tuple[Any, ...]:
     return (
         one.type, one.content, one.status, one.version, one.occurrences, tuple(one.tags), tuple(one.links),
         one.expires_at and millis(one.expires_at), one.fence, claim, one.due_at is not None,
-        one.archive_at and millis(one.archive_at),
+        one.archive_at and millis(one.archive_at), one.attempts,
     )  # fmt: skip
 
 
@@ -273,6 +284,7 @@ def _wanted(item: Item, now: int) -> tuple[Any, ...]:
     return (
         item.type, item.content, item.seen_status(now), item.version, item.occurrences, item.tags, item.links,
         item.ends, item.fence, claim, item.has_been_due, item.archived_at,
+        0 if item.is_over(now) else item.attempts,
     )  # fmt: skip
 
 

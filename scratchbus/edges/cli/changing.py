@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,10 @@ from scratchbus.edges.cli.common import BusCommand, Session, command, event_id_o
 from scratchbus.edges.cli.output import Cell
 from scratchbus.edges.cli.views import show_change
 from scratchbus.edges.cli.words import clock, plural, short
+from scratchbus.errors import NotFound
+
+if TYPE_CHECKING:
+    from scratchbus import Claim
 
 _SEVERAL = "With several ids they are done in that order, up to the first that is refused."
 
@@ -99,17 +103,54 @@ def claim(session: Session, id: str, by: str | None, **how: Any) -> None:
             raise click.UsageError("who takes it? Give --by NAME, or set SCRATCHBUS_SOURCE")
         whole = place.id(id)
         taken = place.page.claim(whole, by=holder, **given(**how))
+    if session.as_json:
+        session.out.document({"id": whole, "page": place.page.name, **taken.model_dump(mode="json")})
+    else:
+        _show_claim(session, whole, taken)
+
+
+def _show_claim(session: Session, id: str, taken: Claim) -> None:
     out = session.out
-    if out.as_json:
-        out.document({"id": whole, "page": place.page.name, **taken.model_dump(mode="json")})
-    elif out.is_terminal:
+    if out.is_terminal:
         until = clock(taken.until, datetime.now(UTC))
         out.sentence(
-            Cell("claimed", "green"), Cell(short(whole), "bold"), Cell("by"), Cell(taken.by, "magenta"),
+            Cell("claimed", "green"), Cell(short(id), "bold"), Cell("by"), Cell(taken.by, "magenta"),
             Cell(f"until {until}: pass --fence {taken.fence} to what you do with it"),
         )  # fmt: skip
     else:
-        out.line(f"{whole}  {taken.fence}  {taken.by}  {taken.until.isoformat(timespec='milliseconds')}")
+        out.line(f"{id}  {taken.fence}  {taken.by}  {taken.until.isoformat(timespec='milliseconds')}")
+
+
+@command(
+    "claim-next",
+    examples=(
+        "scratchbus claim-next --by executor-1 --type risk_alert --tag security",
+        'scratchbus resolve 8F3K2M9Q --fence 1 --reason "card blocked"',
+    ),
+)
+@click.option("--by", metavar="NAME", help="Who takes it; else --source.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Take only this type; repeatable.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Take only what has this tag; repeatable.")
+@click.option("--ttl", metavar="DURATION", help="How long it is held: 30s, 10m …")
+@event_id_option
+@pass_session
+def claim_next(session: Session, by: str | None, **how: Any) -> None:
+    """Take what is most important and free.
+
+    Of what is active and nobody holds, the highest priority comes first, then the newest. It prints the observation and
+    the claim on it, with the fence that proves it. When nothing is free it exits with 3.
+    """
+    session.speak_as(by)
+    with session.open() as place:
+        holder = by or place.bus.settings.source
+        if holder is None:
+            raise click.UsageError("who takes it? Give --by NAME, or set SCRATCHBUS_SOURCE")
+        job = place.page.claim_next(by=holder, **given(**how))
+        if job is None:
+            raise NotFound(f"nothing on page {place.page.name!r} is free just now; see `scratchbus active`")
+    if not session.as_json:
+        _show_claim(session, job.id, job.claim)
+    show_change(session, "next", job.observation)
 
 
 @command(examples=("scratchbus release 8F3K2M9Q --by executor-1",))

@@ -5,7 +5,18 @@ from __future__ import annotations
 import click
 
 from scratchbus.edges.cli.adding import add, update
-from scratchbus.edges.cli.changing import archive, claim, clear_resolved, link, refute, release, reopen, resolve, review
+from scratchbus.edges.cli.changing import (
+    archive,
+    claim,
+    claim_next,
+    clear_resolved,
+    link,
+    refute,
+    release,
+    reopen,
+    resolve,
+    review,
+)
 from scratchbus.edges.cli.common import BusGroup
 from scratchbus.edges.cli.completion import completion
 from scratchbus.edges.cli.dead_letters import dead_letters
@@ -17,7 +28,7 @@ from scratchbus.edges.cli.type_commands import types
 SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Say what was observed": (add, update),
     "See what is going on": (active, list_, show, history, trace, watch, tail),
-    "Deal with it": (claim, release, link, review, resolve, archive, reopen, refute, clear_resolved),
+    "Deal with it": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
     "Run it": (up, status, stop, types, dead_letters, demo, completion),
 }
 
