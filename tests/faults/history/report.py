@@ -10,7 +10,6 @@ from tests.faults.history.case import History, Violation
 from tests.faults.history.judge import KINDS
 from tests.faults.history.roles import CREW
 
-
 FAULTS = {
     **{f"kill {role}": f"kills of {role}s" for role in (*CREW, "engine")},
     "pause": "pauses of processes",
