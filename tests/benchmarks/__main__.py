@@ -15,12 +15,15 @@ import click
 from rich.console import Console
 
 from tests.benchmarks import report
+from tests.benchmarks.crowd import measure_crowd
+from tests.benchmarks.delivering import measure_delivery, measure_subscribe
 from tests.benchmarks.growth import measure_growth
 from tests.benchmarks.memory import measure_memory
 from tests.benchmarks.projecting import measure_fold
 from tests.benchmarks.reading import measure_active, measure_events
 from tests.benchmarks.rows import Row
 from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, open_stage
+from tests.benchmarks.viewing import measure_view, measure_view_start
 from tests.benchmarks.writing import measure_add, measure_async, measure_batch, measure_latency
 
 PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
@@ -31,6 +34,11 @@ PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "fold": measure_fold,
     "active": measure_active,
     "events": measure_events,
+    "view": measure_view,
+    "view-start": measure_view_start,
+    "delivery": measure_delivery,
+    "subscribe": measure_subscribe,
+    "crowd": measure_crowd,
     "growth": measure_growth,
     "memory": measure_memory,
 }
@@ -52,7 +60,7 @@ def measure(
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--quick", is_flag=True, help="Small sizes, in about 20 seconds; the floors are for the full ones.")
+@click.option("--quick", is_flag=True, help="Small sizes, in about a minute; the floors are for the full ones.")
 @click.option("--only", "only", multiple=True, type=click.Choice(list(PARTS)), help="Measure this part; repeatable.")
 @click.option(
     "--json", "file", type=click.Path(dir_okay=False, path_type=Path), default=DEFAULT_JSON, help="Where to save."

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 
 from scratchbus import Bus
-from scratchbus.bus import Page
+from scratchbus.page import Page
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, times
 from tests.benchmarks.stage import TAGS, TYPES, Sizes, Stage, catch_up, fill, given

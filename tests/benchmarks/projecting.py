@@ -6,7 +6,7 @@ import gc
 from time import process_time
 
 from scratchbus import Bus
-from scratchbus.bus import Page
+from scratchbus.page import Page
 from tests.benchmarks.measure import Side, interleave, spread
 from tests.benchmarks.rows import Floor, Row, rates
 from tests.benchmarks.stage import Sizes, Stage, catch_up, given

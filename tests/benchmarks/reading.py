@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from scratchbus import Bus
-from scratchbus.bus import Page
 from scratchbus.log.keys import PageKeys
+from scratchbus.page import Page
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, rates, times
 from tests.benchmarks.stage import Sizes, Stage, catch_up, fill, given, lag

@@ -12,10 +12,10 @@ from typing import Any
 import redis
 
 from scratchbus import Bus, NewObservation
-from scratchbus.bus import Page
 from scratchbus.folding import fold_once
 from scratchbus.log.commit import Checkpoint, Outcome
 from scratchbus.log.embedded import ensure_running, stop
+from scratchbus.page import Page
 from scratchbus.projections import scratch_page
 
 BATCH = 500
@@ -46,15 +46,18 @@ class Sizes:
     small_page: int
     large_page: int
     memory: tuple[int, ...]
+    followers: int
+    published: int
 
 
 FULL = Sizes(
     rounds=11, adds=2_000, batches=8, backlog=20_000, reads=200, small_page=1_000, large_page=100_000,
-    memory=(20_000, 30_000, 40_000, 50_000),
+    memory=(20_000, 30_000, 40_000, 50_000), followers=200, published=1_000,
 )  # fmt: skip
 QUICK = Sizes(
-    rounds=5, adds=300, batches=2, backlog=3_000, reads=50, small_page=1_000, large_page=10_000, memory=(5_000,)
-)
+    rounds=5, adds=300, batches=2, backlog=3_000, reads=50, small_page=1_000, large_page=10_000, memory=(5_000,),
+    followers=40, published=300,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
