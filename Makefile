@@ -19,8 +19,8 @@ setup: $(VENV)/.installed ## create .venv and install everything pinned; costs n
 demo: setup ## show the whole pipeline at work; ARGS="--log FILE" to use a log of your own
 	@$(BIN)/scratchbus demo $(ARGS)
 
-test: setup ## run the tests; ARGS goes to pytest
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## run the tests, several at a time; ARGS goes to pytest
+	@$(BIN)/python -m pytest --numprocesses 3 --dist worksteal $(ARGS)
 
 check: setup ## check format, lint, types, and the direction of imports
 	@$(BIN)/ruff format --check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -22,10 +23,20 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the user's settings and embedded engine out of the tests."""
+    """Keep the user's settings and embedded engine out of the tests, and a Ctrl-C that the shell ignores for them."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith("SCRATCHBUS_"):
                 patch.delenv(name)
         patch.setenv("SCRATCHBUS_HOME", str(tmp_path_factory.mktemp("home")))
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so in the background; what is started would inherit it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unconfigured_logging() -> Iterator[None]:
+    """Keep commands that run in this process from logging, for ever after, to the captured stderr of one test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scratchbus.runtime.configure_logging", lambda *_, **__: None)
         yield

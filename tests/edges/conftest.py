@@ -161,7 +161,6 @@ def cli(
 ) -> Cli:
     monkeypatch.setenv("SCRATCHBUS_URL", f"embedded:{home}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr("scratchbus.runtime.configure_logging", lambda level: None)  # it would outlive the test
     return Cli(re.sub(r"[^A-Za-z0-9_]", "", request.node.name)[:128], capsys)
 
 

@@ -117,7 +117,6 @@ def test_a_command_is_done_or_refused_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("SCRATCHBUS_URL", guarded.url_of(role))
-    monkeypatch.setattr("scratchbus.runtime.configure_logging", lambda level: None)  # it would outlive the test
     before = log_length(bus)
     code = main(["--source", "me", "--json", *command.format(**things).split()])
     out, err = capsys.readouterr()

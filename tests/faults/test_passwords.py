@@ -49,11 +49,6 @@ def assert_not_shown(text: str) -> None:
     assert [word for word in WORDS if word in text] == []
 
 
-@pytest.fixture(autouse=True)
-def _own_logging(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scratchbus.runtime.configure_logging", lambda level: None)  # it would outlive the test
-
-
 @pytest.mark.parametrize("debug", ["", "1"])
 @pytest.mark.parametrize("way", range(4))
 @pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["add", "observation", "x", "--json"]])

@@ -160,7 +160,8 @@ async def test_tls_where_there_is_none_is_said(places: Places) -> None:
     with pytest.raises(EngineUnreachable, match="it may not speak TLS there: redis://"):
         Bus.connect(url, socket_timeout="100ms")
     with pytest.raises(EngineUnreachable, match="it may not speak TLS there: redis://"):
-        await AsyncBus.connect(url, socket_timeout="100ms")
+        # The standard library leaks a socket that is given up before the handshake has begun.
+        await AsyncBus.connect(url, socket_timeout="1s")
 
 
 def test_a_wrong_option_is_named_where_there_is_no_password() -> None:
@@ -173,7 +174,6 @@ def test_a_wrong_option_is_named_where_there_is_no_password() -> None:
 def test_the_command_line_speaks_tls(
     places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("scratchbus.runtime.configure_logging", lambda level: None)  # it would outlive the test
     monkeypatch.setenv("SCRATCHBUS_URL", places.url(f"rediss://:{SECRET}@<good>?ssl_ca_certs=FILE:ca.pem"))
     assert main(["status"]) == OK
     assert SECRET not in "".join(capsys.readouterr())

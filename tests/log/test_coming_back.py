@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -151,33 +150,22 @@ def test_a_directory_that_was_taken_away_is_not_made_anew(directory: Path) -> No
 
 def test_a_daemon_waits_for_an_engine_that_was_stopped(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[int] = []
+    runs: list[Bus] = []
 
     def pause(attempt: int) -> float:
         pauses.append(attempt)
+        if len(pauses) == 5:
+            assert find_running(directory) is None
+            Bus.connect(f"embedded:{directory}").close()
+        assert len(pauses) < 100
         return 0.01
 
-    monkeypatch.setattr(runtime, "pause", pause)
-    runs: list[Bus] = []
-    found: list[EmbeddedEngine | None] = []
-
-    def work(bus: Bus, halt: threading.Event) -> None:
+    def work(bus: Bus, _: threading.Event) -> None:
         runs.append(bus)
-        while not halt.wait(0.01):
+        if len(runs) == 1:
+            stop(directory)
             bus.position()
 
-    def meddle() -> None:
-        try:
-            eventually(lambda: len(runs) == 1)
-            stop(directory)
-            eventually(lambda: len(pauses) > 5 or len(runs) == 2)
-            found.append(find_running(directory))
-            with Bus.connect(f"embedded:{directory}"):
-                eventually(lambda: len(runs) == 2)
-        finally:
-            signal.raise_signal(signal.SIGTERM)
-
-    other = threading.Thread(target=meddle)
-    other.start()
+    monkeypatch.setattr(runtime, "pause", pause)
     runtime.serve(lambda: Bus.connect(f"embedded:{directory}", source="daemon"), work)
-    other.join(10)
-    assert found == [None]
+    assert (len(runs), pauses[:5]) == (2, [1, 2, 3, 4, 5])
