@@ -6,21 +6,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scratchbus.async_bus import AsyncBus, AsyncPage
-    from scratchbus.bus import Bus, Page
+    from scratchbus.async_bus import AsyncBus
+    from scratchbus.async_page import AsyncPage
+    from scratchbus.bus import Bus
     from scratchbus.domain.events import AnyEvent, Event
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.errors import ScratchbusError
     from scratchbus.live import Change
+    from scratchbus.page import Page
     from scratchbus.view import AsyncView, View
     from scratchbus.why import because
+    from scratchbus.working import AsyncJob, Job
 
 _HOMES = {
     "Bus": "bus",
     "AsyncBus": "async_bus",
-    "Page": "bus",
-    "AsyncPage": "async_bus",
+    "Page": "page",
+    "AsyncPage": "async_page",
     "AnyEvent": "domain.events",
     "Event": "domain.events",
     "Claim": "domain.observation",
@@ -33,11 +36,14 @@ _HOMES = {
     "Change": "live",
     "View": "view",
     "AsyncView": "view",
+    "Job": "working",
+    "AsyncJob": "working",
 }
 
 __all__ = [
     "AnyEvent",
     "AsyncBus",
+    "AsyncJob",
     "AsyncPage",
     "AsyncView",
     "Bus",
@@ -45,6 +51,7 @@ __all__ = [
     "Change",
     "Claim",
     "Event",
+    "Job",
     "NewObservation",
     "Observation",
     "Page",

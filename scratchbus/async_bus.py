@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
-from datetime import datetime
-from functools import partial
+from collections.abc import AsyncIterator, Collection, Generator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from scratchbus import opening
+from scratchbus.async_page import AsyncPage
 from scratchbus.core import push_registry, refresh_registry
 from scratchbus.counts import counts
 from scratchbus.domain.events import Event
-from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
-from scratchbus.domain.trace import Consequences, Trace
-from scratchbus.domain.values import Duration, check_page
+from scratchbus.domain.values import Duration
 from scratchbus.errors import EngineError
 from scratchbus.feeding import AsyncFeeds
 from scratchbus.keeping import AsyncKeeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
 from scratchbus.log.subscription import remove
-from scratchbus.operations import adding, changing, claiming, looking, refuting, tracing
+from scratchbus.operations import looking
 from scratchbus.operations.claiming import Wanted
 from scratchbus.settings import Settings
 from scratchbus.sharing import AsyncLivePages
@@ -33,220 +30,10 @@ from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.letters import Positions, drop_letters, list_letters, retry_letters
 from scratchbus.subscriptions.terms import check_name
 from scratchbus.view import AsyncView
-from scratchbus.working import AsyncJob, AsyncWork, claim_next
+from scratchbus.working import AsyncWork
 from scratchbus.working import Terms as WorkTerms
 
 T = TypeVar("T")
-Observations = list[Observation]  # inside a class with a method `list`, that name is taken
-Events = list[Event]
-
-
-class AsyncPage:
-    """A named scope of a bus, in which order is total. Get it from `AsyncBus.page`.
-
-    Every write takes `event_id`, a caller's own id that makes a retry safe, and `fence`, the proof of a claim. What
-    is refused raises an error of `scratchbus.errors` and leaves nothing behind.
-    """
-
-    def __init__(self, bus: AsyncBus, name: str) -> None:
-        self._bus = bus
-        self.name = check_page(name)
-
-    async def add(
-        self,
-        type: str,
-        content: str,
-        *,
-        source: str | None = None,
-        owner: str | None = None,
-        status: str | None = None,
-        confidence: float | None = None,
-        context: Mapping[str, Any] | None = None,
-        tags: Sequence[str] | None = None,
-        ttl: Duration | None = None,
-        expires_at: datetime | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        dedupe_key: str | None = None,
-        times: int = 1,
-        evidence: Sequence[str] | None = None,
-        remind_at: datetime | None = None,
-        remind_on: Mapping[str, Any] | None = None,
-        event_id: str | None = None,
-        fence: int | None = None,
-        **unknown: Any,
-    ) -> Observation:
-        """Add an observation; one that is open with the same `dedupe_key` is counted again and returned instead."""
-        new = adding.new(
-            type, content, source, owner, status, confidence, context, tags, ttl, expires_at, metadata, dedupe_key,
-            times, evidence, remind_at, remind_on, unknown,
-        )  # fmt: skip
-        return await self._bus.run(adding.add(self._bus.core, self.name, new, event_id, fence))
-
-    async def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
-        """Add up to 1,000 observations in one atomic batch."""
-        return await self._bus.run(adding.add_many(self._bus.core, self.name, items, event_id))
-
-    async def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
-        """Return an observation, or None when it is not on the page."""
-        return await self._bus.run(looking.get_one(self._bus.core, self.name, id, stale_ok))
-
-    async def list(
-        self,
-        *,
-        type: str | None = None,
-        status: str | Collection[str] | None = None,
-        owner: str | None = None,
-        source: str | None = None,
-        tags: str | Sequence[str] | None = None,
-        text: str | None = None,
-        context: Mapping[str, Any] | None = None,
-        since: datetime | None = None,
-        limit: int | None = 100,
-        after: Observation | Position | str | None = None,
-        stale_ok: bool = False,
-    ) -> Observations:
-        """Return the observations that match everything given, newest first; `after` is the last item seen before.
-
-        Type, tags and owner are indexed; status and source are looked at on the way; `text` (in the content, any
-        case) and `context` read every observation that the rest leaves.
-        """
-        wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
-        return await self._bus.run(looking.list_all(self._bus.core, self.name, wanted, limit, after, stale_ok))
-
-    async def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
-        """Return the active observations by priority, then newest first."""
-        return await self._bus.run(looking.list_active(self._bus.core, self.name, limit, stale_ok))
-
-    async def update(
-        self,
-        id: str,
-        /,
-        *,
-        expected_version: int | None = None,
-        event_id: str | None = None,
-        fence: int | None = None,
-        **changes: Any,
-    ) -> Observation:
-        """Replace content, status, owner, confidence, context, tags, metadata or expires_at."""
-        return await self._bus.run(
-            changing.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence)
-        )
-
-    async def review(
-        self,
-        id: str,
-        *,
-        reason: str | None = None,
-        expected_version: int | None = None,
-        event_id: str | None = None,
-        fence: int | None = None,
-    ) -> Observation:
-        """Send it back for review: it stays open, but is not active."""
-        return await self._bus.run(
-            changing.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
-        )
-
-    async def resolve(
-        self,
-        id: str,
-        *,
-        reason: str | None = None,
-        expected_version: int | None = None,
-        event_id: str | None = None,
-        fence: int | None = None,
-    ) -> Observation:
-        """Close it: what it said has been dealt with."""
-        return await self._bus.run(
-            changing.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
-        )
-
-    async def archive(
-        self,
-        id: str,
-        *,
-        reason: str | None = None,
-        expected_version: int | None = None,
-        event_id: str | None = None,
-        fence: int | None = None,
-    ) -> Observation:
-        """Put it away for good."""
-        return await self._bus.run(
-            changing.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
-        )
-
-    async def reopen(
-        self,
-        id: str,
-        *,
-        reason: str | None = None,
-        expected_version: int | None = None,
-        event_id: str | None = None,
-        fence: int | None = None,
-    ) -> Observation:
-        """Make it active again."""
-        return await self._bus.run(
-            changing.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
-        )
-
-    async def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
-        """Take resolved observations off the page, all or none; their history stays. One id may be given bare."""
-        return await self._bus.run(changing.clear_resolved(self._bus.core, self.name, ids, event_id))
-
-    async def claim(
-        self,
-        id: str,
-        *,
-        by: str | None = None,
-        ttl: Duration = "30s",
-        event_id: str | None = None,
-        fence: int | None = None,
-    ) -> Claim:
-        """Take an open observation for a while; with `fence`, prolong one's own claim. Raises Claimed."""
-        return await self._bus.run(claiming.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
-
-    async def claim_next(
-        self,
-        *,
-        types: str | Collection[str] | None = None,
-        tags: str | Collection[str] | None = None,
-        by: str | None = None,
-        ttl: Duration = "30s",
-        event_id: str | None = None,
-    ) -> AsyncJob | None:
-        """Claim the active observation of the highest priority, newest first, that nobody holds; None if there is none.
-
-        It has one of the types, and all the tags. The claim is not prolonged by itself.
-        """
-        make = partial(AsyncJob, self._bus, self.name, ttl)
-        return await self._bus.run(claim_next(make, self._bus.core, self.name, types, tags, by, ttl, event_id))
-
-    async def release(
-        self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
-    ) -> Observation:
-        """Give a claimed observation back."""
-        return await self._bus.run(claiming.release(self._bus.core, self.name, id, by, event_id, fence))
-
-    async def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
-        """Record that this action was taken because of it."""
-        return await self._bus.run(claiming.link(self._bus.core, self.name, id, action, event_id, fence))
-
-    async def refute(
-        self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None
-    ) -> Observation:
-        """Archive it because it is not true; what is open and rests on it goes to review, on every page."""
-        return await self._bus.run(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
-
-    async def trace(self, action: str) -> Trace:
-        """Return what led to an action: the observations linked to it, and the evidence they rest on."""
-        return await self._bus.run(tracing.trace(self._bus.core, self.name, action))
-
-    async def consequences(self, id: str) -> Consequences:
-        """Return what it led to: what rests on it, the actions linked to these, and the events it caused."""
-        return await self._bus.run(tracing.consequences(self._bus.core, self.name, id))
-
-    async def history(self, id: str) -> Events:
-        """Return the events about it, oldest first; also when it has left the page."""
-        return await self._bus.run(looking.list_history(self._bus.core, self.name, id))
 
 
 class AsyncBus:

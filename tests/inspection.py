@@ -15,6 +15,7 @@ from scratchbus.log.commit import Outcome
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.steps import Call, Step, ask
 from scratchbus.projections import scratch_page
+from scratchbus.working import Host
 from tests.waiting import eventually
 
 PRIORITY_SPAN = 2**46  # what one more priority weighs in the score of an open observation
@@ -22,12 +23,12 @@ PRIORITY_SPAN = 2**46  # what one more priority weighs in the score of an open o
 Documents = dict[tuple[str, str], Observation]
 
 
-def send(bus: Bus, *command: Any) -> Any:
+def send(bus: Host, *command: Any) -> Any:
     """Send one bare command to the engine of a bus."""
     return bus.run(ask(0, *command))
 
 
-def keys_of(bus: Bus, page: str = "main") -> ShardKeys:
+def keys_of(bus: Host, page: str = "main") -> ShardKeys:
     """Return the keys of the shard that a page is on."""
     return bus.core.log.keys(bus.core.log.shard(page))
 
@@ -65,13 +66,13 @@ def _call(shard: int, *commands: tuple[Any, ...]) -> Step[list[Any]]:
     return list(replies)
 
 
-def project(bus: Bus) -> None:
+def project(bus: Host) -> None:
     """Fold everything there is, as a projector does."""
     for shard in range(bus.core.log.shards):
         eventually(partial(_fold, bus, shard))
 
 
-def _fold(bus: Bus, shard: int) -> bool:
+def _fold(bus: Host, shard: int) -> bool:
     folded, _ = bus.run(fold_once(bus.core.log, shard))
     return folded.is_all and folded.outcome is Outcome.DONE
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from scratchbus import Page, View
+from scratchbus import Bus, Page, View
 from scratchbus.domain.events import Event
 from scratchbus.projections.live_page import LivePage
 from scratchbus.view import Observations
@@ -31,7 +31,7 @@ class SeenLive:
 
     def __init__(self, page: Page, views: ExitStack) -> None:
         self._page = page
-        self._bus = page._bus
+        self._bus = cast(Bus, page._bus)
         self._view = views.enter_context(self._bus.view(page.name))
 
     def __getattr__(self, name: str) -> Any:

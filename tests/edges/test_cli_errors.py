@@ -191,7 +191,7 @@ def test_a_bug_is_one_line_that_says_how_to_see_more(cli: Cli, monkeypatch: pyte
     def broken(*_: object, **__: object) -> None:
         raise KeyError("oops")
 
-    monkeypatch.setattr("scratchbus.bus.Page.active", broken)
+    monkeypatch.setattr("scratchbus.page.Page.active", broken)
     complaint = _complaint(cli("active"), 1)
     assert "oops" in complaint
     assert "SCRATCHBUS_DEBUG=1" in complaint

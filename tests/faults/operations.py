@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from scratchbus import NewObservation, Observation
-from scratchbus.bus import Page
 from scratchbus.errors import Conflict, NotFound
+from scratchbus.page import Page
 
 _numbers = count(1)
 

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from scratchbus import AsyncBus, Bus, because
-from scratchbus.bus import Page
 from scratchbus.errors import EngineAuth, EngineForbidden
 from scratchbus.log import append, subscription
+from scratchbus.page import Page
 from scratchbus.queries import IN_MEMORY
 from tests.faults.checker import check
 from tests.faults.roles import ACCESS_LIST, COMMITS, READS, SECRET, TRIES, GuardedServer

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from scratchbus import Bus, Observation
-from scratchbus.bus import Page
+from scratchbus.page import Page
 from tests.faults import refuters, workers
 from tests.faults.checker import check
 from tests.faults.processes import Crew

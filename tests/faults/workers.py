@@ -11,10 +11,10 @@ from random import Random
 from typing import Any
 
 from scratchbus import Bus, NewObservation
-from scratchbus.bus import Page
 from scratchbus.errors import Conflict, EngineError, LogError, NotFound, ShardsMismatch
 from scratchbus.expiry import run_expirer
 from scratchbus.ids import new_id
+from scratchbus.page import Page
 from scratchbus.projector import run_projector
 
 Job = Callable[[Page, Random, str | None, str], object]

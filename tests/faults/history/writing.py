@@ -9,11 +9,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from scratchbus import Bus, NewObservation, Observation
-from scratchbus.bus import Page
 from scratchbus.domain.observation import Claim
 from scratchbus.domain.position import millis
 from scratchbus.errors import Conflict, EngineError, LogError, NotFound
 from scratchbus.ids import new_id
+from scratchbus.page import Page
 from scratchbus.working import Job
 from tests.faults.history.journal import Journal
 
