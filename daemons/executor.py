@@ -1,4 +1,4 @@
-"""The executor: takes up suggestions, one claim at a time, and acts on what they rest on."""
+"""The executor: takes up suggestions, one at a time, and acts on what they rest on."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ def main(daemon: Daemon, tools: Path, blocklist_file: Path, claim_ttl: timedelta
     """Take up what the router suggests, act on it, and record what was done."""
     chest = {"blocklist": blocklist(blocklist_file), "notify": notify}
     table = read_tools(tools, known=chest)
-    daemon.serve(lambda bus, stop: Executor(bus, daemon.page, table, chest, daemon.source, claim_ttl).run(stop))
+    daemon.serve(lambda bus, stop: Executor(bus, daemon.page, table, chest, claim_ttl).run(stop))
 
 
 if __name__ == "__main__":

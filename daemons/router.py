@@ -1,7 +1,10 @@
 """The router: ranks what is on a page by urgency, and suggests an action for what is urgent."""
 
+import threading
+
 import click
 
+from scratchbus import Bus
 from scratchbus.edges.daemon import Daemon, daemon
 from scratchbus.roles.router import THRESHOLD, Router
 
@@ -10,7 +13,12 @@ from scratchbus.roles.router import THRESHOLD, Router
 @click.option("--threshold", type=click.FloatRange(0, 100), default=THRESHOLD, help="From this urgency on, suggest.")
 def main(daemon: Daemon, threshold: float) -> None:
     """Rank what is on the page by urgency, and suggest an action for what is urgent."""
-    daemon.serve(lambda bus, stop: Router(bus, daemon.page, threshold).run(stop))
+
+    def route(bus: Bus, stop: threading.Event) -> None:
+        with bus.view(daemon.page) as view:
+            Router(bus.page(daemon.page), view, threshold).run(stop)
+
+    daemon.serve(route)
 
 
 if __name__ == "__main__":

@@ -47,14 +47,14 @@ class Engine:
 class Daemon:
     """A daemon as a process, and what it said."""
 
-    def __init__(self, name: str, arguments: tuple[str, ...], environment: dict[str, str], directory: Path) -> None:
+    def __init__(self, name: str, arguments: tuple[str, ...], environment: dict[str, str], files: Path) -> None:
         self.name = name
-        self._out = directory / f"{name}.out"
-        self._err = directory / f"{name}.err"
+        self._out = files.with_suffix(".out")
+        self._err = files.with_suffix(".err")
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 [sys.executable, str(ROOT / "daemons" / f"{name}.py"), *arguments],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, cwd=directory,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, cwd=files.parent,
             )  # fmt: skip
 
     @property
@@ -99,7 +99,7 @@ def start(engine: Engine, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     started: list[Daemon] = []
 
     def start_one(name: str, *arguments: object, **variables: str) -> Daemon:
-        daemon = Daemon(name, tuple(map(str, arguments)), environment | variables, tmp_path)
+        daemon = Daemon(name, tuple(map(str, arguments)), environment | variables, tmp_path / f"{name}-{len(started)}")
         started.append(daemon)
         return daemon
 

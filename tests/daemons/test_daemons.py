@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import time
 from pathlib import Path
@@ -64,15 +65,16 @@ def test_a_daemon_waits_for_an_engine_that_went_away_and_goes_on_when_it_is_back
     until(lambda: all(daemon.has_said("started") for daemon in daemons), "all have started")
     engine.kill()
     append(log, "192.0.2.1", "192.0.2.1")
-    watcher, *others = daemons
+    _, router, *others = daemons
     until(lambda: all(daemon.has_said("waiting") for daemon in others), "they say that they wait")
+    until(lambda: router.has_said("the log cannot be read; going on trying"), "the router's view says that it waits")
     engine.start()
     until(lambda: attempts(page) == {"192.0.2.1": 3}, "the other lines are counted")
     until(lambda: page.list(type="action_suggestion"), "the router suggests what has become urgent")
     for daemon in others:
         until(lambda: daemon.has_said("going on"), "it says that it goes on")  # noqa: B023  # called at once
         assert [line["event"] for line in daemon.said].count("waiting") == 1
-    assert [daemon.end() for daemon in (watcher, *others)] == [0, 0, 0, 0]
+    assert [daemon.end() for daemon in daemons] == [0, 0, 0, 0]
 
 
 def test_a_log_watcher_that_is_killed_again_and_again_counts_every_line_once(start, log, page):
@@ -116,18 +118,41 @@ def test_bad_input_ends_a_daemon_with_one_line_and_its_code(start, tmp_path, nam
     assert says in line
 
 
-def test_an_executor_takes_up_what_the_router_suggests(start, page, tmp_path):
+def add_alert(page, number):
+    context = {"address": f"192.0.2.{number}"}
+    return page.add("risk_alert", "Failed passwords", tags=["brute-force"], context=context, dedupe_key=str(number))
+
+
+def test_executors_take_up_once_what_two_routers_suggest(start, page, tmp_path):
     blocklist = tmp_path / "blocklist.txt"
-    router = start("router")
-    executors = [start("executor", "--blocklist", blocklist), start("executor", "--blocklist", blocklist)]
-    for number in range(10):
-        page.add(
-            "risk_alert", "Failed passwords", tags=["brute-force"], context={"address": f"192.0.2.{number}"}
-        )  # fmt: skip
+    daemons = [start("router"), start("router"), *(start("executor", "--blocklist", blocklist) for _ in range(2))]
+    until(lambda: all(daemon.has_said("started") for daemon in daemons), "they run")
+    for number in (*range(10), *range(10)):
+        add_alert(page, number)
     until(lambda: blocklist.exists() and len(blocklist.read_text().split()) == 10, "all addresses are blocked")
     until(lambda: all(each.links for each in page.list(type="risk_alert")), "all alerts are linked to their action")
-    assert [daemon.end() for daemon in (router, *executors)] == [0, 0, 0]
+    until(lambda: not page.list(type="action_suggestion", status="active"), "all suggestions are resolved")
+    assert [daemon.end() for daemon in daemons] == [0] * len(daemons)
     assert sorted(blocklist.read_text().split()) == sorted(f"192.0.2.{number}" for number in range(10))
+    assert [each.occurrences for each in page.list(type="action_suggestion")] == [1] * 10
+
+
+def test_what_an_executor_had_when_it_was_killed_is_acted_on_by_another_and_once(start, page, tmp_path):
+    blocklist = tmp_path / "blocklist.txt"
+    start("router")
+    alert = add_alert(page, 1)
+    with blocklist.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # whoever acts now comes no further than this
+        killed = start("executor", "--blocklist", blocklist, "--claim-ttl", "1s", "--name", "executor-1")
+        until(lambda: any(each.claim for each in page.list(type="action_suggestion")), "it is at it")
+        killed.end(signal.SIGKILL)
+    start("executor", "--blocklist", blocklist, "--name", "executor-2")
+    until(lambda: page.list(type="action_suggestion", status="resolved"), "the other one has done it")
+    (suggestion,) = page.list(type="action_suggestion")
+    claims = [event.holder for event in page.history(suggestion.id) if event.kind == "claimed"]
+    assert (claims[0], claims[-1]) == ("executor-1", "executor-2")
+    assert blocklist.read_text() == "192.0.2.1\n"
+    assert page.get(alert.id).links == ["blocklist:192.0.2.1"]
 
 
 def test_a_reminder_falls_due_and_a_short_life_ends_while_the_expirer_runs(start, page):

@@ -35,8 +35,26 @@ def clock():
 
 
 @pytest.fixture
-def evaluator(bus, clock):
-    return Evaluator(bus, "main", QUIET_FOR, clock)
+def view(bus):
+    with bus.view("main") as opened:
+        yield opened
+
+
+@pytest.fixture
+def evaluator(page, view, clock):
+    return Evaluator(page, view, QUIET_FOR, clock)
+
+
+@pytest.fixture
+def look(bus, view):
+    """Have evaluators look around, once their view has seen all there is."""
+
+    def look_around(*evaluators):
+        view.wait_for(bus.position())
+        for evaluator in evaluators:
+            evaluator.look_around()
+
+    return look_around
 
 
 def test_what_was_acted_on_and_is_quiet_is_resolved(page, alert, clock, evaluator, running):
@@ -55,49 +73,43 @@ def test_what_is_acted_on_later_is_resolved_too(page, alert, clock, evaluator, r
         until(lambda: page.get(later.id).status == "resolved", "it is resolved")
 
 
-def test_what_nobody_acted_on_stays_open(page, alert, clock, evaluator):
+def test_what_nobody_acted_on_stays_open(page, alert, clock, evaluator, look):
     waiting = alert(is_acted_on=False)
-    evaluator.look_at_page()
     clock.ahead = QUIET_FOR
-    evaluator.look_around()
+    look(evaluator)
     assert page.get(waiting.id).status == "active"
 
 
-def test_what_is_repeated_is_not_quiet(page, alert, clock, evaluator):
+def test_what_is_repeated_is_not_quiet(page, alert, clock, evaluator, look):
     busy = alert()
-    evaluator.look_at_page()
     clock.ahead = QUIET_FOR - timedelta(seconds=1)
-    evaluator.look_around()
+    look(evaluator)
     assert page.get(busy.id).status == "active"
     alert(is_acted_on=False)  # the same address again
     heard = page.get(busy.id).updated_at
     clock.ahead = heard + QUIET_FOR - timedelta(milliseconds=500) - datetime.now(UTC)
-    evaluator.look_around()
+    look(evaluator)
     assert page.get(busy.id).status == "active"
     clock.ahead += timedelta(seconds=1)
-    evaluator.look_around()
+    look(evaluator)
     assert page.get(busy.id).status == "resolved"
     assert page.get(busy.id).occurrences == 2
 
 
-def test_one_that_comes_back_after_it_was_resolved_is_a_new_observation(page, alert, clock, evaluator):
+def test_one_that_comes_back_after_it_was_resolved_is_a_new_observation(page, alert, clock, evaluator, look):
     first = alert()
-    evaluator.look_at_page()
     clock.ahead = QUIET_FOR
-    evaluator.look_around()
+    look(evaluator)
     second = alert(is_acted_on=False)
     assert second.id != first.id
     assert second.occurrences == 1
 
 
-def test_two_evaluators_resolve_once(bus, page, alert, clock, evaluator):
+def test_two_evaluators_resolve_once(page, view, alert, clock, evaluator, look):
     quiet = alert()
-    other = Evaluator(bus, "main", QUIET_FOR, clock)
-    evaluator.look_at_page()
-    other.look_at_page()
+    other = Evaluator(page, view, QUIET_FOR, clock)
     clock.ahead = QUIET_FOR
-    evaluator.look_around()
-    other.look_around()
+    look(evaluator, other)
     assert [event.kind for event in page.history(quiet.id)] == ["added", "linked", "status_changed"]
 
 

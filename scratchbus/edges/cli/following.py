@@ -96,7 +96,7 @@ def watch(session: Session) -> None:
 
 
 def _print_changes(session: Session, place: Place) -> None:
-    from scratchbus.roles.following import follow
+    from scratchbus.edges.cli.pacing import follow
 
     begun = place.bus.position()
     for observation in open_ones(place.page):

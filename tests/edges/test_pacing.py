@@ -5,8 +5,8 @@ from itertools import islice
 
 import pytest
 
+from scratchbus.edges.cli.pacing import follow
 from scratchbus.errors import EngineUnreachable
-from scratchbus.roles.following import follow
 from tests.roles.waiting import until
 
 
