@@ -190,13 +190,13 @@ class _Demo:
     def _show_actions(self, page: Page) -> None:
         self._report.chapter(
             "Suggested, claimed, acted on",
-            "The router suggests what is urgent. Whoever claims it first acts, and links the action to its reason.",
+            "The router suggests what is urgent. Each suggestion is handed to one executor, which acts and links why.",
         )
         rows = []
         for suggestion in sorted(page.list(type=SUGGESTION, limit=None), key=_urgency_of, reverse=True):
             alert = page.get(suggestion.evidence[0])
             events = page.history(suggestion.id)
-            holders = [event.model_dump()["holder"] for event in events if event.kind == "claimed"]
+            holders = dict.fromkeys(event.model_dump()["holder"] for event in events if event.kind == "claimed")
             rows.append((suggestion, ", ".join(holders), ", ".join(alert.links) if alert else ""))
         self._report.actions(rows)
         self._report.line(f"The blocklist now has {len(self._blocked())} addresses, each of them once.")

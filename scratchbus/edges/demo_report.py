@@ -21,9 +21,9 @@ DAEMONS = {
     "projector": "folds the event log into the page everyone reads",
     "expirer": "turns time into events: expiry, lapsed claims, reminders",
     "logwatch": "reads the log and publishes one alert per attacking address",
-    "router": "ranks the page by urgency and suggests what to act on",
-    "executor-1": "claims a suggestion, acts on it, says what it did",
-    "executor-2": "competes with executor-1; each suggestion has one holder",
+    "router": "holds the page in memory, ranks it, suggests what to act on",
+    "executor-1": "is handed a suggestion, acts on it, says what it did",
+    "executor-2": "shares the work with executor-1: one claim a suggestion",
     "evaluator": "resolves what was acted on, once it has been quiet",
 }
 """What each process does, in a few words."""
@@ -143,7 +143,7 @@ class Report:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for column in columns:
         right = column in {"prio", "times", "pid", "urgency"}
         table.add_column(column, justify="right" if right else "left", overflow="fold")

@@ -18,8 +18,8 @@ from scratchbus.edges.cli import columns
 from scratchbus.edges.cli.common import Place
 from scratchbus.edges.cli.following import open_ones
 from scratchbus.edges.cli.output import Output
-from scratchbus.edges.cli.words import plural
 from scratchbus.edges.cli.pacing import follow
+from scratchbus.edges.cli.words import plural
 
 _TICK = 0.1  # seconds within which what happens at once is drawn at once
 _AGES = 1.0  # seconds after which ages are drawn anew
