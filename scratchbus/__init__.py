@@ -12,18 +12,34 @@ if TYPE_CHECKING:
     from scratchbus.domain.events import AnyEvent, Event
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
+    from scratchbus.domain.registry import Registry
+    from scratchbus.domain.trace import Consequences, Trace
     from scratchbus.errors import ScratchbusError
     from scratchbus.live import Change
     from scratchbus.page import Page
+    from scratchbus.status import Status
+    from scratchbus.subscriptions import AsyncDelivery, AsyncSubscription, DeadLetter, Delivery, Subscription
     from scratchbus.view import AsyncView, View
     from scratchbus.why import because
-    from scratchbus.working import AsyncJob, Job
+    from scratchbus.working import AsyncJob, AsyncWork, Job, Work
 
 _HOMES = {
     "Bus": "bus",
     "AsyncBus": "async_bus",
     "Page": "page",
     "AsyncPage": "async_page",
+    "View": "view",
+    "AsyncView": "view",
+    "Change": "live",
+    "Subscription": "subscriptions",
+    "AsyncSubscription": "subscriptions",
+    "Delivery": "subscriptions",
+    "AsyncDelivery": "subscriptions",
+    "DeadLetter": "subscriptions",
+    "Work": "working",
+    "AsyncWork": "working",
+    "Job": "working",
+    "AsyncJob": "working",
     "AnyEvent": "domain.events",
     "Event": "domain.events",
     "Claim": "domain.observation",
@@ -31,33 +47,43 @@ _HOMES = {
     "Observation": "domain.observation",
     "BusPosition": "domain.position",
     "Position": "domain.position",
+    "Registry": "domain.registry",
+    "Consequences": "domain.trace",
+    "Trace": "domain.trace",
+    "Status": "status",
     "ScratchbusError": "errors",
     "because": "why",
-    "Change": "live",
-    "View": "view",
-    "AsyncView": "view",
-    "Job": "working",
-    "AsyncJob": "working",
 }
 
 __all__ = [
     "AnyEvent",
     "AsyncBus",
+    "AsyncDelivery",
     "AsyncJob",
     "AsyncPage",
+    "AsyncSubscription",
     "AsyncView",
+    "AsyncWork",
     "Bus",
     "BusPosition",
     "Change",
     "Claim",
+    "Consequences",
+    "DeadLetter",
+    "Delivery",
     "Event",
     "Job",
     "NewObservation",
     "Observation",
     "Page",
     "Position",
+    "Registry",
     "ScratchbusError",
+    "Status",
+    "Subscription",
+    "Trace",
     "View",
+    "Work",
     "because",
 ]
 
