@@ -71,7 +71,7 @@ class AsyncBus:
         return self
 
     async def run(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
+        """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
         try:
             if not self._is_greeted:
                 await self._greeted()
@@ -85,7 +85,7 @@ class AsyncBus:
         return AsyncPage(self, name)
 
     def view(self, page: str = "main") -> AsyncView:
-        """Return a live view of a page: in memory, and kept up by the log while its `with` lasts."""
+        """Return a live view of a page: in memory, kept up by the log while its `with` lasts. Raises InvalidName."""
         return AsyncView(self._live_pages, page)
 
     async def events(
@@ -100,7 +100,8 @@ class AsyncBus:
     ) -> AsyncIterator[Event]:
         """Yield the events behind a position, oldest first; with `follow`, go on as they happen until `stop` is set.
 
-        Raises PositionLost, LogRewound or LogGap rather than leave out an event.
+        Raises PositionLost, LogRewound or LogGap rather than leave out an event, and InvalidInput for a filter that
+        names what does not exist.
         """
         narrow = looking.narrow_of(pages, types, kinds)
         await self._greeted()
@@ -140,7 +141,8 @@ class AsyncBus:
         """Return a durable subscription: its place in the log is kept under this name, and one consumer is active.
 
         A new name begins behind `after`, one that is known where it was, unless `reset` is set. Deliveries come in
-        order, until they are acked; one that failed `max_attempts` times becomes a dead letter.
+        order, until they are acked; one that failed `max_attempts` times becomes a dead letter. A `retry_delay` doubles
+        with each attempt; a number is in seconds. Raises InvalidInput; its iteration, SubscriptionMismatch.
         """
         filters = Filters.of(looking.narrow_of(pages, types, kinds), tags)
         terms = Terms(after, reset, max_attempts, retry_delay, handler_timeout)
@@ -162,7 +164,7 @@ class AsyncBus:
         """Return work: what is open on these pages, or all, is handed out by priority to one of its workers, claimed.
 
         The claim lasts `ttl`, and is prolonged while the worker is at it, up to `handler_timeout`. What fails is given
-        back for a while, and goes to review after `max_attempts`.
+        back for a while, and goes to review after `max_attempts`. Numbers are in seconds. Raises InvalidInput.
         """
         terms = WorkTerms.of(max_attempts, retry_delay, handler_timeout)
         return AsyncWork(self, name, Wanted.of(types, tags), pages, ttl, terms, stop)
@@ -215,7 +217,10 @@ class AsyncBus:
         return await self.run(refresh_registry(self.core))
 
     async def push_types(self, registry: Registry | Path | str) -> bool:
-        """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything."""
+        """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything.
+
+        Raises RegistryError for the file, and TypeInUse when an open observation still needs what would go.
+        """
         return await self.run(push_registry(self.core, opening.as_registry(registry)))
 
     async def close(self) -> None:

@@ -22,8 +22,11 @@ Events = list[Event]
 class AsyncPage:
     """A named scope of a bus, in which order is total. Get it from `AsyncBus.page`.
 
-    Every write takes `event_id`, a caller's own id that makes a retry safe, and `fence`, the proof of a claim. What
-    is refused raises an error of `scratchbus.errors` and leaves nothing behind.
+    Every write takes `event_id`, a caller's own id that makes a retry safe, and `fence`, the proof of a claim. A write
+    that is refused leaves nothing behind: it raises InvalidInput for what is not acceptable, NotFound for what is not
+    there, and a Conflict for what its state forbids, such as InvalidTransition, Claimed, StaleFence, EventIdReused.
+    Every read sees what was acknowledged before it began, or raises Behind after `fresh_timeout`; with `stale_ok` it
+    answers from what is folded. Anything may raise EngineError.
     """
 
     def __init__(self, bus: AsyncHost, name: str) -> None:
@@ -53,7 +56,12 @@ class AsyncPage:
         fence: int | None = None,
         **unknown: Any,
     ) -> Observation:
-        """Add an observation; one that is open with the same `dedupe_key` is counted again and returned instead."""
+        """Add an observation; one that is open with the same `dedupe_key` is counted again and returned instead.
+
+        `confidence` is from 0 to 1; `ttl` a number of seconds, "2h", "7d" or "never", and `expires_at` the same as a
+        moment; `evidence` ids of observations; content, context and metadata have up to 64 KiB. On a full page the
+        lowest and oldest gives way, and if none may, it raises PageFull. Raises UnknownType and InvalidField.
+        """
         new = adding.new(
             type, content, source, owner, status, confidence, context, tags, ttl, expires_at, metadata, dedupe_key,
             times, evidence, remind_at, remind_on, unknown,
@@ -61,11 +69,11 @@ class AsyncPage:
         return await self._bus.run(adding.add(self._bus.core, self.name, new, event_id, fence))
 
     async def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
-        """Add up to 1,000 observations in one atomic batch."""
+        """Add up to 1,000 observations in one atomic batch, and return them in that order. Raises as `add` does."""
         return await self._bus.run(adding.add_many(self._bus.core, self.name, items, event_id))
 
     async def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
-        """Return an observation, or None when it is not on the page."""
+        """Return an observation, or None when it is not on the page. Raises InvalidId."""
         return await self._bus.run(looking.get_one(self._bus.core, self.name, id, stale_ok))
 
     async def list(
@@ -86,7 +94,8 @@ class AsyncPage:
         """Return the observations that match everything given, newest first; `after` is the last item seen before.
 
         Type, tags and owner are indexed; status and source are looked at on the way; `text` (in the content, any
-        case) and `context` read every observation that the rest leaves.
+        case) and `context` read every observation that the rest leaves. `since` is about `created_at`. Raises
+        InvalidField, UnknownType, and NotFound for an `after` that is not on the page.
         """
         wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
         return await self._bus.run(looking.list_all(self._bus.core, self.name, wanted, limit, after, stale_ok))
@@ -105,7 +114,10 @@ class AsyncPage:
         fence: int | None = None,
         **changes: Any,
     ) -> Observation:
-        """Replace content, status, owner, confidence, context, tags, metadata or expires_at."""
+        """Replace content, status, owner, confidence, context, tags, metadata or expires_at.
+
+        With `expected_version` it raises VersionConflict when it has moved on. Raises UnknownField and ReadOnlyField.
+        """
         return await self._bus.run(
             changing.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence)
         )
@@ -119,7 +131,7 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Send it back for review: it stays open, but is not active."""
+        """Send it back for review: it stays open, but is not active. Raises InvalidTransition, VersionConflict."""
         return await self._bus.run(
             changing.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
         )
@@ -133,7 +145,7 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Close it: what it said has been dealt with."""
+        """Close it: what it said has been dealt with. Raises InvalidTransition, Claimed, VersionConflict."""
         return await self._bus.run(
             changing.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
         )
@@ -147,7 +159,7 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Put it away for good."""
+        """Put it away for good. Raises InvalidTransition, Claimed, VersionConflict."""
         return await self._bus.run(
             changing.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
         )
@@ -161,13 +173,16 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Make it active again."""
+        """Make it active again. Raises InvalidTransition, PageFull, and KeyHeld when another has its dedupe key."""
         return await self._bus.run(
             changing.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
         )
 
     async def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
-        """Take resolved observations off the page, all or none; their history stays. One id may be given bare."""
+        """Take resolved observations off the page, all or none; their history stays. One id may be given bare.
+
+        Raises InvalidTransition for one that is not resolved, and TooLarge for more than 1,000.
+        """
         return await self._bus.run(changing.clear_resolved(self._bus.core, self.name, ids, event_id))
 
     async def claim(
@@ -179,7 +194,10 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Claim:
-        """Take an open observation for a while; with `fence`, prolong one's own claim. Raises Claimed."""
+        """Take an open observation for a while; with `fence`, prolong one's own claim.
+
+        `ttl` is a number of seconds, or "30s", "10m" …; it has an end. Raises Claimed, StaleFence, InvalidTransition.
+        """
         return await self._bus.run(claiming.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
 
     async def claim_next(
@@ -193,7 +211,7 @@ class AsyncPage:
     ) -> AsyncJob | None:
         """Claim the active observation of the highest priority, newest first, that nobody holds; None if there is none.
 
-        It has one of the types, and all the tags. The claim is not prolonged by itself.
+        It has one of the types, and all the tags. The claim is not prolonged by itself. Raises UnknownType.
         """
         make = partial(AsyncJob, self._bus, self.name, ttl)
         return await self._bus.run(claim_next(make, self._bus.core, self.name, types, tags, by, ttl, event_id))
@@ -201,27 +219,39 @@ class AsyncPage:
     async def release(
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
-        """Give a claimed observation back."""
+        """Give a claimed observation back. Raises NotClaimed, Claimed by another, StaleFence."""
         return await self._bus.run(claiming.release(self._bus.core, self.name, id, by, event_id, fence))
 
     async def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
-        """Record that this action was taken because of it."""
+        """Record that this action was taken because of it: a text of the caller's, found again by `trace`."""
         return await self._bus.run(claiming.link(self._bus.core, self.name, id, action, event_id, fence))
 
     async def refute(
         self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
-        """Archive it because it is not true; what is open and rests on it goes to review, on every page."""
+        """Archive it because it is not true; what is open and rests on it goes to review, on every page.
+
+        Raises InvalidField without a reason, and NotChangeable for what is archived already.
+        """
         return await self._bus.run(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
 
     async def trace(self, action: str) -> Trace:
-        """Return what led to an action: the observations linked to it, and the evidence they rest on."""
+        """Return what led to an action: the observations linked to it, and the evidence they rest on.
+
+        Raises NotFound when nothing on the page is linked to it.
+        """
         return await self._bus.run(tracing.trace(self._bus.core, self.name, action))
 
     async def consequences(self, id: str) -> Consequences:
-        """Return what it led to: what rests on it, the actions linked to these, and the events it caused."""
+        """Return what it led to: what rests on it, the actions linked to these, and the events it caused.
+
+        Raises NotFound for what never was on the page.
+        """
         return await self._bus.run(tracing.consequences(self._bus.core, self.name, id))
 
     async def history(self, id: str) -> Events:
-        """Return the events about it, oldest first; also when it has left the page."""
+        """Return the events about it, oldest first; also when it has left the page.
+
+        Raises NotFound for what never was on it, and PositionLost when some are no longer in the log.
+        """
         return await self._bus.run(looking.list_history(self._bus.core, self.name, id))

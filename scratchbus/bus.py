@@ -61,7 +61,7 @@ class Bus:
         return cls(opening.prepare(url, source, config, settings))
 
     def run(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
+        """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
         try:
             return self._engine.run(conversation)
         except EngineError as error:
@@ -73,7 +73,7 @@ class Bus:
         return Page(self, name)
 
     def view(self, page: str = "main") -> View:
-        """Return a live view of a page: in memory, and kept up by the log while its `with` lasts."""
+        """Return a live view of a page: in memory, kept up by the log while its `with` lasts. Raises InvalidName."""
         return View(self._live_pages, page)
 
     def events(
@@ -88,7 +88,8 @@ class Bus:
     ) -> Iterator[Event]:
         """Yield the events behind a position, oldest first; with `follow`, go on as they happen until `stop` is set.
 
-        Raises PositionLost, LogRewound or LogGap rather than leave out an event.
+        Raises PositionLost, LogRewound or LogGap rather than leave out an event, and InvalidInput for a filter that
+        names what does not exist.
         """
         narrow = looking.narrow_of(pages, types, kinds)
         reader = self._opened.target.reader()
@@ -126,7 +127,8 @@ class Bus:
         """Return a durable subscription: its place in the log is kept under this name, and one consumer is active.
 
         A new name begins behind `after`, one that is known where it was, unless `reset` is set. Deliveries come in
-        order, until they are acked; one that failed `max_attempts` times becomes a dead letter.
+        order, until they are acked; one that failed `max_attempts` times becomes a dead letter. A `retry_delay` doubles
+        with each attempt; a number is in seconds. Raises InvalidInput; its iteration, SubscriptionMismatch.
         """
         filters = Filters.of(looking.narrow_of(pages, types, kinds), tags)
         terms = Terms(after, reset, max_attempts, retry_delay, handler_timeout)
@@ -148,7 +150,7 @@ class Bus:
         """Return work: what is open on these pages, or all, is handed out by priority to one of its workers, claimed.
 
         The claim lasts `ttl`, and is prolonged while the worker is at it, up to `handler_timeout`. What fails is given
-        back for a while, and goes to review after `max_attempts`.
+        back for a while, and goes to review after `max_attempts`. Numbers are in seconds. Raises InvalidInput.
         """
         terms = WorkTerms.of(max_attempts, retry_delay, handler_timeout)
         return Work(self, name, Wanted.of(types, tags), pages, ttl, terms, stop)
@@ -201,7 +203,10 @@ class Bus:
         return self.run(refresh_registry(self.core))
 
     def push_types(self, registry: Registry | Path | str) -> bool:
-        """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything."""
+        """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything.
+
+        Raises RegistryError for the file, and TypeInUse when an open observation still needs what would go.
+        """
         return self.run(push_registry(self.core, opening.as_registry(registry)))
 
     def close(self) -> None:
