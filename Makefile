@@ -2,16 +2,18 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
+PEERS_IN := tests/benchmarks/peers/requirements
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 
 # Runs a command; what it says is shown only when it fails.
 quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench faults soak lock clean
+.PHONY: help setup demo test check bench bench-peers faults soak lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed ## create .venv and install everything pinned; costs nothing the second time
 	@:
@@ -31,6 +33,9 @@ check: setup ## check format, lint, types, and the direction of imports
 bench: setup ## measure against bare redis-py; ARGS goes to the benchmark
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
+bench-peers: $(PEERS)/.installed ## measure against other libraries, in an environment of its own; ARGS="--rounds 7"
+	@$(PEERS)/bin/python -m tests.benchmarks.peers $(ARGS)
+
 faults: setup ## kill, halt and cut off for minutes, and judge what all were told; ARGS="--seconds 600 --seed 7"
 	@$(BIN)/python -m tests.faults.history $(ARGS)
 
@@ -41,9 +46,12 @@ lock: ## pin every dependency anew, with hashes; ARGS=--upgrade to move to newer
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
 	@uv pip compile --no-config --quiet --universal --python-version 3.11 --all-extras --generate-hashes \
 		--no-annotate --custom-compile-command "make lock" $(ARGS) --output-file requirements.lock pyproject.toml
+	@uv pip compile --no-config --quiet --universal --python-version 3.11 --extra embedded --generate-hashes \
+		--no-annotate --custom-compile-command "make lock" $(ARGS) --constraint requirements.lock \
+		--output-file $(PEERS_IN).lock pyproject.toml $(PEERS_IN).in
 
 clean: ## remove .venv and what the tools leave behind
-	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(PEERS) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.locked: requirements.lock
@@ -56,4 +64,11 @@ $(VENV)/.locked: requirements.lock
 
 $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 	@$(call quietly,$(PIP) install --no-deps --no-build-isolation --editable .)
+	@touch $@
+
+$(PEERS)/.installed: $(PEERS_IN).lock
+	@echo "bench-peers: installing the pinned packages into $(PEERS), once; this takes less than a minute"
+	@$(call quietly,$(PYTHON) -m venv --clear $(PEERS))
+	@$(call quietly,$(PEERS)/bin/python -m pip --quiet --disable-pip-version-check --no-input install \
+		--require-hashes --requirement $<)
 	@touch $@

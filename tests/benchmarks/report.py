@@ -24,8 +24,8 @@ WIDE = 170
 """How many columns the table may have where there is no terminal."""
 
 
-def machine(bare: redis.Redis) -> dict[str, Any]:
-    """Return what the figures depend on."""
+def machine(bare: redis.Redis, *peers: str) -> dict[str, Any]:
+    """Return what the figures depend on, with the versions of other libraries that are measured."""
     info: Any = bare.info("server")
     engine = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {info['redis_version']}"
     return {
@@ -35,7 +35,7 @@ def machine(bare: redis.Redis) -> dict[str, Any]:
         "load_at_start": round(os.getloadavg()[0], 2),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "engine": engine,
-        "libraries": {name: version(name) for name in LIBRARIES},
+        "libraries": {name: version(name) for name in (*LIBRARIES, *peers)},
     }
 
 

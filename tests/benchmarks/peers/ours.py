@@ -1,0 +1,87 @@
+"""What every peer is compared with: scratchbus publishing and consuming the same events, on the same engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, NamedTuple
+
+from scratchbus import AsyncBus, NewObservation
+from tests.benchmarks.measure import Side
+from tests.benchmarks.stage import BATCH, ROOM, Stage, fill, given
+
+Prepare = Callable[[], object]
+
+
+class Ours(NamedTuple):
+    """Our sides: those that publish, and those that consume what was published."""
+
+    publish: Side
+    publish_async: Side
+    publish_many: Side
+    consume: Side
+    consume_async: Side
+
+
+@contextmanager
+def ours(stage: Stage, runner: asyncio.Runner, events: int, prepare: Prepare) -> Iterator[Ours]:
+    """Yield our sides, for so many events each; `prepare` is what a side has to wait for."""
+    items = [given(number) for number in range(events)]
+    page = stage.bus("published").page()
+    followed = stage.bus("consumed")
+    fill(followed.page(), events)
+    published_async = runner.run(_connected(stage, "published-async"))
+    consumed_async = runner.run(_connected(stage, "consumed"))
+    names = (f"bench-{number}" for number in count())
+
+    def add() -> None:
+        for item in items:
+            page.add(**item)
+
+    async def add_async() -> None:
+        page = published_async.page()
+        for item in items:
+            await page.add(**item)
+
+    def add_many() -> None:
+        for first in range(0, events, BATCH):
+            page.add_many([NewObservation(**item) for item in items[first : first + BATCH]])
+
+    def consume() -> None:
+        left = events
+        with followed.subscribe(next(names)) as deliveries:
+            for delivery in deliveries:
+                delivery.ack()
+                left -= 1
+                if not left:
+                    return
+
+    async def consume_async() -> None:
+        left = events
+        async with consumed_async.subscribe(next(names)) as deliveries:
+            async for delivery in deliveries:
+                await delivery.ack()
+                left -= 1
+                if not left:
+                    return
+
+    def side(name: str, work: Callable[[], Any]) -> Side:
+        return Side(name, events, work, prepare)
+
+    try:
+        yield Ours(
+            side("page.add", add),
+            side("await page.add", lambda: runner.run(add_async())),
+            side(f"page.add_many of {BATCH}", add_many),
+            side("bus.subscribe, ack each", consume),
+            side("bus.subscribe of AsyncBus, ack each", lambda: runner.run(consume_async())),
+        )
+    finally:
+        runner.run(published_async.close())
+        runner.run(consumed_async.close())
+
+
+async def _connected(stage: Stage, name: str) -> AsyncBus:
+    return await AsyncBus.connect(stage.url, source="bench", bus=name, max_observations=ROOM)
