@@ -161,6 +161,7 @@ def test_what_an_executor_left_when_it_died_is_done_by_the_next_one_and_recorded
         until(lambda: status(page, suggestion) == "resolved", "the claim has lapsed and the suggestion is resolved")
     assert chest.acted == [alert_id]
     assert page.get(alert_id).links == ["block:192.0.2.1"]
+    assert kinds(page, alert_id) == ["added", "linked"]
 
 
 def test_a_slow_executor_that_lost_its_claim_does_not_resolve(bus, page, chest, suggest):
