@@ -20,7 +20,8 @@ _WORD = re.compile(r'"([0-9A-Z]{26})"')
 class History:
     """All that is known of a round: what everyone was told, what the logs held, and what the engine held in the end.
 
-    `dead` are the places (seq) of the dead letters of each subscription; `unsound` is what contradicts the log.
+    `dead` are the places (seq) of the dead letters of each subscription; `unsound` is what contradicts the log;
+    `stuck` is who did not go on although nothing failed any more.
     """
 
     records: list[Record]
@@ -28,6 +29,7 @@ class History:
     documents: dict[Subject, State]
     dead: dict[str, set[int]]
     unsound: list[str]
+    stuck: list[str]
     did: Counter[str] = field(default_factory=Counter)
 
 

@@ -22,6 +22,7 @@ KINDS = (
     "torn read",
     "refused and written",
     "state != fold",
+    "stuck",
     "unexpected error",
 )
 """Every kind of violation."""
@@ -34,14 +35,16 @@ def judge(history: History) -> list[Violation]:
 
 
 def _rest(case: Case) -> Iterator[Violation]:
-    """Yield what the engine held in the end and does not follow from its log, and what nobody expected."""
+    """Yield what the engine held in the end and its log does not say, who is stuck, and what nobody expected."""
     folded = {turn.entry.about: turn.after for turn in case.reigns[-1].log.turns.values()}
     held = case.history.documents
     for subject in folded.keys() | held.keys():
         if folded.get(subject) != held.get(subject):
             yield Violation("state != fold", str(subject), f"{held.get(subject)} instead of {folded.get(subject)}")
     for problem in case.history.unsound:
-        yield Violation("skipped" if problem.startswith("stuck") else "state != fold", "the end", problem)
+        yield Violation("state != fold", "the end", problem)
+    for problem in case.history.stuck:
+        yield Violation("stuck", "the end", problem)
     for record in case.of("crashed", "damaged"):
         yield Violation("unexpected error", record.who, str(record))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
+from math import inf
 
 from tests.faults.history.case import Case, Violation
 from tests.faults.history.journal import Record
@@ -31,24 +33,24 @@ def _of(case: Case, name: str, *kinds: str) -> list[Record]:
 
 def _skipped(case: Case, name: str) -> Iterator[Violation]:
     """All has to be delivered; of what was flushed, all before the last that was."""
-    handed = {(record.told["at"][1], record.told["id"]) for record in _of(case, name, "handed")}
+    handed = {(*record.told["at"], record.told["id"]) for record in _of(case, name, "handed")}
     for era in case.eras:
         reign = case.reigns[era[-1]] if era else None
         if reign is None:
             continue
         wanted = [entry for entry in reign.log.entries if is_wanted(name, entry)]
-        last = max((entry.seq for entry in wanted if (entry.seq, entry.id) in handed), default=0)
+        last = max((entry.seq for entry in wanted if entry[:3] in handed), default=0)
         dead = case.history.dead.get(name, set()) if reign.by == "end" else set()
         for entry in wanted:
             is_due = reign.by == "end" or entry.seq < last
-            if is_due and (entry.seq, entry.id) not in handed and entry.seq not in dead:
+            if is_due and entry[:3] not in handed and entry.seq not in dead:
                 yield Violation("skipped", name, f"{entry} in log {era[-1]} was never delivered, others up to {last}")
 
 
 def _again(case: Case, name: str) -> Iterator[Violation]:
     """What the engine knew to be acked when a session began is not delivered in it."""
     samples, sessions = _of(case, name, "sample"), dict[str, Record]()
-    resets = [record.t for record in _of(case, name, "session") if record.told["reset"]]
+    resets = _resets(case, name)
     known: dict[str, Record | None] = {}
     for record in _of(case, name, "session", "handed"):
         if record.what == "session":
@@ -60,16 +62,33 @@ def _again(case: Case, name: str) -> Iterator[Violation]:
         if sample is None or sample.told["seq"] < record.told["at"][1]:
             continue
         begun = sample.told["begun"]
-        if case.settled(begun, record.t) is None or any(begun < reset < record.t for reset in resets):
-            continue  # another primary may know of fewer acks
+        if _may_go_back(case, resets, begun, record.t):
+            continue
         evidence = f"{record}, in the session of {sessions[record.who].t:.3f}; but {sample}"
         yield Violation("duplicated", name, evidence)
 
 
 def _rewound(case: Case, name: str) -> Iterator[Violation]:
-    resets = [record.t for record in _of(case, name, "session") if record.told["reset"]]
+    resets = _resets(case, name)
     for one, other in pairwise(_of(case, name, "sample")):
-        begun, ended = one.told["begun"], other.t
-        is_free = case.settled(begun, ended) is None or any(begun < reset < ended for reset in resets)
-        if other.told["seq"] < one.told["seq"] and not is_free:
+        is_back = other.told["seq"] < one.told["seq"]
+        if is_back and not _may_go_back(case, resets, one.told["begun"], other.t):
             yield Violation("non-monotonic", name, f"the cursor went back: {one}, then {other}")
+
+
+def _resets(case: Case, name: str) -> list[tuple[float, float]]:
+    """Return when a consumer may have set the subscription back: from when it began to until it says more."""
+    told = defaultdict[str, list[Record]](list)
+    for record in _of(case, name, "session", "handed", "log error", "ended"):
+        told[record.who.partition(".")[0]].append(record)  # what was killed meanwhile is done when its successor begins
+    return [
+        (one.t, other.t if other else inf)
+        for records in told.values()
+        for one, other in pairwise([*records, None])
+        if one and one.what == "session" and one.told["reset"]
+    ]
+
+
+def _may_go_back(case: Case, resets: list[tuple[float, float]], begun: float, ended: float) -> bool:
+    """Say whether the engine may know of fewer acks than before: it is another one, or it was told to forget them."""
+    return case.settled(begun, ended) is None or any(since < ended and begun < until for since, until in resets)

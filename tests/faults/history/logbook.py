@@ -160,6 +160,11 @@ class Logbook:
     def by_id(self) -> dict[str, Entry]:
         return {entry.id: entry for entry in self.entries}
 
-    def has(self, seq: int, id: str) -> bool:
-        """Say whether this event is at this place."""
-        return seq in self.by_seq and self.by_seq[seq].id == id
+    def has(self, at: list[int], id: str | None = None) -> bool:
+        """Say whether there is an event at this place (ms and seq), or whether it is this one.
+
+        A retry after a failover may well give an event the seq that it had on the old primary, but never the ms too.
+        """
+        ms, seq = at
+        entry = self.by_seq.get(seq)
+        return entry is not None and entry.ms == ms and id in (None, entry.id)

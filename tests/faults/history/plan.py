@@ -42,7 +42,7 @@ def draw(seed: int, seconds: float, crew: Mapping[str, int], kinds: Collection[s
     """Return the faults of a round; `crew` says how many there are of each role."""
     random, deck, faults = Random(seed), list[str](), list[Fault]()
     members = [f"{role}-{number}" for role, count in crew.items() for number in range(count)]
-    at = 1.0
+    at = 0.3
     while kinds and at < seconds - 0.5:
         if not deck:
             deck = [kind for kind in DECK if kind in kinds for _ in range(DECK[kind])]

@@ -125,13 +125,12 @@ def watch(part: Part, journal: Journal) -> None:
     with part.connected() as bus, bus.view("main") as view:
         threading.Thread(target=_note_changes, args=(view, journal), daemon=True).start()
         for turn in range(1_000_000):
-            floor = None
-            if turn % 10 == 0:
-                floor = _caught_up(bus, view)
+            asked = time.monotonic()
+            floor = _caught_up(bus, view) if turn % 10 == 0 else None
             before = view.position
             rows = _rows(view.list(limit=SHOWN))
             if view.position == before:
-                journal.note("saw", at=[before.ms, before.seq], rows=rows, floor=floor)
+                journal.note("saw", at=[before.ms, before.seq], rows=rows, asked=asked, floor=floor)
             time.sleep(PAUSE)
 
 

@@ -26,12 +26,25 @@ from tests.faults.history.plan import DECK, Fault, draw
 from tests.faults.history.roles import BUS, CREW, SUBSCRIPTIONS, Part, play
 from tests.faults.processes import Crew, kill
 from tests.inspection import documents, project
+from tests.waiting import eventually
 
 UNDONE = ("pause", "drop replies", "delay replies")
 """The faults that go on beside others, until they are undone."""
 
-REST = 20.0
-"""Seconds within which all have to come to rest when nothing fails any more."""
+PEACE = {
+    "publisher": 60,
+    "claimer": 60,
+    "worker": 20,
+    "subscriber": 60,
+    "viewer": 20,
+    "reader": 20,
+    "follower": 60,
+    "observer": 10,
+}
+"""How much those of each role have to note once nothing fails any more: everyone must have recovered."""
+
+PATIENCE = 60.0
+"""Seconds after which someone who does not go on is stuck; many, for a machine may be slow."""
 
 
 @contextmanager
@@ -74,10 +87,11 @@ class Cast:
         self._begun = 0.0
 
     def start(self) -> None:
-        """Have everyone begin."""
+        """Have everyone begin, and wait until they do."""
         for role, count in {**CREW, "observer": 1}.items():
             for number in range(count):
                 self._start(f"{role}-{number}")
+        eventually(lambda: len(self._journals()) == len(self._processes), within=PATIENCE)
         self._begun = time.monotonic()
 
     def _start(self, member: str) -> None:
@@ -130,35 +144,69 @@ class Cast:
         )
 
     def come_to_rest(self) -> History:
-        """Let those who write come to an end and all others see everything; end them, and read what is left."""
+        """Let everyone go on in peace for a while, then end them, those who write first, and read what is left."""
+        stuck = self._live_in_peace()
         (self._directory / "stop").touch()
-        writers = [each for member, each in self._processes.items() if member.startswith(("publisher", "claimer"))]
-        for process in writers:
-            process.join(REST)
+        stuck += self._end_by_themselves("publisher", "claimer")
+        self._kill("worker", "expirer")
         with Bus.connect(self._arena.primary.url, bus=BUS, source="judge") as bus:
-            stuck = self._await_all(bus)
-            for process in self._processes.values():
-                kill(process)
+            stuck += self._consume_all(bus)
+            self._kill(*CREW, "observer")
             project(bus)
             unsound = [f"{finding.kind}: {finding.what}" for finding in check(bus)]
             held = documents_of(bus)
             dead = {name: {_seq(one.position) for one in bus.dead_letters(name)} for name in _names(bus)}
         self.did["dropped"] = self._arena.proxy.cuts
         self._arena.end()
-        return History(read_journals(self._directory), self._arena.reigns, held, dead, stuck + unsound, self.did)
+        return History(read_journals(self._directory), self._arena.reigns, held, dead, unsound, stuck, self.did)
 
-    def _await_all(self, bus: Bus) -> list[str]:
-        """Wait until all subscriptions have reached the end; return which have not."""
-        deadline = time.monotonic() + REST
-        while True:
-            here = {each.name: each.lag for each in bus.run(read_subscriptions(bus.core))}
-            late = [name for name in SUBSCRIPTIONS if here.get(name, 1)]
-            if not late:
-                time.sleep(0.3)  # for those who only look
-                return []
-            if time.monotonic() > deadline:
-                return [f"stuck: subscription {name} did not come to the end within {REST:g} s" for name in late]
-            time.sleep(0.05)
+    def _live_in_peace(self) -> list[str]:
+        """Wait until those of every role have noted enough; return who has not."""
+        before = self._notes()
+
+        def idle() -> list[str]:
+            since = self._notes() - before
+            return [f"the {role}s do not go on" for role, enough in PEACE.items() if since[role] < enough]
+
+        return _wait(idle)
+
+    def _journals(self) -> list[Path]:
+        return list(self._directory.glob("*.jsonl"))
+
+    def _notes(self) -> Counter[str]:
+        """Return how many notes those of each role have taken."""
+        notes = Counter[str]()
+        for path in self._journals():
+            notes[path.name.partition("-")[0]] += path.read_bytes().count(b"\n")
+        return notes
+
+    def _members(self, *roles: str) -> dict[str, BaseProcess]:
+        return {member: each for member, each in self._processes.items() if member.partition("-")[0] in roles}
+
+    def _end_by_themselves(self, *roles: str) -> list[str]:
+        members = self._members(*roles)
+        return _wait(lambda: [f"{member} did not end" for member, each in members.items() if each.is_alive()])
+
+    def _kill(self, *roles: str) -> None:
+        for process in self._members(*roles).values():
+            kill(process)
+
+    def _consume_all(self, bus: Bus) -> list[str]:
+        """Wait until all subscriptions are at the end; return those that are not."""
+
+        def late() -> list[str]:
+            lags = {each.name: each.lag for each in bus.run(read_subscriptions(bus.core))}
+            return [f"subscription {name} did not come to the end" for name in SUBSCRIPTIONS if lags.get(name, 1)]
+
+        return _wait(late)
+
+
+def _wait(stuck: Callable[[], list[str]]) -> list[str]:
+    """Wait until nobody is stuck any more; return who is, when patience ends."""
+    deadline = time.monotonic() + PATIENCE
+    while (still := stuck()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return still
 
 
 def documents_of(bus: Bus) -> dict[Subject, State]:

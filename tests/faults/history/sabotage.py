@@ -16,11 +16,11 @@ from scratchbus.subscriptions.hold import Hold
 
 
 def skip() -> None:
-    """Have a subscriber leave out one of thirty events."""
+    """Have a subscriber leave out one of ten events."""
     numbers, take_in = count(1), Hold.take_in
 
     def leave_out(hold: Hold, items: Sequence[Item], shard: int, end: Position) -> None:
-        take_in(hold, [item for item in items if next(numbers) % 30], shard, end)
+        take_in(hold, [item for item in items if next(numbers) % 10], shard, end)
 
     Hold.take_in = leave_out  # type: ignore[assignment,method-assign]
 
@@ -31,12 +31,12 @@ def forget_fences() -> None:
 
 
 def retry_blindly() -> None:
-    """Have a client that loses the reply of one of ten writes, and writes again without looking for what it wrote."""
+    """Have a client that loses the reply of one of seven writes, and writes again without looking for what it wrote."""
     numbers, execute = count(1), Engine.execute
 
     def lose(engine: Engine, call: Call) -> list[Any]:
         replies = execute(engine, call)
-        if call.is_write and not next(numbers) % 10:
+        if call.is_write and not next(numbers) % 7:
             raise Interrupted("the reply was lost on purpose")
         return replies
 
