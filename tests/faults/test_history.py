@@ -171,9 +171,17 @@ def give_a_claim_to_two(history: History) -> None:
 def have_two_believe(history: History) -> None:
     claim = claims_of(history)[0]
     asked = next(each for each in told(history, "invoke", n=claim.told["n"]) if each.who == claim.who)
-    fence = claim.told["fence"] + 1
+    log = last_log(history)
+    end, first = log.entries[-1], log.by_id[asked.told["event_id"]]
+    edit_log(history, lambda entries: entries.append(first._replace(ms=end.ms, seq=end.seq + 1, id="new")))
+    second = last_log(history).turns[end.seq + 1].after
     add(history, claim, what="job", who="worker-1.99", t=claim.t + 0.001, ms=claim.ms + 0.001,
-        told={"id": asked.told["id"], "fence": fence, "until": claim.told["until"] + 500})  # fmt: skip
+        told={"id": asked.told["id"], "fence": second.fence, "until": second.until})  # fmt: skip
+
+
+def hand_out_a_job_unwritten(history: History) -> None:
+    job = told(history, "job")[0]
+    edit(history, job, until=job.told["until"] + 1)
 
 
 def forge_a_fence(history: History) -> None:
@@ -229,6 +237,7 @@ def edit_a_document(history: History) -> None:
 
 PLANTS: dict[Callable[[History], None], str] = {
     lose_an_acknowledged_write: "lost",
+    hand_out_a_job_unwritten: "lost",
     write_it_twice: "duplicated",
     deliver_again: "duplicated",
     turn_back_the_clock: "non-monotonic",

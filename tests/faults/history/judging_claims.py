@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 from tests.faults.history.case import Case, Violation, Write
 from tests.faults.history.journal import Record
@@ -22,8 +23,10 @@ def claims(case: Case) -> Iterator[Violation]:
         yield from _two_live(reign.log, f"log {number}")
     for write in case.writes:
         yield from _guarded(case, write)
-    yield from _two_holders(case)
-    yield from _two_believers(case)
+    beliefs = list(_beliefs(case))
+    yield from _unwritten(beliefs)
+    yield from _two_holders(beliefs)
+    yield from _two_believers(case, beliefs)
 
 
 def _two_live(log: Logbook, where: str) -> Iterator[Violation]:
@@ -49,40 +52,71 @@ def _is_by_hand(entry: Entry) -> bool:
     return entry.kind == "updated" or entry.body.get("reason_code") in _BY_HAND
 
 
-def _told(case: Case) -> Iterator[tuple[str, int, int, Record]]:
-    """Yield who was told that a claim is theirs: of what, by which fence, until when (ms)."""
-    for write in case.writes:
-        if write.told["call"] == "claim" and write.answer.what == "ok":
-            yield write.told["id"], write.answer.told["fence"], write.answer.told["until"], write.answer
-    for job in case.of("job"):
-        yield job.told["id"], job.told["fence"], job.told["until"], job
+class Belief(NamedTuple):
+    """That someone was told that a claim is theirs: of what, by which fence, until when (ms).
+
+    A retry may add again what was flushed, and then its fences begin anew: `era` tells such namesakes apart.
+    """
+
+    era: int
+    id: str
+    fence: int
+    until: int
+    told: Record
 
 
-def _two_holders(case: Case) -> Iterator[Violation]:
+def _beliefs(case: Case) -> Iterator[Belief]:
+    told = [
+        (write.told["id"], write.answer.told["fence"], write.answer.told["until"], write.answer)
+        for write in case.writes
+        if write.told["call"] == "claim" and write.answer.what == "ok"
+    ]
+    told += [(job.told["id"], job.told["fence"], job.told["until"], job) for job in case.of("job")]
+    eras = _eras_of_claims(case)
+    for id, fence, until, record in told:
+        yield Belief(eras.get((id, fence, until), -1), id, fence, until, record)
+
+
+def _eras_of_claims(case: Case) -> dict[tuple[str, int, int], int]:
+    return {
+        (entry.subject, after.fence, after.until): era
+        for era, numbers in enumerate(case.eras)
+        for number in numbers
+        for entry, _, after in case.reigns[number].log.turns.values()
+        if entry.kind == "claimed"
+    }
+
+
+def _unwritten(beliefs: list[Belief]) -> Iterator[Violation]:
+    for belief in beliefs:
+        if belief.era < 0:
+            yield Violation("lost", belief.told.who, f"{belief.told}; no log has such a claim")
+
+
+def _two_holders(beliefs: list[Belief]) -> Iterator[Violation]:
     """One fence is for one process, however it came by it."""
-    told: dict[tuple[str, int], dict[str, Record]] = defaultdict(dict)
-    for id, fence, _, record in _told(case):
-        told[id, fence][record.who] = record
-    for (id, fence), holders in told.items():
+    told: dict[tuple[int, str, int], dict[str, Record]] = defaultdict(dict)
+    for belief in beliefs:
+        told[belief.era, belief.id, belief.fence][belief.told.who] = belief.told
+    for (_, id, fence), holders in told.items():
         if len(holders) > 1:
-            yield Violation(
-                "split claim", id, f"fence {fence} was given to {' and to '.join(map(str, holders.values()))}"
-            )
+            given = " and to ".join(map(str, holders.values()))
+            yield Violation("split claim", id, f"fence {fence} was given to {given}")
 
 
-def _two_believers(case: Case) -> Iterator[Violation]:
+def _two_believers(case: Case, beliefs: list[Belief]) -> Iterator[Violation]:
     """Nobody gets a claim before the one who had it before knows that it is over: by its time, or by giving it up."""
     given_up: dict[tuple[str, str, int], float] = {}
     for write in case.writes:
         if write.told["call"] in ("release", "resolve") and write.told.get("fence") is not None:
             key = write.who, write.told["id"], write.told["fence"]
             given_up[key] = min(write.asked.ms, given_up.get(key, write.asked.ms))
-    beliefs: dict[str, dict[tuple[str, int], tuple[float, float, object]]] = defaultdict(dict)
-    for id, fence, until, told in _told(case):
-        begun = beliefs[id].get((told.who, fence), (told.ms, 0, told))[0]
+    held: dict[tuple[int, str], dict[tuple[str, int], tuple[float, float, Record]]] = defaultdict(dict)
+    for era, id, fence, until, told in beliefs:
+        begun = held[era, id].get((told.who, fence), (told.ms, 0, told))[0]
         ends = min(until - ROUNDED, given_up.get((told.who, id, fence), until))
-        beliefs[id][told.who, fence] = begun, ends, told
-    for id, held in beliefs.items():
-        for (_, ends, first), (begun, _, second) in pairwise(sorted(held.values(), key=lambda belief: belief[0])):
+        held[era, id][told.who, fence] = begun, ends, told
+    for (_, id), spans in held.items():
+        for (_, ends, first), (begun, _, second) in pairwise(sorted(spans.values(), key=lambda span: span[0])):
             if begun < ends:
                 yield Violation("split claim", id, f"{second}, while another believed to hold it: {first}")
