@@ -89,7 +89,7 @@ def system_url(short_directory: Path) -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

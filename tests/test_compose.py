@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,22 +19,14 @@ import redis
 import yaml
 
 from scratchbus.log.engine_binary import find_binary
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 DAEMONS = {name: service for name, service in SERVICES.items() if "build" in service}
-
-PATIENCE = 20.0  # seconds for a process to start on a busy machine
-STOPS_WITHIN = 2.0
-
-
-def _await(condition: Callable[[], object], what: str) -> None:
-    """Return once the condition holds; fail when it does not in time."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE} s: {what}"
-        time.sleep(0.02)
+GRACE = 10.0
+"""Seconds that Docker gives a container to stop before it kills it."""
 
 
 def _mounts(service: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -56,7 +47,7 @@ def engine() -> Iterator[redis.Redis]:
         command: list[str | Path] = [server, ROOT / "config/redis.conf", "--port", "0", "--unixsocket", path]
         with open(log, "wb") as output, subprocess.Popen(command, cwd=directory, stdout=output) as process:
             try:
-                _await(lambda: path.exists() or process.poll() is not None, "the engine's socket")
+                eventually(lambda: path.exists() or process.poll() is not None, "the engine's socket")
                 assert process.poll() is None, log.read_text()
                 with closing(redis.Redis(unix_socket_path=str(path), protocol=3)) as client:
                     yield client
@@ -146,9 +137,9 @@ def test_a_daemons_command_starts_against_an_engine_and_stops_when_asked(
         ) as daemon,
     ):
         try:
-            _await(is_connected, "the daemon's connection")
+            eventually(is_connected, "the daemon's connection")
             assert "http://127.0.0.1:" in said.read_text()
             daemon.send_signal(signal.SIGTERM)
-            assert daemon.wait(STOPS_WITHIN) == 0, said.read_text()
+            assert daemon.wait(GRACE) == 0, said.read_text()
         finally:
             daemon.kill()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+PATIENCE = 30.0
+"""Seconds for something to happen on a busy machine."""
 
-def eventually(condition: Callable[[], object], within: float = 10.0) -> None:
+
+def eventually(condition: Callable[[], object], what: str = "what was waited for", within: float = PATIENCE) -> None:
     """Return once the condition holds; fail when it does not within this many seconds."""
     deadline = time.monotonic() + within
     while not condition():
-        assert time.monotonic() < deadline, f"it did not happen within {within} s"
+        assert time.monotonic() < deadline, f"not within {within} s: {what}"
         time.sleep(0.01)

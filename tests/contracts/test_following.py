@@ -42,7 +42,7 @@ def following(bus, *args, **more):
         yield seen, ended
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
 
 

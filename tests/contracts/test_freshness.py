@@ -134,7 +134,7 @@ def test_a_projector_keeps_up_until_it_is_stopped(connect):
         assert len(bus.page().list(stale_ok=True)) == 3
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(30)
     assert not thread.is_alive()
 
 
@@ -150,7 +150,7 @@ def test_many_projectors_and_readers_fold_each_event_once(connect):
     finally:
         stop.set()
         for thread in threads:
-            thread.join(10)
+            thread.join(30)
     project(bus)
     assert len(bus.page().list(limit=None, stale_ok=True)) == 300
 

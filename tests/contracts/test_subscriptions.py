@@ -68,7 +68,7 @@ def consuming(deliveries):
         yield seen, ended
     finally:
         deliveries.close()
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
 
 

@@ -325,7 +325,7 @@ def test_two_expirers_remind_once(connect):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert kinds(bus.page(), reminder.id) == ["added", "due"]
 
 
@@ -410,7 +410,7 @@ def test_an_expirer_does_all_of_it_by_itself(connect):
         eventually(lambda: page.get(closed.id).reason_code == "auto_archived")
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(30)
     assert not thread.is_alive()
     assert page.get(expiring.id).reason_code == "expired"
 

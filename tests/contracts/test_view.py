@@ -62,7 +62,7 @@ def in_thread(work):
         yield
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(30)
     if failure:
         raise failure[0]
 
@@ -279,7 +279,7 @@ def test_changes_end_when_the_view_is_closed_or_they_are_stopped(bus):
         stop.set()
         eventually(lambda: len(ended) == 1)
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert ended == [[], []]
 
 

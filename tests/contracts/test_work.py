@@ -347,7 +347,7 @@ def test_two_workers_never_have_the_same(connect):
     finally:
         for thread, stop in threads:
             stop.set()
-            thread.join(5)
+            thread.join(30)
     assert len(set(seen)) == 60
     assert sum(event.kind == "claimed" for event in all_events(connect())) == 60
 
@@ -415,7 +415,7 @@ class working:  # noqa: N801  # it reads as what it is
 
     def __exit__(self, *exc):
         self.jobs.close()
-        self.thread.join(10)
+        self.thread.join(30)
         assert not self.thread.is_alive()
 
 
@@ -546,7 +546,7 @@ def test_work_stops_when_it_is_told_to(bus, page):
     thread = threading.Thread(target=bus.work("executors").run, args=(lambda job: None, stop))
     thread.start()
     stop.set()
-    thread.join(5)
+    thread.join(30)
     assert not thread.is_alive()
 
 

@@ -117,7 +117,7 @@ def test_a_port_in_use_is_said_in_one_line(start):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         daemon = start("projector", "--metrics-port", port)
-        assert daemon.process.wait(15) == 5
+        assert daemon.process.wait(30) == 5
     (line,) = daemon.err.splitlines()
     assert line == (
         f"projector: metrics on 127.0.0.1:{port}: Address already in use;"
@@ -134,7 +134,7 @@ def test_a_port_in_use_is_said_in_one_line(start):
 )
 def test_metrics_that_cannot_be_served_end_a_daemon_with_one_line(start, arguments, code, says):
     daemon = start("expirer", *arguments)
-    assert daemon.process.wait(15) == code
+    assert daemon.process.wait(30) == code
     (line,) = daemon.err.splitlines()
     assert says in line
 

@@ -21,10 +21,10 @@ import pytest
 from scratchbus import Bus
 from scratchbus.edges.cli import main
 from scratchbus.log import embedded
+from tests.waiting import PATIENCE
 
 PROGRAM = (sys.executable, "-m", "scratchbus.edges.cli")
 ROOT = Path(__file__).parents[2]
-PATIENCE = 20.0  # seconds for a process to do something on a busy machine
 
 
 class Result(NamedTuple):

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from scratchbus import Bus, NewObservation
-from tests.edges.conftest import PATIENCE, PROGRAM, ROOT, Cli
+from tests.edges.conftest import PROGRAM, ROOT, Cli
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.real
 
@@ -48,7 +49,7 @@ def test_help_takes_less_than_150_milliseconds():
         used = os.wait4(helper, 0)[2]
         return used.ru_utime + used.ru_stime  # what other processes do meanwhile does not count
 
-    assert min(seconds() for _ in range(5)) < 0.15
+    assert any(seconds() < 0.15 for _ in range(20))
 
 
 _SILENT = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
@@ -160,7 +161,7 @@ def test_tail_follows_until_ctrl_c(cli: Cli):
     with cli.start("tail", "--follow", "--json") as tail:
         tail.wait_for(first)
         second = cli.add("after")
-        tail.wait_for(second, within=5.0)
+        tail.wait_for(second)
         assert tail.interrupt() == 130
         events = [json.loads(line) for line in tail.seen.decode().splitlines()]
     assert [event["subject"] for event in events] == [first, second]
@@ -171,11 +172,11 @@ def test_watch_prints_a_line_for_each_change_into_a_pipe(cli: Cli):
     with cli.start("watch") as watch:
         watch.wait_for(f"open            {first}")
         second = cli.add("after")
-        watch.wait_for(f"added           {second}", within=5.0)
+        watch.wait_for(f"added           {second}")
         cli.json("resolve", second)
-        watch.wait_for(f"status_changed  {second}", within=5.0)
+        watch.wait_for(f"status_changed  {second}")
         cli.json("clear-resolved", second)
-        watch.wait_for(f"cleared         {second}", within=5.0)
+        watch.wait_for(f"cleared         {second}")
         assert watch.interrupt() == 130
         assert b"Traceback" not in watch.seen
 
@@ -215,7 +216,7 @@ def test_watch_draws_the_page_anew_when_something_happens(cli: Cli):
     with cli.start("watch", terminal=True) as watch:
         watch.wait_for("First thing")
         cli.add("Second thing")
-        watch.wait_for("Second thing", within=5.0)
+        watch.wait_for("Second thing")
         watch.wait_for("2 observations open")
         assert watch.interrupt() == 130
         assert b"\x1b[?1049l" in watch.seen, "the terminal is not given back"

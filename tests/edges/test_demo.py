@@ -49,7 +49,7 @@ def demo(directory):
     for process in started:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)  # so that it can still stop what it started
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 def processes_of(directory):
@@ -120,7 +120,7 @@ def test_an_interrupted_demo_stops_everything(demo, directory, number):
     process = demo()
     until(lambda: any("executor.py" in command for command in processes_of(directory)), "the daemons run")
     process.send_signal(number)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 130
     assert list(directory.iterdir()) == []
     assert processes_of(directory) == []

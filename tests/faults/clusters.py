@@ -66,7 +66,7 @@ class Group:
             for server in self.servers:
                 eventually(server.answers)
             self._join()
-            eventually(self.is_whole, 30)
+            eventually(self.is_whole)
         except BaseException:
             self.close()
             raise
@@ -101,7 +101,7 @@ class Group:
     def restart(self, server: Server) -> None:
         """Start a server that was killed, and wait until all is well again."""
         server.start()
-        eventually(self.is_whole, 30)
+        eventually(self.is_whole)
 
 
 class Cluster(Group):
@@ -130,7 +130,7 @@ class Cluster(Group):
                 ask(server, "CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
             if number:
                 ask(server, "CLUSTER", "MEET", "127.0.0.1", first.port, first.config["cluster-port"])
-        eventually(lambda: all(len(self._known(server)) == len(self.servers) for server in self.servers), 20)
+        eventually(lambda: all(len(self._known(server)) == len(self.servers) for server in self.servers))
         for master, replica in zip(self.servers, self.servers[MASTERS:], strict=False):
             ask(replica, "CLUSTER", "REPLICATE", id_of(master))
 
@@ -268,7 +268,7 @@ class Watched(Group):
                     ask(self.sentinels[0], "SENTINEL", "FAILOVER", MASTER_NAME, "COORDINATED")
             return self.master is not before
 
-        eventually(has_happened, 30)
+        eventually(has_happened)
 
     def restart(self, server: Server) -> None:
         """Start a server that was killed as a replica, which sentinels would make it after ten seconds."""

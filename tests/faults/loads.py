@@ -41,7 +41,7 @@ class Load:
     def wait_for(self, more: int) -> None:
         """Wait until so many more writes are acknowledged."""
         goal = len(self.acknowledged) + more
-        eventually(lambda: len(self.acknowledged) >= goal or self._failures, 30)
+        eventually(lambda: len(self.acknowledged) >= goal or self._failures)
 
     def _guarded(self, *args: Any) -> None:
         try:

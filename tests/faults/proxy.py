@@ -83,22 +83,22 @@ class Proxy:
     def fail_over(self, server: Server) -> None:
         """Cut all connections, and lead new ones to another server."""
         self.lead_to(server)
-        asyncio.run_coroutine_threadsafe(self._cut_all(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._cut_all(), self._loop).result(30)
 
     def deliver(self) -> None:
         """Hand the server the requests that were kept, and wait for its replies, which nobody gets."""
-        asyncio.run_coroutine_threadsafe(self._deliver(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._deliver(), self._loop).result(30)
 
     def __enter__(self) -> Self:
         self._thread.start()
         self._server = asyncio.run_coroutine_threadsafe(
             asyncio.start_server(self._link, "127.0.0.1", 0), self._loop
-        ).result(10)
+        ).result(30)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     def __exit__(self, *exc: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

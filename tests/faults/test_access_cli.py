@@ -169,7 +169,7 @@ def test_up_ends_for_a_role_that_may_not_keep_the_page_current(
     bus: Bus, things: dict[str, str], start: Start, role: str
 ) -> None:
     process = start(role, "up")
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == ENGINE, err
     assert f"{role}:***@" in err.splitlines()[-1]
     assert "right role" in err.splitlines()[-1]
@@ -181,7 +181,7 @@ def test_up_keeps_the_page_current_as_projector(bus: Bus, things: dict[str, str]
     process = start("projector", "up")
     eventually(lambda: bus.status().shards[0].lag == 0 and bus.page().history(short.id)[-1].kind == "status_changed")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == OK, err
     assert "s3cr3t" not in out + err
 

@@ -155,7 +155,7 @@ def test_an_engine_that_is_busy_with_a_script_does_not_answer(new_server: Callab
         with pytest.raises(EngineUnreachable, match="SCRIPT KILL"):
             bus.page().add("observation", "x")
         client.script_kill()
-        script.join(10)
+        script.join(30)
         assert log_length(bus) == 0
 
 

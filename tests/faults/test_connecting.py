@@ -27,7 +27,7 @@ def connect_all(server: Server, crew: Crew, bus: str, shards: list[int]) -> list
     barrier, queue = crew.barrier(CLIENTS), crew.queue()
     for number, count in enumerate(shards):
         crew.start(workers.connect, server.url, bus, f"w{number}", count, barrier, queue)
-    got = [queue.get(timeout=30) for _ in shards]
+    got = [queue.get(timeout=60) for _ in shards]
     crew.join()
     return got
 

@@ -42,7 +42,7 @@ def test_each_claim_and_each_transition_has_one_winner(shared_server: Server, bu
     winners: dict[tuple[str, str], list[str]] = defaultdict(list)
     ended = 0
     while ended < PROCESSES:
-        if (win := queue.get(timeout=30)) is None:
+        if (win := queue.get(timeout=60)) is None:
             ended += 1
         else:
             winners[win[:2]].append(win[2])

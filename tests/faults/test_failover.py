@@ -132,7 +132,7 @@ def test_a_projector_that_fails_over_leaves_no_ghosts(pair: Pair) -> None:
             eventually(lambda: pair.new.status().shards[0].lag == 0)
         finally:
             stop.set()
-            projector.join(10)
+            projector.join(30)
     assert check(pair.new) == []
     assert check(pair.old) == []
 

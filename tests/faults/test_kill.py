@@ -33,7 +33,7 @@ def count_lines(files: list[Path]) -> int:
 
 
 def await_lines(files: list[Path], count: int) -> None:
-    eventually(lambda: count_lines(files) >= count, within=30)
+    eventually(lambda: count_lines(files) >= count)
 
 
 def load_and_kill(server: Server, crew: Crew, directory: Path, random: Random, engines: int, projectors: int) -> None:

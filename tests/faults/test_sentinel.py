@@ -72,7 +72,7 @@ def test_a_master_that_is_killed_under_load_loses_nothing_acknowledged(watched: 
 def test_masters_that_are_killed_again_and_again_lose_nothing_acknowledged(watched: Watched, bus: Bus) -> None:
     for _ in range(12):
         kill_the_master_under_load(watched, bus)
-        eventually(watched.is_whole, 30)
+        eventually(watched.is_whole)
 
 
 def kill_the_master_under_load(watched: Watched, bus: Bus) -> None:

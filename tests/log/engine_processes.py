@@ -3,21 +3,13 @@
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from redis import Redis
 
 from scratchbus.log import engine_directory
 from scratchbus.log.embedded import EmbeddedEngine
-
-
-def eventually(condition: Callable[[], bool], within: float = 10.0) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, f"it did not happen within {within} s"
-        time.sleep(0.01)
+from tests.waiting import eventually
 
 
 def is_alive(pid: int) -> bool:

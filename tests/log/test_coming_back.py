@@ -16,7 +16,8 @@ from scratchbus.domain.events import Added
 from scratchbus.errors import EngineUnreachable
 from scratchbus.log import connect, reading
 from scratchbus.log.embedded import EmbeddedEngine, ensure_running, find_running, stop
-from tests.log.engine_processes import eventually, kill
+from tests.log.engine_processes import kill
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
@@ -94,7 +95,7 @@ def test_a_follower_goes_on_when_the_engine_is_killed(directory: Path, monkeypat
             eventually(lambda: seen == ["before", "after"])
         finally:
             halt.set()
-            thread.join(10)
+            thread.join(30)
 
 
 def test_an_open_bus_does_not_start_an_engine_that_was_stopped(directory: Path) -> None:

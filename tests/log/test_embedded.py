@@ -13,7 +13,8 @@ import pytest
 from scratchbus.errors import EngineUnreachable, SettingsError
 from scratchbus.log import engine_directory
 from scratchbus.log.embedded import default_directory, ensure_running, find_running, stop
-from tests.log.engine_processes import client, edit_record, eventually, is_alive, kill
+from tests.log.engine_processes import client, edit_record, is_alive, kill
+from tests.waiting import eventually
 
 STARTER = """\
 import sys
@@ -57,7 +58,7 @@ def pids_of_starters(directory: Path, count: int) -> set[int]:
             assert starter.stdin is not None
             starter.stdin.write("go\n")
             starter.stdin.flush()
-        return {int(starter.communicate(timeout=30)[0]) for starter in starters}
+        return {int(starter.communicate(timeout=60)[0]) for starter in starters}
     finally:
         for starter in starters:
             starter.kill()

@@ -51,7 +51,7 @@ def running() -> Callable[[Run], contextlib.AbstractContextManager[None]]:
             yield
         finally:
             stop.set()
-            thread.join(10)
+            thread.join(30)
         until(lambda: not thread.is_alive(), "the role has stopped")
         if problems:
             raise problems[0]

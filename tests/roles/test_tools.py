@@ -65,7 +65,7 @@ def test_an_address_is_blocked_once_by_many_at_once(alert, tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert sorted(file.read_text().split()) == [f"192.0.2.{number}" for number in range(5)]
 
 
