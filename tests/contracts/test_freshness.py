@@ -40,15 +40,15 @@ def test_a_few_events_are_folded_in_memory_only(bus, page):
 
 
 def test_thousands_of_events_without_a_projector_are_seen(connect):
-    bus = connect(max_observations=5000)
+    bus = connect(max_observations=2000)
     page = bus.page()
     added = []
-    for _ in range(3):
+    for _ in range(2):
         added += page.add_many([NewObservation(type="observation", content="x") for _ in range(1000)])
-    assert len(page.list(limit=None)) == 3000
+    assert len(page.list(limit=None)) == 2000
     assert checkpoint(bus) is not None
     assert page.get(added[0].id) == added[0]
-    assert len(page.active()) == 3000
+    assert len(page.active()) == 2000
 
 
 def test_events_of_other_pages_do_not_show(bus, page):

@@ -331,14 +331,15 @@ def test_one_that_is_resolved_meanwhile_is_not_sent_back(page, connect, monkeypa
 
 
 @pytest.mark.parametrize("place", ["main", "other"])
-def test_more_than_a_batch_holds_go_in_several(connect, place):
-    bus = connect(max_observations=2_000)
+def test_more_than_a_batch_holds_go_in_several(connect, place, monkeypatch):
+    for module in ("refutation", "operations.refuting"):
+        monkeypatch.setattr(f"scratchbus.{module}.MAX_BATCH", 50)
+    bus = connect(max_observations=200)
     wrong = on(bus.page())
     new = NewObservation(type="observation", content="x", evidence=[wrong.id])
-    for size in (1_000, 100):
-        bus.page(place).add_many([new] * size)
+    bus.page(place).add_many([new] * 120)
     bus.page().refute(wrong.id, reason="é" * 2_000)
-    assert len(bus.page(place).list(status="pending_review", limit=None)) == 1_100
+    assert len(bus.page(place).list(status="pending_review", limit=None)) == 120
 
 
 def test_it_sees_what_is_not_folded_and_what_is(bus, page):

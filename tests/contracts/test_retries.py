@@ -271,7 +271,7 @@ def test_a_ttl_of_never_is_another_argument_than_none(page):
             page.add("observation", "x", event_id="once", **other)
 
 
-SIGHTINGS = 120
+SIGHTINGS = 80
 
 
 @pytest.fixture

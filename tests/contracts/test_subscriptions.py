@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus import AsyncBus
+from scratchbus import AsyncBus, NewObservation
 from scratchbus.domain.position import Position
 from scratchbus.errors import (
     EngineReadOnly,
@@ -125,9 +125,9 @@ def test_events_are_delivered_as_they_happen(bus, page):
 def test_more_events_than_one_reading_come_in_order(connect):
     bus = connect(max_observations=3000)
     pages = [bus.page(name) for name in ("one", "two", "three")]
-    for n in range(250):
+    for start in range(0, 250, 10):
         for page in pages:
-            page.add("observation", f"{n}")
+            page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(start, start + 10)])
     by_page: dict[str, list[str]] = {page.name: [] for page in pages}
     with bus.subscribe("router") as deliveries:
         for _ in range(750):

@@ -104,7 +104,7 @@ def test_it_says_what_the_page_says_whatever_is_done(connect, clock, seed):
     page, ids = bus.page(), list[str]()
     with ExitStack() as views:
         seen = SeenLive(page, views)
-        for _ in range(120):
+        for _ in range(80):
             with suppress(Conflict, NotFound):
                 act(page, chance, ids)
             if chance.random() < 0.2:

@@ -100,9 +100,7 @@ def test_a_pipe_gets_plain_columns_with_whole_ids(cli: Cli):
 
 def test_a_pipe_that_is_closed_ends_the_command_quietly(cli: Cli, home: Path):
     with Bus.connect(f"embedded:{home}", source="test", max_observations=10_000) as bus:
-        for _ in range(5):
-            items = [NewObservation(type="observation", content="x" * 200) for _ in range(1_000)]
-            bus.page(cli.page).add_many(items)
+        bus.page(cli.page).add_many([NewObservation(type="observation", content="x" * 400) for _ in range(1_000)])
     for command in (["list", "--all"], ["tail"], ["list", "--all", "--json"]):
         with subprocess.Popen(
             [*PROGRAM, "--page", cli.page, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
-DUE = 5_000
+DUE = 2_000
 
 
 @pytest.fixture
@@ -45,15 +45,15 @@ def count_open(bus: Bus, page: str) -> int:
     return int(bus.run(ask(keys.shard, "ZCARD", keys.open(page))))
 
 
-def test_two_expirers_append_one_expiry_for_each_of_5000(shared_server: Server, bus: Bus, crew: Crew) -> None:
+def test_two_expirers_append_one_expiry_for_each_of_thousands(shared_server: Server, bus: Bus, crew: Crew) -> None:
     pages = ["main", "other"]
-    moment = datetime.now(UTC) + timedelta(seconds=2)
+    moment = datetime.now(UTC) + timedelta(seconds=3)
     items = [NewObservation(type="reminder", content=str(number), expires_at=moment) for number in range(DUE // 10)]
     for number in range(10):
         bus.page(pages[number % 2]).add_many(items)
     hands = [crew.start(workers.expire, shared_server.url, bus.core.log.bus, "20ms") for _ in range(2)]
     hands.append(crew.start(workers.project, shared_server.url, bus.core.log.bus))
-    eventually(lambda: not any(count_open(bus, page) for page in pages), within=40)
+    eventually(lambda: not any(count_open(bus, page) for page in pages))
     assert bus.run(sweep(bus.core)) == 0
     for hand in hands:
         kill(hand)
@@ -68,7 +68,7 @@ def test_two_expirers_append_one_expiry_for_each_of_5000(shared_server: Server, 
 def test_an_expirer_that_is_killed_leaves_the_rest_to_the_next(shared_server: Server, bus: Bus, crew: Crew) -> None:
     page = bus.page()
     moment = datetime.now(UTC) + timedelta(seconds=0.5)
-    items = [NewObservation(type="reminder", content=str(number), expires_at=moment) for number in range(1_000)]
+    items = [NewObservation(type="reminder", content=str(number), expires_at=moment) for number in range(500)]
     for _ in range(2):
         page.add_many(items)
     while count_open(bus, "main"):
@@ -76,7 +76,7 @@ def test_an_expirer_that_is_killed_leaves_the_rest_to_the_next(shared_server: Se
         await_fewer_open(bus, count_open(bus, "main"))
         kill(hand)
     ends = [event.subject for event in bus.events(kinds={"status_changed"})]
-    assert len(ends) == len(set(ends)) == 2_000
+    assert len(ends) == len(set(ends)) == 1_000
     project(bus)
     assert check(bus) == []
 

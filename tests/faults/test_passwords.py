@@ -73,11 +73,11 @@ def test_a_command_shows_no_password(
 @pytest.mark.parametrize(
     "url",
     [
-        "redis+cluster://user:s3cr3t@one:7000,two:7001",
-        "redis+cluster://user:s3cr3t@one:7000,user:s3cr3t@two:7001/0",
-        "redis+sentinel://user:s3cr3t@one:26379,two:26379/master?db=0",
-        "redis+sentinel://one:26379,two:26379/master?password=s3cr3t&sentinel_password=s3cr3t",
-        "redis://one:26379?ssl_password=s3cr3t",
+        "redis+cluster://user:s3cr3t@127.0.0.1:1,127.0.0.1:2",
+        "redis+cluster://user:s3cr3t@127.0.0.1:1,user:s3cr3t@127.0.0.1:2/0",
+        "redis+sentinel://user:s3cr3t@127.0.0.1:1,127.0.0.1:2/master?db=0",
+        "redis+sentinel://127.0.0.1:1,127.0.0.1:2/master?password=s3cr3t&sentinel_password=s3cr3t",
+        "redis://127.0.0.1:1?ssl_password=s3cr3t",
         "redis://user:s3cr3t@one:port",
         "redis:/user:s3cr3t@one",
         "redis:user:s3cr3t@one",

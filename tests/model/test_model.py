@@ -296,6 +296,9 @@ def test_the_bus_does_what_the_model_says(engine, clock):
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=40 if engine.is_real else 10,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
         ),
     )
