@@ -190,7 +190,7 @@ class _Demo:
     def _show_actions(self, page: Page) -> None:
         self._report.chapter(
             "Suggested, claimed, acted on",
-            "The router suggests what is urgent. Each suggestion is handed to one executor, which acts and links why.",
+            "The router suggests what is urgent. One executor is handed it, acts, and links the action to its reason.",
         )
         rows = []
         for suggestion in sorted(page.list(type=SUGGESTION, limit=None), key=_urgency_of, reverse=True):
