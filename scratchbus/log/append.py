@@ -15,7 +15,7 @@ from scratchbus.log.codec import encode_body, entry_fields
 from scratchbus.log.connections import PATIENCE, backoff
 from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys, shard_of
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
-from scratchbus.log.writes import Write, refusal
+from scratchbus.log.writes import FIELDS, Write, refusal
 
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -32,6 +32,7 @@ _START = "0-0"
 _IN_DOUBT = "whether the last write happened is not known: retry it with the same event_id"
 _SCRIPT = Script(
     "append/inputs",
+    "append/soonest",
     "append/plain",  # additions that nothing stands in the way of; all that follows is for the rest
     "append/retries",
     "append/heads",
@@ -43,6 +44,7 @@ _SCRIPT = Script(
     DISPLACED=_own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
     EXPIRED=_own(StatusChanged(reason_code="expired", **_ARCHIVED)),
     LAPSED=_own(Lapsed(by="#by#")),
+    **{name.upper(): str(number) for number, name in enumerate(FIELDS)},
 )
 
 

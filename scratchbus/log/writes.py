@@ -30,6 +30,12 @@ _CLASS = {"open": "o", "closed": "c", "final": "f"}
 Op = Literal["a", "u", "s", "x", "n", "d", "c", "p", "e", "l", "g"]
 """How an event is guarded; see append/inputs.lua."""
 
+FIELDS = (
+    "id", "digest", "subject", "kind", "type", "body", "op", "version", "allowed", "status", "class", "priority",
+    "expires", "wake", "argument", "fence", "tags",
+)  # fmt: skip
+"""What the script takes of each event, in this order."""
+
 
 @dataclass(slots=True)
 class Write:
@@ -58,7 +64,7 @@ class Write:
     lifecycle: Lifecycle | None = None
 
     def arguments(self) -> tuple[object, ...]:
-        """Return the 17 fields that the script takes."""
+        """Return the `FIELDS` that the script takes."""
         event = self.event
         version = "" if self.version is None else "new" if self.version == 0 else self.version
         return (

@@ -1,20 +1,22 @@
--- Adding: nil when it may happen (and then it has, in the overlay), or why not.
+-- Adding: nil when it may happen (and then it is in the plan), or why not.
 
-local results = {}
+local results = {} -- of each event: seq, version, kind, subject, fence
+
+-- An open observation has the key: it is counted again.
 
 local function repeat_it(k, at, holder, held, body)
-  local fence = ARGV[at + 15]
+  local fence = ARGV[at + @FENCE@]
   if fence ~= '' and not (is_held(held) and held.fence == fence) then
     return {'fence', tonumber(held.fence), holder}
   end
-  held.expires = later(ARGV[at + 12], held.expires)
+  held.expires = later(ARGV[at + @EXPIRES@], held.expires)
   local seq = emit(holder, held, ARGV[at], 'repeated', body)
   results[k] = {seq, held.version, 'repeated', holder, tonumber(held.fence)}
 end
 
 local function add(k, at)
-  local id, subject, kind, argument = ARGV[at], ARGV[at + 2], ARGV[at + 3], ARGV[at + 14]
-  local priority, head, key = ARGV[at + 11], load_head(subject), ''
+  local id, subject, kind, argument = ARGV[at], ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @ARGUMENT@]
+  local priority, head, key = ARGV[at + @PRIORITY@], load_head(subject), ''
   if argument ~= '' then
     local repeated
     key, repeated = key_of(argument)
@@ -26,21 +28,21 @@ local function add(k, at)
     end
   end
   if head then return {'version', 0, head.version} end
-  if ARGV[at + 15] ~= '' then return {'fence', 0, subject} end
+  if ARGV[at + @FENCE@] ~= '' then return {'fence', 0, subject} end
   if not make_room(tonumber(priority), id, subject) then return {'full'} end
-  head = {
-    version = 0, status = ARGV[at + 9], class = ARGV[at + 10], type = ARGV[at + 4], priority = priority,
-    added = int(last_seq + #plan + 1), expires = later(ARGV[at + 12], '0'), wake = later(ARGV[at + 13], '0'),
-    fence = '0', holder = '', till = '0', pos = '', tries = '', rest = '', tags = ARGV[at + 16], key = key,
-  }
+  head = new_head(ARGV[at + @STATUS@], ARGV[at + @CLASS@], ARGV[at + @TYPE@], priority, int(last_seq + #plan + 1))
+  head.expires, head.wake = later(ARGV[at + @EXPIRES@], '0'), later(ARGV[at + @WAKE@], '0')
+  head.tags, head.key = ARGV[at + @TAGS@], key
   heads[subject] = head
   enter_open(subject, head)
-  local seq = emit(subject, head, id, kind, ARGV[at + 5])
+  local seq = emit(subject, head, id, kind, ARGV[at + @BODY@])
   results[k] = {seq, 1, kind, subject, 0}
 end
 
+-- A versioned subject, which has no lifecycle and takes no room.
+
 local function put(k, at)
-  local subject, kind, version = ARGV[at + 2], ARGV[at + 3], ARGV[at + 7]
+  local subject, kind, version = ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @VERSION@]
   local head = load_head(subject)
   if version == 'new' then
     if head then return {'version', 0, head.version} end
@@ -48,13 +50,9 @@ local function put(k, at)
     return {'version', tonumber(version), head and head.version or 0}
   end
   if not head then
-    head = {
-      version = 0, status = 'active', class = 'c', type = ARGV[at + 4], priority = '0',
-      added = int(last_seq + #plan + 1), expires = '0', wake = '0', fence = '0', holder = '', till = '0', pos = '',
-      tries = '', rest = '', tags = '', key = '',
-    }
+    head = new_head('active', 'c', ARGV[at + @TYPE@], '0', int(last_seq + #plan + 1))
     heads[subject] = head
   end
-  local seq = emit(subject, head, ARGV[at], kind, ARGV[at + 5])
+  local seq = emit(subject, head, ARGV[at], kind, ARGV[at + @BODY@])
   results[k] = {seq, head.version, kind, subject, 0}
 end

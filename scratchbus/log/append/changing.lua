@@ -1,46 +1,4 @@
--- Changing: what a claim has to say to it, what becomes of the status, and the change itself.
-
--- By op: nil when the claim lets it happen (and then it is as it will be), or why not.
-
-local claims = {}
-
-function claims.u(head, held, status, fence, argument)
-  if status == 'archived' or head.class == 'f' then return {'status', status, head.type} end
-  if held and fence == '' and head.holder ~= argument then return {'claimed', head.holder, tonumber(head.till)} end
-end
-
-claims.s = claims.u
-
-function claims.c(head, held, status, fence, argument, subject, id)
-  if head.class ~= 'o' or has_expired(head) then return {'status', status, head.type} end
-  local ttl, holder = match(argument, '^(%d+):(.*)$')
-  if held then
-    if fence == '' or head.holder ~= holder then return {'claimed', head.holder, tonumber(head.till)} end
-  else
-    if head.holder ~= '' then emit(subject, head, id .. '.l', 'lapsed', own_body('@LAPSED@')) end
-    head.fence = int(tonumber(head.fence) + 1)
-  end
-  head.holder, head.till = holder, int(now + tonumber(ttl))
-end
-
-function claims.p(head, held, status, fence, argument, subject, id)
-  head.tries = int((tonumber(head.tries) or 0) + 1)
-  return claims.c(head, held, status, fence, argument, subject, id)
-end
-
-function claims.e(head, held, status, fence, argument)
-  if not held then return {'unheld'} end
-  local rest, untried, holder = match(argument, '^(%d+):([01]):(.*)$')
-  if fence == '' and head.holder ~= holder then return {'claimed', head.holder, tonumber(head.till)} end
-  local tries = (tonumber(head.tries) or 0) - tonumber(untried)
-  head.holder, head.till = '', '0'
-  head.tries, head.rest = tries > 0 and int(tries) or '', rest ~= '0' and int(now + tonumber(rest)) or ''
-end
-
-function claims.l(head, held, status, fence, argument, subject)
-  if head.holder == '' or held or head.fence ~= fence then return {'fence', tonumber(head.fence), subject} end
-  head.holder, head.till = '', '0'
-end
+-- Changing what is there: the guard of each op, the move from one status to another, and the change itself.
 
 -- Whether something has been said on the page, since the event at an id, to rest on one of these observations.
 
@@ -68,10 +26,62 @@ local function has_more_to_rest(since, ids)
   end
 end
 
-function claims.x(head, held, status, fence, argument)
+-- By op: nil when the guard lets it happen, and then claim and attempts are as they will be; or why not. `held` says
+-- whether there is a live claim, `status` is what it is by now.
+
+local guards = {}
+
+-- update
+function guards.u(head, held, status, fence, argument)
+  if status == 'archived' or head.class == 'f' then return {'status', status, head.type} end
+  if held and fence == '' and head.holder ~= argument then return {'claimed', head.holder, tonumber(head.till)} end
+end
+
+-- status
+guards.s = guards.u
+
+-- claim
+function guards.c(head, held, status, fence, argument, subject, id)
+  if head.class ~= 'o' or has_expired(head) then return {'status', status, head.type} end
+  local ttl, holder = match(argument, '^(%d+):(.*)$')
+  if held then
+    if fence == '' or head.holder ~= holder then return {'claimed', head.holder, tonumber(head.till)} end
+  else
+    if head.holder ~= '' then emit(subject, head, id .. '.l', 'lapsed', own_body('@LAPSED@')) end
+    head.fence = int(tonumber(head.fence) + 1)
+  end
+  head.holder, head.till = holder, int(now + tonumber(ttl))
+end
+
+-- pick and claim
+function guards.p(head, held, status, fence, argument, subject, id)
+  head.tries = int((tonumber(head.tries) or 0) + 1)
+  return guards.c(head, held, status, fence, argument, subject, id)
+end
+
+-- end a claim
+function guards.e(head, held, status, fence, argument)
+  if not held then return {'unheld'} end
+  local rest, untried, holder = match(argument, '^(%d+):([01]):(.*)$')
+  if fence == '' and head.holder ~= holder then return {'claimed', head.holder, tonumber(head.till)} end
+  local tries = (tonumber(head.tries) or 0) - tonumber(untried)
+  head.holder, head.till = '', '0'
+  head.tries, head.rest = tries > 0 and int(tries) or '', rest ~= '0' and int(now + tonumber(rest)) or ''
+end
+
+-- lapse
+function guards.l(head, held, status, fence, argument, subject)
+  if head.holder == '' or held or head.fence ~= fence then return {'fence', tonumber(head.fence), subject} end
+  head.holder, head.till = '', '0'
+end
+
+-- status by time or refutation
+function guards.x(head, held, status, fence, argument)
   local since, ids = match(argument, '^([^:]+):(.*)$')
   if since and has_more_to_rest(since, ids) then return {'rested'} end
 end
+
+-- Into another status: on the way into the open ones the key and the room are taken again. Nil, or why not.
 
 local function move(subject, head, id, to, class)
   if head.class ~= 'o' and class == 'o' then
@@ -90,8 +100,9 @@ local function move(subject, head, id, to, class)
 end
 
 local function change(k, at)
-  local id, subject, kind, op, version = ARGV[at], ARGV[at + 2], ARGV[at + 3], ARGV[at + 6], ARGV[at + 7]
-  local allowed, to, argument, fence, tags = ARGV[at + 8], ARGV[at + 9], ARGV[at + 14], ARGV[at + 15], ARGV[at + 16]
+  local id, subject, kind, op = ARGV[at], ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @OP@]
+  local version, allowed, to = ARGV[at + @VERSION@], ARGV[at + @ALLOWED@], ARGV[at + @STATUS@]
+  local argument, fence, tags = ARGV[at + @ARGUMENT@], ARGV[at + @FENCE@], ARGV[at + @TAGS@]
   if op == 'p' then
     local least, below, idle
     least, below, argument = match(argument, '^(%d+):(%d*):(.*)$')
@@ -108,15 +119,15 @@ local function change(k, at)
     return {'fence', tonumber(head.fence), subject}
   end
   if allowed ~= '' and not find(allowed, ',' .. status .. ',', 1, true) then return {'status', status, head.type} end
-  local why = claims[op] and claims[op](head, held, status, fence, argument, subject, id)
-  if not why and to ~= '' then why = move(subject, head, id, to, ARGV[at + 10]) end
+  local why = guards[op] and guards[op](head, held, status, fence, argument, subject, id)
+  if not why and to ~= '' then why = move(subject, head, id, to, ARGV[at + @CLASS@]) end
   if why then return why end
   if op == 'd' then
     if head.class == 'o' then leave_open(subject, head) end
     head.status, head.class, head.wake = 'cleared', 'f', '0'
   end
-  head.expires, head.wake = later(ARGV[at + 12], head.expires), later(ARGV[at + 13], head.wake)
+  head.expires, head.wake = later(ARGV[at + @EXPIRES@], head.expires), later(ARGV[at + @WAKE@], head.wake)
   if tags ~= '' then head.tags = tags end
-  local seq = emit(subject, head, id, kind, ARGV[at + 5])
+  local seq = emit(subject, head, id, kind, ARGV[at + @BODY@])
   results[k] = {seq, head.version, kind, subject, tonumber(head.fence)}
 end

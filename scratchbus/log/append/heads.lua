@@ -1,6 +1,14 @@
--- Heads, as this batch leaves them. What was read as digits stays text until it is compared: printing numbers is slow.
+-- Heads, as this batch leaves them, read when they are first needed (false: there is none). What was read as digits
+-- stays text until it is compared: printing numbers is slow.
 
 local heads, touched = {}, {}
+
+local function new_head(status, class, type, priority, added)
+  return {
+    version = 0, status = status, class = class, type = type, priority = priority, added = added, expires = '0',
+    wake = '0', fence = '0', holder = '', till = '0', pos = '', tries = '', rest = '', tags = '', key = '',
+  }
+end
 
 local function load_head(subject)
   local head = heads[subject]
@@ -25,15 +33,9 @@ end
 local function has_expired(head) return head.class == 'o' and head.expires ~= '0' and tonumber(head.expires) <= now end
 local function is_held(head) return head.holder ~= '' and tonumber(head.till) > now end
 
-local function later(text, current)
-  if text == '' then return current end
-  if sub(text, 1, 1) == '+' then return int(now + tonumber(sub(text, 2))) end
-  return text
-end
-
 -- The open set and the keys, as this batch leaves them.
 
-local size, entered, left, keys, rekeyed, mine = nil, {}, {}, {}, {}, nil
+local size, entered, left, keys, rekeyed = nil, {}, {}, {}, {}
 
 local function open_size()
   if size == nil then size = call('ZCARD', OPEN) end
@@ -54,9 +56,11 @@ local function key_holder(key)
   return holder
 end
 
+-- The plan: the events to write, in order. A batch that is refused half-way has changed nothing but these tables.
+
 local plan = {}
 
-local function own_body(template) return (string.gsub(template, '#by#', ARGV[8], 1)) end
+local function own_body(template) return (string.gsub(template, '#by#', BY, 1)) end
 
 local function emit(subject, head, id, kind, body)
   local seq = last_seq + #plan + 1

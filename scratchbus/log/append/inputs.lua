@@ -1,11 +1,11 @@
 -- The only writer of the log: checks a whole batch first, then writes all of it.
 --
--- KEYS  1 log  2 tail  3 origin  4 pages  5 due (read only)  6 heads  7 open  8 dedupe keys  (9: prefix of the id hashes)
+-- KEYS  1 log  2 tail  3 origin  4 pages  5 due (read only)  6 heads  7 open  8 dedupe keys  9 prefix of the id hashes
 -- ARGV  1 mode: "all" (all or nothing) or "each" (skip what is refused)      2 page
 --       3 room (0: no limit)    4 what to do when full: "displace" or "refuse"
 --       5 days that callers' event ids are remembered    6 scan the log after this id for a lost reply ("" not)
 --       7 a random word for the origin of a new log      8 who asks: the `by` of what the script has to add itself
---       9 … events, each of 17 fields:
+--       9 … events, each of 17 fields; @NAME@ is the number of one, counted from 0 (`FIELDS` in writes.py):
 --         id, digest ("" when the id is not the caller's), subject, kind, type ("" as it is), body,
 --         op, version ("new", "" any, or a number), allowed statuses (",a,b," or "" any),
 --         status and class (o, c, f; both "" as they are), priority (of what is added),
@@ -16,8 +16,8 @@
 --   a  add: takes room and, when `argument` is not "", that dedupe key: "<length of the body of repeated>:<body><key>"
 --   u  change: not when final, nor while someone else than `argument` holds a live claim
 --   s  change of status, guarded like u
---   x  change of status by time or refutation: no claim stops it, and a passed expiry neither; not when, with `argument`
---      "<stream id>:<ids>", something on the page was said since then to rest on one of these
+--   x  change of status by time or refutation: no claim stops it, and a passed expiry neither; with `argument`
+--      "<stream id>:<ids>" not when something on the page was said since then to rest on one of these
 --   n  a note on it: no guard but existence      d  off the page: like n, and it leaves for good
 --   c  claim: `argument` is "<ttl ms>:<holder>"         l  lapse of `fence`
 --   p  pick and claim, alone in its batch: the first that is free, in the order of the open set, of the types in
@@ -30,17 +30,21 @@
 --        {2, stream id, …}                                               all events were here before
 --        {0, index, reason, …}                                           refused, nothing was written; nobody waits for
 --                                                                        the answer when the reason is "late"
--- Nothing to pick is the reason "idle", with: ms, when something may be free (ms, 0 never), below which score to look on
--- ("" at the end), and the priority of what is free but has less than the least (-1: nothing)
+-- Nothing to pick is the reason "idle", with: ms, when something may be free (ms, 0 never), below which score to look
+-- on ("" at the end), and the priority of what is free but has less than the least (-1: nothing)
 
 local LOG, TAIL, ORIGIN, PAGES, DUE, HEADS, OPEN, DEDUPE, IDS =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local MODE, PAGE, ROOM, FULL, DAYS, SCAN = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6]
-local FIRST, WIDTH, DAY = 9, 17, 86400000
+local BY, FIRST, WIDTH = ARGV[8], 9, 17
+local DAY = 86400000
+local FOREVER = '9007199254740991' -- no moment (ms) is later: 2^53 - 1
 local SPAN = 70368744177664 -- 2^46: an open score is priority * SPAN + seq of the event that added it
 local call, format, match, gmatch, find, sub =
   redis.call, string.format, string.match, string.gmatch, string.find, string.sub
 local count = (#ARGV - FIRST + 1) / WIDTH
+
+-- The time is the engine's, and never before the last event's; seq goes on from that event's.
 
 local time = call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -52,6 +56,14 @@ if tail then
   if tonumber(last_ms) > now then now = tonumber(last_ms) end
 end
 
-local function int(n) return format('%.0f', n) end
+local function int(n) return format('%.0f', n) end -- as itself, numbers print in 14 digits
 
 local MS = int(now)
+
+local function start(k) return FIRST + (k - 1) * WIDTH end
+
+local function later(text, current)
+  if text == '' then return current end
+  if sub(text, 1, 1) == '+' then return int(now + tonumber(sub(text, 2))) end
+  return text
+end

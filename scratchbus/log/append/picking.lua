@@ -1,4 +1,4 @@
--- Picking: the subject that is to be claimed, or why there is none.
+-- Picking: the subject that is to be claimed, or why there is none. Heads are read as text here: a page may have many.
 
 local PICKED = '^%d+|([^|]*)|%a|([^|]*)|(%d+)|(%d+)|(%d+)|%d+|%d+|([^|]*)|(%d+)|[^|]*|%d*|(%d*)|([^|]*)|'
 local MOST_LOOKED = 5000 -- open ones, so that nobody else waits long

@@ -3,8 +3,8 @@
 local function known_ids()
   local today, found, seen, own, given = math.floor(now / DAY), {}, 0, 0, {}
   for k = 1, count do
-    local at = FIRST + (k - 1) * WIDTH
-    local id, digest = ARGV[at], ARGV[at + 1]
+    local at = start(k)
+    local id, digest = ARGV[at], ARGV[at + @DIGEST@]
     if given[id] then return nil, {0, k, 'id', id} end
     given[id] = true
     if digest ~= '' then
@@ -24,7 +24,7 @@ local function known_ids()
   if seen == 0 then return nil end
   if seen < own then
     for k = 1, count do
-      if found[k] then return nil, {0, k, 'id', ARGV[FIRST + (k - 1) * WIDTH]} end
+      if found[k] then return nil, {0, k, 'id', ARGV[start(k)]} end
     end
   end
   return found
@@ -32,7 +32,7 @@ end
 
 local function scan_ids()
   local wanted, found, missing, from = {}, {}, count, SCAN
-  for k = 1, count do wanted[ARGV[FIRST + (k - 1) * WIDTH]] = k end
+  for k = 1, count do wanted[ARGV[start(k)]] = k end
   while missing > 0 do
     local entries = call('XRANGE', LOG, '(' .. from, '+', 'COUNT', 256)
     if #entries == 0 then break end
@@ -58,7 +58,7 @@ local function is_late()
   local retried = IDS .. 'retried'
   if SCAN == '' and call('EXISTS', retried) == 0 then return false end
   for at = FIRST, #ARGV, WIDTH do
-    if ARGV[at + 1] == '' then
+    if ARGV[at + @DIGEST@] == '' then
       if SCAN == '' then
         if call('SISMEMBER', retried, ARGV[at]) == 1 then return true end
       else

@@ -7,7 +7,7 @@ local function expired_here()
   if soonest and tonumber(soonest) > now then return out end
   if size <= 1000 then
     candidates = call('ZRANGE', OPEN, 0, -1)
-    soonest = '9007199254740991'
+    soonest = FOREVER
   else
     for _, member in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', MS, 'LIMIT', 0, 1000)) do
       local subject, page = match(member, '^([^@]+)@(.*)$')
@@ -27,12 +27,14 @@ local function expired_here()
   return out
 end
 
+local mine -- what this batch is about, which never gives way to itself
+
 local function members()
   local out = {}
   for k = 1, count do
-    local at = FIRST + (k - 1) * WIDTH
-    out[ARGV[at + 2]] = true
-    local key = ARGV[at + 6] == 'a' and key_of(ARGV[at + 14])
+    local at = start(k)
+    out[ARGV[at + @SUBJECT@]] = true
+    local key = ARGV[at + @OP@] == 'a' and key_of(ARGV[at + @ARGUMENT@])
     local holder = key and key_holder(key)
     if holder then out[holder] = true end
   end

@@ -1,15 +1,15 @@
 -- One event after the other is judged, by the heads as those before it leave them.
 
 for k = 1, count do
-  local at = FIRST + (k - 1) * WIDTH
-  local op = ARGV[at + 6]
+  local at = start(k)
+  local op = ARGV[at + @OP@]
   local why = (op == 'a' and add or op == 'g' and put or change)(k, at)
   if why then
     if MODE == 'all' then
       local reply = {0, k, unpack(why)}
       return reply
     end
-    results[k] = {0, 0, why[1], ARGV[at + 2], 0}
+    results[k] = {0, 0, why[1], ARGV[at + @SUBJECT@], 0}
   end
 end
 
@@ -41,7 +41,7 @@ if total > 0 then
     if h.class == 'o' then note_expiry(h.expires) end
     rows = flush('HSET', HEADS, rows, 1000)
   end
-  if not stored or soonest ~= stored then call('HSET', PAGES, PAGE, soonest or '9007199254740991') end
+  if not stored or soonest ~= stored then call('HSET', PAGES, PAGE, soonest or FOREVER) end
   flush('HSET', HEADS, rows, 0)
 
   local scores, gone = {}, {}
@@ -63,9 +63,9 @@ if total > 0 then
 
   local bucket = IDS .. int(math.floor(now / DAY))
   for k = 1, count do
-    local at = FIRST + (k - 1) * WIDTH
-    if ARGV[at + 1] ~= '' and results[k][1] > 0 then
-      if call('HSET', bucket, ARGV[at], ARGV[at + 1] .. '|' .. MS .. '-' .. int(results[k][1])) == 1
+    local at = start(k)
+    if ARGV[at + @DIGEST@] ~= '' and results[k][1] > 0 then
+      if call('HSET', bucket, ARGV[at], ARGV[at + @DIGEST@] .. '|' .. MS .. '-' .. int(results[k][1])) == 1
         and call('HLEN', bucket) == 1 then
         for day = DAYS + 1, DAYS + 60 do call('DEL', IDS .. int(math.floor(now / DAY) - day)) end
       end

@@ -1,0 +1,9 @@
+-- PAGES holds, for each page, a moment before which nothing open on it expires; so a full page is seldom searched.
+
+local stored = call('HGET', PAGES, PAGE)
+local soonest = stored
+
+local function note_expiry(ms)
+  if not soonest then soonest = FOREVER end
+  if ms ~= '0' and tonumber(ms) < tonumber(soonest) then soonest = ms end
+end
