@@ -278,20 +278,27 @@ def test_the_judge_sees_what_is_planted_in_the_notes(history: History, plant: Ca
 
 @pytest.fixture(scope="module")
 def broken() -> list[Violation]:
-    """What is violated in a round in which nothing fails, but everything runs code that is broken."""
-    return judge(play_round(0, SEED, (), list(SABOTAGE)))
+    """What is violated in a round with one failover in which everything runs code that is broken."""
+    return judge(play_round(0.9, SEED, ("late failover",), list(SABOTAGE)))
 
 
-@pytest.mark.parametrize(
-    ("sabotage", "kinds", "where"),
-    [
-        ("a subscriber that skips", ["skipped"], "everything"),
-        ("a script without fences", ["fence violated"], "claimer"),
-        ("a client that retries blindly", ["duplicated", "refused and written"], "publisher"),
-    ],
-)
-def test_the_judge_sees_code_that_is_broken(
-    broken: list[Violation], sabotage: str, kinds: list[str], where: str
-) -> None:
-    assert sabotage in SABOTAGE
-    assert any(found.kind in kinds and found.where.startswith(where) for found in broken)
+BREACHES: dict[str, tuple[str, str]] = {
+    "a subscriber that skips": ("skipped", "everything"),
+    "a script without fences": ("fence violated", "claimer"),
+    "a script without claims": ("split claim", ""),
+    "a client that retries anew": ("duplicated", "publisher"),
+    "a client that trusts the primary": ("lost", "publisher"),
+    "a client that answers from memory": ("non-monotonic", "reader"),
+    "a fold that forgets": ("state != fold", "('main'"),
+}
+"""Which kind of violation comes of which sabotage, and where."""
+
+
+def test_all_that_can_be_broken_is_looked_for() -> None:
+    assert BREACHES.keys() == SABOTAGE.keys()
+
+
+@pytest.mark.parametrize("sabotage", BREACHES)
+def test_the_judge_sees_code_that_is_broken(broken: list[Violation], sabotage: str) -> None:
+    kind, where = BREACHES[sabotage]
+    assert any(found.kind == kind and found.where.startswith(where) for found in broken)

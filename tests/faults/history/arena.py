@@ -17,6 +17,8 @@ from tests.waiting import eventually
 LOG = f"{{{BUS}:0}}:log"
 LOST = 0.03
 """The share of requests and replies at which connections are cut while replies are dropped."""
+ASTRAY = 10
+"""How many events, at least, go to the old primary when everyone is led late to the new one."""
 
 
 class Reign(NamedTuple):
@@ -87,7 +89,7 @@ class Arena:
                 self._settle()
                 begun = time.monotonic()
                 self.replica.promote()
-                time.sleep(lasts)  # in which all write to the old primary still
+                self._lead_astray(lasts)
                 self._fail_over(begun)
             case "drop replies":
                 self.proxy.storm(self._random, LOST)
@@ -113,6 +115,14 @@ class Arena:
         """Wait until the replica follows: only such a one is ever promoted, and only beside it a primary killed."""
         with self.replica.client() as client:
             eventually(lambda: client.info("replication").get("master_link_status") == "up", within=30)
+
+    def _lead_astray(self, lasts: float) -> None:
+        """Let all write to the old primary still, for some time, and until it has what the new one will not have."""
+        with self.primary.client() as client:
+            begun, deadline = client.xlen(LOG), time.monotonic() + 2
+            time.sleep(lasts)
+            while client.xlen(LOG) < begun + ASTRAY and time.monotonic() < deadline:
+                time.sleep(0.01)
 
     def _fail_over(self, begun: float) -> None:
         """Lead everyone to the replica; the old primary begins anew as its replica, once its log was read."""

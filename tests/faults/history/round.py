@@ -118,20 +118,20 @@ class Cast:
             self._start(fault.target)
         elif fault.kind == "pause":
             self.did["pause"] += 1
-            os.kill(self._pid(fault.target), signal.SIGSTOP)
+            self._signal(fault.target, signal.SIGSTOP)
         else:
             self._arena.do(fault.kind, fault.lasts)
 
     def _undo(self, fault: Fault) -> None:
         if fault.kind == "pause":
-            os.kill(self._pid(fault.target), signal.SIGCONT)
+            self._signal(fault.target, signal.SIGCONT)
         else:
             self._arena.undo(fault.kind)
 
-    def _pid(self, member: str) -> int:
-        pid = self._processes[member].pid
-        assert pid is not None
-        return pid
+    def _signal(self, member: str, number: int) -> None:
+        process = self._processes[member]
+        if process.pid and process.is_alive():  # else it has crashed, and has noted why
+            os.kill(process.pid, number)
 
     def wait_until(self, moment: float) -> None:
         """Wait until so many seconds after the start."""

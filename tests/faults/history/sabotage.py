@@ -7,11 +7,16 @@ from hashlib import sha1
 from itertools import count
 from typing import Any
 
+from scratchbus import Observation
+from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
 from scratchbus.feed import Item
+from scratchbus.folding import Fold
 from scratchbus.log import append
+from scratchbus.log.codec import Poison
 from scratchbus.log.engine import Engine
-from scratchbus.log.steps import Call, Interrupted, Script, Step
+from scratchbus.log.steps import Call, Script
+from scratchbus.page import Page
 from scratchbus.subscriptions.hold import Hold
 
 
@@ -30,23 +35,56 @@ def forget_fences() -> None:
     _edit(append._SCRIPT, "not (held and head.fence == fence)", "false")
 
 
-def retry_blindly() -> None:
-    """Have a client that loses the reply of one of seven writes, and writes again without looking for what it wrote."""
-    numbers, execute = count(1), Engine.execute
-
-    def lose(engine: Engine, call: Call) -> list[Any]:
-        replies = execute(engine, call)
-        if call.is_write and not next(numbers) % 7:
-            raise Interrupted("the reply was lost on purpose")
-        return replies
-
-    Engine.execute = lose  # type: ignore[assignment,method-assign]
-    append._look_for = lambda *_: _nowhere()
+def ignore_claims() -> None:
+    """Have the append script give what is claimed to whoever asks for it."""
+    _edit(append._SCRIPT, "if fence == '' or head.holder ~= holder then", "if false then")
 
 
-def _nowhere() -> Step[str]:
-    yield from ()
-    return ""
+def trust_the_primary() -> None:
+    """Have a client that does not wait for copies, and says that there are enough."""
+    execute = Engine.execute
+
+    def hurry(engine: Engine, call: Call) -> list[Any]:
+        commands = tuple(command for command in call.commands if command[0] != "WAIT")
+        waits = len(call.commands) - len(commands)
+        return execute(engine, call._replace(commands=commands)) + waits * [1]
+
+    Engine.execute = hurry  # type: ignore[assignment,method-assign]
+
+
+def forget_links() -> None:
+    """Have a fold that leaves out one of three links."""
+    numbers, apply = count(1), Fold.apply
+
+    def leave_out(fold: Fold, entry: Any, item: Event | Poison) -> None:
+        if isinstance(item, Poison) or item.kind != "linked" or next(numbers) % 3:
+            apply(fold, entry, item)
+
+    Fold.apply = leave_out  # type: ignore[assignment,method-assign]
+
+
+def answer_from_memory() -> None:
+    """Have a client that gives one of three answers again, later."""
+    numbers, look, known = count(1), Page.list, list[Any]()
+
+    def remember(page: Page, **wanted: Any) -> Any:
+        if known and not next(numbers) % 3:
+            return known.pop(0)
+        known.append(look(page, **wanted))
+        return known[-1]
+
+    Page.list = remember  # type: ignore[assignment,method-assign]
+
+
+def retry_anew() -> None:
+    """Have a client that loses the reply of one of five additions, and adds again under another event id."""
+    numbers, add = count(1), Page.add
+
+    def lose(page: Page, *given: Any, event_id: str | None = None, **more: Any) -> Observation:
+        added = add(page, *given, event_id=event_id, **more)
+        return added if next(numbers) % 5 else add(page, *given, **more)
+
+    Page.add = lose  # type: ignore[assignment,method-assign]
 
 
 def _edit(script: Script, old: str, new: str) -> None:
@@ -59,6 +97,10 @@ def _edit(script: Script, old: str, new: str) -> None:
 SABOTAGE: dict[str, Callable[[], None]] = {
     "a subscriber that skips": skip,
     "a script without fences": forget_fences,
-    "a client that retries blindly": retry_blindly,
+    "a script without claims": ignore_claims,
+    "a client that retries anew": retry_anew,
+    "a client that trusts the primary": trust_the_primary,
+    "a client that answers from memory": answer_from_memory,
+    "a fold that forgets": forget_links,
 }
 """What can be broken, by name."""

@@ -160,7 +160,7 @@ def claim(part: Part, journal: Journal) -> None:
         writer, page = Writer(part, journal, bus, "replica"), bus.page("main")
         turn = 0
         while not part.is_over:
-            one = writer.some(page, 4)
+            one = writer.some(page, 2)
             held = _claim(writer, page, one.id) if one is not None else None
             if one is not None and held is not None:
                 if turn % 4 == 0:
