@@ -125,6 +125,11 @@ class Feed:
         """Whether it has found the end of the log."""
         return self._cursor is not None
 
+    @property
+    def followers(self) -> int:
+        """How many are told what it reads."""
+        return len(self._followers)
+
     def is_past(self, position: Position) -> bool:
         """Say whether it has read an event behind this position."""
         return self._cursor is not None and self._cursor.position > position

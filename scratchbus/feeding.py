@@ -20,6 +20,13 @@ from scratchbus.log.engine import AsyncEngine, Engine
 from scratchbus.log.reading import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
 from scratchbus.logs import stderr_logger
 
+BREATH = 0.0001
+"""Seconds for each follower between two reads of a thread that reads for all.
+
+So they are woken for all that came meanwhile at once, and what each of them costs to wake does not take the cores from
+those who publish. What comes after a pause is not held up.
+"""
+
 logger = stderr_logger()
 
 
@@ -105,6 +112,7 @@ class Feeds:
                 try:
                     led.engine.run(led.feed.advance(LONGEST_BLOCK_MS))
                     attempt, led.feed.trouble = 0, None
+                    self._closed.wait(BREATH * led.feed.followers)
                 except ScratchbusError as problem:
                     led.feed.trouble = problem
                     if self._closed.is_set():

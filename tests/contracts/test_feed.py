@@ -4,6 +4,7 @@ import pytest
 
 from scratchbus.feed import Feed, end_of
 from scratchbus.log.reading import Cursor
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -39,3 +40,29 @@ def test_it_gives_nothing_to_one_that_stands_elsewhere(bus, feed):
         Cursor(end.position, end.event_id, "another log"),
     ):
         assert feed.after(cursor) is None
+
+
+class Listener:
+    """A follower that counts what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def offer(self, items):
+        self.told.append(len(items))
+
+    def stir(self):
+        pass
+
+
+def test_a_crowd_is_told_of_many_events_at_once(bus, page):
+    shard = bus.core.log.shard("main")
+    crowd = [Listener() for _ in range(1_000)]
+    for listener in crowd:
+        bus.feeds.feed(shard).join(listener)
+    bus.feeds.pump(shard)
+    eventually(lambda: bus.feeds.feed(shard).has_begun)
+    for number in range(20):
+        page.add("observation", str(number))
+    eventually(lambda: all(sum(listener.told) == 20 for listener in crowd))
+    assert len(crowd[0].told) <= 10
