@@ -76,7 +76,7 @@ def told(history: History, what: str, **fields: Any) -> list[Record]:
     begun, log = history.reigns[-1].begun[1], last_log(history)
     return [
         record for record in history.records
-        if record.what == what and record.t > begun and fields.items() <= record.told.items()
+        if record.what == what and record.told.get("begun", record.t) > begun and fields.items() <= record.told.items()
         if "at" not in record.told or log.has(record.told["at"])
     ]  # fmt: skip
 
