@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 from scratchbus.log.engine_binary import find_binary
-from tests.roles.waiting import until
+from tests.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[2]
+
+GRACE = 10.0
+"""Seconds that Docker gives a process to stop before it kills it."""
 
 
 class Engine:
@@ -35,7 +38,7 @@ class Engine:
         self.process = subprocess.Popen(
             [str(program), *options, "--maxmemory-policy", "noeviction"], cwd=self.directory, stdout=subprocess.DEVNULL
         )
-        until(self.socket.exists, "the engine's socket is there")
+        eventually(self.socket.exists, "the engine's socket is there")
 
     def kill(self) -> None:
         if self.process is not None:
@@ -73,10 +76,10 @@ class Daemon:
     def has_said(self, event: str) -> bool:
         return any(line["event"] == event for line in self.said)
 
-    def end(self, number: int = signal.SIGTERM, seconds: float = 15.0) -> int:
+    def end(self, number: int = signal.SIGTERM, within: float = PATIENCE) -> int:
         """Send a signal, wait, and return the exit code."""
         self.process.send_signal(number)
-        return self.process.wait(seconds)
+        return self.process.wait(within)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scratchbus import Bus
 from scratchbus.counts import BOUNDS, Durations
-from tests.roles.waiting import until
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
@@ -34,7 +34,7 @@ def page(engine):
 
 def address(daemon):
     """Return where a daemon says that its metrics are."""
-    until(lambda: daemon.has_said("metrics"), "it says where its metrics are")
+    eventually(lambda: daemon.has_said("metrics"), "it says where its metrics are")
     return next(line["url"] for line in daemon.said if line["event"] == "metrics")
 
 
@@ -56,7 +56,7 @@ def test_a_projector_tells_what_it_folded_and_how_far_behind_everything_is(start
         next(deliveries).fail("no")
         url = address(start("projector", "--metrics-port", "0"))
         assert url.startswith("http://127.0.0.1:")
-        until(lambda: scrape(url)[1].get(("scratchbus_events_folded_total",)) == 5, "it has folded all")
+        eventually(lambda: scrape(url)[1].get(("scratchbus_events_folded_total",)) == 5, "it has folded all")
         families, samples = scrape(url)
     assert samples["scratchbus_up",] == 1
     assert samples["scratchbus_commits_total", "done"] >= 1
@@ -78,7 +78,7 @@ def test_a_projector_tells_what_it_folded_and_how_far_behind_everything_is(start
 def test_an_expirer_tells_what_time_did(start, page):
     url = address(start("expirer", "--metrics-port", "0"))
     page.add("observation", "a short life", ttl="50ms")
-    until(lambda: scrape(url)[1].get(("scratchbus_fallen_due_total", "expired")) == 1, "it has counted the end")
+    eventually(lambda: scrape(url)[1].get(("scratchbus_fallen_due_total", "expired")) == 1, "it has counted the end")
     _, samples = scrape(url)
     assert samples["scratchbus_sweeps_total",] >= 1
     assert samples["scratchbus_events_appended_total", "status_changed"] == 1
@@ -89,7 +89,7 @@ def test_an_expirer_tells_what_time_did(start, page):
 def test_a_scrape_is_answered_within_a_moment_though_the_engine_hangs_or_is_gone(start, engine, page):
     projector = start("projector", "--metrics-port", "0")
     url = address(projector)
-    until(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine answers")
+    eventually(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine answers")
     os.kill(engine.process.pid, signal.SIGSTOP)
     try:
         begun = time.monotonic()
@@ -101,11 +101,11 @@ def test_a_scrape_is_answered_within_a_moment_though_the_engine_hangs_or_is_gone
     assert ("scratchbus_log_events", "0") not in samples
     assert "scratchbus_events_folded_total" in {name for name, *_ in samples}
     engine.kill()
-    until(lambda: scrape(url)[1]["scratchbus_up",] == 0, "it says that the engine is gone")
-    until(lambda: projector.has_said("waiting"), "it waits")
+    eventually(lambda: scrape(url)[1]["scratchbus_up",] == 0, "it says that the engine is gone")
+    eventually(lambda: projector.has_said("waiting"), "it waits")
     assert scrape(url)[1]["scratchbus_engine_errors_total", "EngineUnreachable"] >= 1
     engine.start()
-    until(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine is back")
+    eventually(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine is back")
 
 
 def test_metrics_are_there_before_the_engine_is(start, tmp_path):
@@ -157,8 +157,10 @@ def test_up_serves_metrics_of_all_that_it_runs(engine, page):
         try:
             url = json.loads(up.stdout.readline())["metrics"]
             page.add("observation", "a short life", ttl="50ms")
-            until(lambda: scrape(url)[1].get(("scratchbus_fallen_due_total", "expired")) == 1, "the expirer counts")
-            until(lambda: scrape(url)[1]["scratchbus_events_folded_total",] == 2, "the projector counts")
+            eventually(
+                lambda: scrape(url)[1].get(("scratchbus_fallen_due_total", "expired")) == 1, "the expirer counts"
+            )
+            eventually(lambda: scrape(url)[1]["scratchbus_events_folded_total",] == 2, "the projector counts")
         finally:
             up.terminate()
     assert up.returncode == 0
@@ -168,7 +170,7 @@ def test_the_document_names_every_metric_and_no_other(start, page):
     page.add("observation", "x")
     with page._bus.subscribe("router"):
         url = address(start("projector", "--metrics-port", "0"))
-        until(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine answers")
+        eventually(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine answers")
         families, _ = scrape(url)
     exposed = {name + "_total" * (each.type == "counter") for name, each in families.items()}
     served = {name for name in exposed if name.startswith("scratchbus_")} | {"scratchbus_engine_memory_limit_bytes"}

@@ -16,7 +16,7 @@ import pytest
 from scratchbus.edges.demo_sample import sample_log
 from scratchbus.roles.rules import read_rules
 from scratchbus.settings import shipped
-from tests.roles.waiting import until
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
@@ -118,7 +118,7 @@ def test_a_log_that_is_not_there_is_an_error(demo, directory):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_stops_everything(demo, directory, number):
     process = demo()
-    until(lambda: any("executor.py" in command for command in processes_of(directory)), "the daemons run")
+    eventually(lambda: any("executor.py" in command for command in processes_of(directory)), "the daemons run")
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == 130

@@ -7,7 +7,7 @@ import pytest
 
 from scratchbus.edges.cli.pacing import follow
 from scratchbus.errors import EngineUnreachable
-from tests.roles.waiting import until
+from tests.waiting import eventually
 
 
 def test_what_comes_after_the_position_is_yielded_in_order(bus, page):
@@ -39,7 +39,9 @@ def test_it_ends_with_its_thread_when_it_is_stopped(bus):
     next(events)
     stop.set()
     assert list(events) == []
-    until(lambda: not any(thread.name == "follow main" for thread in threading.enumerate()), "the thread has ended")
+    eventually(
+        lambda: not any(thread.name == "follow main" for thread in threading.enumerate()), "the thread has ended"
+    )
 
 
 def test_what_goes_wrong_with_reading_is_raised(bus, monkeypatch):

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from scratchbus import Bus, Page
-from tests.roles.waiting import until
+from tests.waiting import eventually
 
 Run = Callable[[threading.Event], None]
 
@@ -52,7 +52,7 @@ def running() -> Callable[[Run], contextlib.AbstractContextManager[None]]:
         finally:
             stop.set()
             thread.join(30)
-        until(lambda: not thread.is_alive(), "the role has stopped")
+        eventually(lambda: not thread.is_alive(), "the role has stopped")
         if problems:
             raise problems[0]
 

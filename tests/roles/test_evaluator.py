@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scratchbus.roles.evaluator import Evaluator
-from tests.roles.waiting import until
+from tests.waiting import eventually
 
 QUIET_FOR = timedelta(minutes=10)
 
@@ -61,7 +61,7 @@ def test_what_was_acted_on_and_is_quiet_is_resolved(page, alert, clock, evaluato
     quiet = alert()
     with running(evaluator.run):
         clock.ahead = QUIET_FOR
-        until(lambda: page.get(quiet.id).status == "resolved", "it is resolved")
+        eventually(lambda: page.get(quiet.id).status == "resolved", "it is resolved")
     assert page.get(quiet.id).reason == "acted on (block:192.0.2.1) and quiet since"
     assert page.history(quiet.id)[-1].cause == str(quiet.position)
 
@@ -70,7 +70,7 @@ def test_what_is_acted_on_later_is_resolved_too(page, alert, clock, evaluator, r
     with running(evaluator.run):
         later = alert()
         clock.ahead = QUIET_FOR
-        until(lambda: page.get(later.id).status == "resolved", "it is resolved")
+        eventually(lambda: page.get(later.id).status == "resolved", "it is resolved")
 
 
 def test_what_nobody_acted_on_stays_open(page, alert, clock, evaluator, look):
@@ -117,9 +117,9 @@ def test_one_that_was_reopened_is_evaluated_again(page, alert, clock, evaluator,
     quiet = alert()
     with running(evaluator.run):
         clock.ahead = QUIET_FOR
-        until(lambda: page.get(quiet.id).status == "resolved", "it is resolved")
+        eventually(lambda: page.get(quiet.id).status == "resolved", "it is resolved")
         clock.ahead = timedelta(0)
         page.reopen(quiet.id)
         assert page.get(quiet.id).status == "active"
         clock.ahead = QUIET_FOR
-        until(lambda: page.get(quiet.id).status == "resolved", "it is resolved again")
+        eventually(lambda: page.get(quiet.id).status == "resolved", "it is resolved again")

@@ -8,7 +8,7 @@ from scratchbus.errors import InvalidField, StaleFence
 from scratchbus.roles.executor import Executor
 from scratchbus.roles.router import FOR_EXECUTOR, SUGGESTION
 from scratchbus.roles.tools import Choice, ToolTable
-from tests.roles.waiting import until
+from tests.waiting import eventually
 
 TABLE = ToolTable((Choice("block", "risk_alert", frozenset({"ssh"})),))
 
@@ -112,9 +112,9 @@ def test_the_log_says_done_of_nothing_but_what_is_done(suggest, act, said, probl
 def test_what_is_there_and_what_comes_is_taken_up_while_it_runs(bus, page, chest, suggest, running):
     before = suggest("192.0.2.1")
     with running(chest.executor(bus).run):
-        until(lambda: status(page, before) == "resolved", "what was there is done")
+        eventually(lambda: status(page, before) == "resolved", "what was there is done")
         after = suggest("192.0.2.2")
-        until(lambda: status(page, after) == "resolved", "what came is done")
+        eventually(lambda: status(page, after) == "resolved", "what came is done")
     assert chest.acted == [*before.evidence, *after.evidence]
 
 
@@ -123,7 +123,7 @@ def test_suggestions_for_others_and_on_other_pages_are_left_alone(bus, page, che
     elsewhere = bus.page("elsewhere").add(SUGGESTION, "Act on: 192.0.2.7", tags=[FOR_EXECUTOR])
     with running(chest.executor(bus).run):
         mine = suggest()
-        until(lambda: status(page, mine) == "resolved", "its own is done")
+        eventually(lambda: status(page, mine) == "resolved", "its own is done")
     assert kinds(page, for_people.id) == kinds(bus.page("elsewhere"), elsewhere.id) == ["added"]
 
 
@@ -132,7 +132,7 @@ def test_what_someone_else_holds_is_left_alone(bus, page, chest, suggest, runnin
     page.claim(held.id, by="somebody", ttl="1m")
     with running(chest.executor(bus).run):
         free = suggest("192.0.2.2")
-        until(lambda: status(page, free) == "resolved", "what is free is done")
+        eventually(lambda: status(page, free) == "resolved", "what is free is done")
     assert kinds(page, held.id) == ["added", "claimed"]
 
 
@@ -144,7 +144,7 @@ def test_each_suggestion_is_acted_on_by_one_of_many_executors(bus, page, chest, 
         running(chest.executor(bus).run),
     ):
         wanted += [suggest(f"198.51.100.{number}") for number in range(10)]
-        until(lambda: not page.list(type=SUGGESTION, status="active"), "all are resolved")
+        eventually(lambda: not page.list(type=SUGGESTION, status="active"), "all are resolved")
     assert sorted(chest.acted) == sorted(each.evidence[0] for each in wanted)
     assert all(kinds(page, each.id) == ["added", "claimed", "status_changed"] for each in wanted)
     assert all(len(page.get(each.evidence[0]).links) == 1 for each in wanted)
@@ -158,7 +158,9 @@ def test_what_an_executor_left_when_it_died_is_done_by_the_next_one_and_recorded
     page.claim(suggestion.id, by="executor-1", ttl="20ms")  # it acted and linked, and died before it resolved
     page.link(alert_id, action="block:192.0.2.1", event_id=f"executor:{suggestion.id}:link")
     with running(chest.executor(bus).run):
-        until(lambda: status(page, suggestion) == "resolved", "the claim has lapsed and the suggestion is resolved")
+        eventually(
+            lambda: status(page, suggestion) == "resolved", "the claim has lapsed and the suggestion is resolved"
+        )
     assert chest.acted == [alert_id]
     assert page.get(alert_id).links == ["block:192.0.2.1"]
     assert kinds(page, alert_id) == ["added", "linked"]
@@ -167,7 +169,7 @@ def test_what_an_executor_left_when_it_died_is_done_by_the_next_one_and_recorded
 def test_a_slow_executor_that_lost_its_claim_does_not_resolve(bus, page, chest, suggest):
     suggestion = suggest()
     slow = page.claim_next(types=SUGGESTION, by="executor-1", ttl="20ms")
-    until(lambda: page.claim_next(types=SUGGESTION, by="executor-2", ttl="1m"), "the claim has lapsed")
+    eventually(lambda: page.claim_next(types=SUGGESTION, by="executor-2", ttl="1m"), "the claim has lapsed")
     with pytest.raises(StaleFence):
         chest.executor(bus).act(slow)
     assert page.get(suggestion.id).status == "active"
@@ -195,6 +197,6 @@ def test_what_failed_is_given_back_and_tried_again_after_a_while(bus, page, sugg
     suggestion = suggest()
     chest = Chest(OSError(28, "No space left on device"))
     with running(chest.executor(bus).run):
-        until(lambda: status(page, suggestion) == "resolved", "it is tried again")
+        eventually(lambda: status(page, suggestion) == "resolved", "it is tried again")
     assert kinds(page, suggestion.id) == ["added", "claimed", "released", "claimed", "status_changed"]
     assert "No space left" in page.history(suggestion.id)[2].reason

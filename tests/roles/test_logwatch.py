@@ -11,7 +11,7 @@ from scratchbus.roles.logwatch import Logwatch
 from scratchbus.roles.memory import MemoryFile
 from scratchbus.roles.rules import parse_rules, read_rules
 from scratchbus.settings import shipped
-from tests.roles.waiting import until
+from tests.waiting import eventually
 
 LINE = "Dec 10 06:55:48 host sshd[24200]: Failed password for root from {} port 38926 ssh2\n"
 
@@ -207,15 +207,15 @@ def test_a_followed_log_is_waited_for_and_read_as_it_grows_and_rotates(bus, page
     watcher = watch()
     with running(lambda stop: watcher.run(bus, stop, follow=True)):
         append(log, "192.0.2.1")
-        until(lambda: attempts(page) == {"192.0.2.1": 1}, "the first line")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 1}, "the first line")
         append(log, "192.0.2.1")
-        until(lambda: attempts(page) == {"192.0.2.1": 2}, "the second line")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 2}, "the second line")
         log.rename(log.with_name("auth.log.1"))
         append(log, "192.0.2.1")
-        until(lambda: attempts(page) == {"192.0.2.1": 3}, "the line after the rotation")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 3}, "the line after the rotation")
         log.write_text("")
         append(log, "192.0.2.2")
-        until(lambda: attempts(page) == {"192.0.2.1": 3, "192.0.2.2": 1}, "the line after the truncation")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 3, "192.0.2.2": 1}, "the line after the truncation")
     once(watch(from_start=True), bus)
     assert attempts(page) == {"192.0.2.1": 3, "192.0.2.2": 1}
 
