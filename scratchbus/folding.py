@@ -190,7 +190,7 @@ def _read_stretch(
 
 
 def _explain_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> Step[None]:
-    """Raise PositionLost if the log begins only after what is missing; a hole in its middle is for `verify`."""
+    """Raise PositionLost if the log begins only after what is missing; a hole in its middle is kept for `status`."""
     (first,) = yield from ask_all(keys.shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)])
     if first and first[0][0] == entries[0][0] and entry_position(entries[0], keys.shard).seq != after.seq + 1:
         raise PositionLost(
@@ -259,7 +259,12 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
             for index in now - was:
                 writes["ZADD", name.index(*index)] += (after.added_seq, subject)
     places: dict[str, list[int]] = defaultdict(list)
+    seq = checkpoint.position.seq
     for item in fold.folded:
+        here = item.position
+        if here.seq != seq + 1:
+            writes["HSET", names_of("").gaps] += (here.stream_id, here.seq - seq - 1)
+        seq = here.seq
         if isinstance(item, Poison):
             places[item.envelope["page"]] += item.position[:2]
             continue

@@ -10,16 +10,21 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from scratchbus.core import Core
+from scratchbus.domain.position import Position
 from scratchbus.log.codec import Head
 from scratchbus.log.commit import Checkpoint
 from scratchbus.log.connect import UNKNOWN, read_info, risks
+from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.lag import end_of, in_ms, read_lags
-from scratchbus.log.steps import Step, ask_all
+from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.projections import scratch_page
 from scratchbus.subscriptions import SubscriptionStatus, read_subscriptions
 
 MOST_PAGES = 20
 """How many pages a status names: those with the most open observations."""
+
+MOST_GAPS = 20
+"""How many gaps of a log a status names: the first ones."""
 
 MOST_CLAIMS = 1_000
 """How many open observations a page may have for its claims to be counted."""
@@ -27,10 +32,18 @@ MOST_CLAIMS = 1_000
 _AT_ONCE = 1_000  # commands in a round trip
 
 
+class Gap(BaseModel):
+    """A hole in a log: how many events were missing when the projection came to the one at this position."""
+
+    before: str
+    missing: int
+
+
 class ShardStatus(BaseModel):
     """One log: how many events it holds, where it ends, and how far behind the projection is.
 
-    `lag_seconds` is how old the first event is that is not folded yet.
+    `lag_seconds` is how old the first event is that is not folded yet. `gaps` are the first of those there are,
+    `missing` is how many events all of them lack.
     """
 
     shard: int
@@ -40,6 +53,8 @@ class ShardStatus(BaseModel):
     lag: int
     lag_seconds: float
     rejected: int
+    missing: int = 0
+    gaps: list[Gap] = []
 
 
 class PageStatus(BaseModel):
@@ -126,7 +141,9 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
             ("HKEYS", keys.pages),
         ],
     )
-    done = Checkpoint.parse(row, shard).position
+    checkpoint = Checkpoint.parse(row, shard)
+    done = checkpoint.position
+    gaps = yield from _read_gaps(keys, checkpoint.build)
     lag = (yield from read_lags(core.log, [done]))[done]
     status = ShardStatus(
         shard=shard,
@@ -136,8 +153,20 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
         lag=lag.events,
         lag_seconds=lag.seconds,
         rejected=rejected,
+        missing=sum(gap.missing for gap in gaps),
+        gaps=gaps[:MOST_GAPS],
     )
     return status, [name.decode() for name in names]
+
+
+def _read_gaps(keys: ShardKeys, build: int) -> Step[list[Gap]]:
+    """Return what was missing from a log, in its order."""
+    flat = yield from ask(keys.shard, "HGETALL", PageKeys(keys, "", build).gaps)
+    found = {
+        Position.parse(id.decode())._replace(shard=keys.shard): int(n)
+        for id, n in zip(flat[::2], flat[1::2], strict=True)
+    }
+    return [Gap(before=str(position), missing=found[position]) for position in sorted(found)]
 
 
 def _read_sizes(core: Core, shard: int, pages: list[str]) -> Step[dict[str, int]]:

@@ -41,10 +41,12 @@ _SCRIPT = Script(
     "append/picking",
     "append/changing",
     "append/write",
-    DISPLACED=_own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
-    EXPIRED=_own(StatusChanged(reason_code="expired", **_ARCHIVED)),
-    LAPSED=_own(Lapsed(by="#by#")),
-    **{name.upper(): str(number) for number, name in enumerate(FIELDS)},
+    constants={
+        "DISPLACED": _own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
+        "EXPIRED": _own(StatusChanged(reason_code="expired", **_ARCHIVED)),
+        "LAPSED": _own(Lapsed(by="#by#")),
+        **{name.upper(): str(number) for number, name in enumerate(FIELDS)},
+    },
 )
 
 

@@ -117,6 +117,7 @@ class PageKeys:
     docs        hash: subject -> its document (JSON)
     all         sorted set: every observation by when it was added (the `seq` of its first event)
     positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
+    gaps        hash of the whole shard: stream id of an event -> how many events were missing before it
 
     Relations are sorted sets of the whole shard, all scores 0, with members `<from>` TAB `<to>`; nothing leaves them:
 
@@ -125,12 +126,13 @@ class PageKeys:
     causes      the text of a position, anywhere in the bus -> stream id of an event that it caused
     """
 
-    __slots__ = ("_indexes", "_tag", "all", "docs", "due", "page", "positions")
+    __slots__ = ("_indexes", "_tag", "all", "docs", "due", "gaps", "page", "positions")
 
     def __init__(self, shard: ShardKeys, page: str, build: int = 1) -> None:
         tag = self._tag = f"{shard.tag}p{build}:"
         self.page = page
         self.due = f"{tag}due"
+        self.gaps = f"{tag}gaps"
         self.docs = f"{tag}docs:{page}"
         self.all = f"{tag}all:{page}"
         self.positions = f"{tag}positions:{page}"

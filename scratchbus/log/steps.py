@@ -6,7 +6,7 @@ never blocks. `Engine` and `AsyncEngine` drive it.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from hashlib import sha1
 from importlib.resources import files
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -50,10 +50,10 @@ class Script:
 
     known: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, *names: str, only_reads: bool = False, **constants: str) -> None:
+    def __init__(self, *names: str, only_reads: bool = False, constants: Mapping[str, str] | None = None) -> None:
         folder = files(__package__)
         self.text = "\n".join(folder.joinpath(f"{name}.lua").read_text("utf-8") for name in names)
-        for constant, value in constants.items():
+        for constant, value in (constants or {}).items():
             self.text = self.text.replace(f"@{constant}@", value)
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         self._verb = "EVALSHA_RO" if only_reads else "EVALSHA"

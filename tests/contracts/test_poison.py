@@ -2,6 +2,7 @@
 
 import pytest
 
+from scratchbus import NewObservation
 from tests.inspection import all_events, keys_of, project, raw_append, send
 
 pytestmark = pytest.mark.damages_the_log
@@ -69,6 +70,29 @@ def test_an_addition_that_is_poison_takes_its_followers_along(bus, page):
     project(bus)
     assert page.list() == [story, first]
     assert bus.status().shards[bus.core.log.shard("main")].rejected == 3
+
+
+def test_a_gap_that_was_folded_over_stays_visible(bus, page):
+    shard = bus.core.log.shard("main")
+    page.add("observation", "first")
+    gone = [page.add("observation", f"gone {number}").position.stream_id for number in range(3)]
+    after = page.add("observation", "after the gap")
+    send(bus, "XDEL", keys_of(bus).log, *gone)
+    project(bus)
+    other = page.add("observation", "other").position.stream_id
+    last = page.add("observation", "last")
+    send(bus, "XDEL", keys_of(bus).log, other)
+    project(bus)
+    found = bus.status().shards[shard]
+    assert found.missing == 4
+    assert [(gap.before, gap.missing) for gap in found.gaps] == [(str(after.position), 3), (str(last.position), 1)]
+
+
+def test_a_log_without_a_gap_has_none(bus, page):
+    page.add_many([NewObservation(type="observation", content=f"{number}") for number in range(3)])
+    raw_append(bus, subject=page.list()[0].id, kind="linked", event="garbage")
+    project(bus)
+    assert [(shard.missing, shard.gaps) for shard in bus.status().shards] == [(0, [])] * bus.core.log.shards
 
 
 def test_readers_of_the_log_go_past_it(bus, page):

@@ -40,6 +40,9 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
                 next(deliveries).fail("no")
         bus.retry_dead_letters("router", bus.dead_letters("router")[0].position)
         send(bus, "SADD", bus.core.log.keys(0).ids + "retried", "id")
+        send(bus, "XDEL", bus.core.log.keys(0).log, raw_append(bus, "user:42", kind="exploded"))
+        raw_append(bus, "user:42", kind="exploded")
+        project(bus)
         yield bus
 
 

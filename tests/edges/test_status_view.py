@@ -9,7 +9,7 @@ import pytest
 
 from scratchbus.edges.cli.common import Session
 from scratchbus.edges.cli.status_view import show_status
-from scratchbus.status import PageStatus, ShardStatus, Status
+from scratchbus.status import Gap, PageStatus, ShardStatus, Status
 from scratchbus.subscriptions import SubscriptionStatus
 
 
@@ -91,6 +91,12 @@ def test_what_was_set_aside_is_told_beside_how_far_the_projection_is(shown: Any)
     at = next(index for index, line in enumerate(lines) if line.startswith("log:"))
     assert "projection 3 events behind, the oldest 65s old" in lines[at + 1]
     assert "2 events could not be read" in lines[at + 2]
+
+
+def test_what_is_missing_from_the_log_is_told_with_its_place(shown: Any) -> None:
+    lines = shown(shards=[shard(missing=1002, gaps=[Gap(before="7-5", missing=1000), Gap(before="9-8", missing=2)])])
+    assert any("missing before 7-5: 1,000 events" in line for line in lines)
+    assert any("missing before 9-8: 2 events" in line for line in lines)
 
 
 @pytest.mark.parametrize(

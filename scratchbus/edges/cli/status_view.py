@@ -112,6 +112,9 @@ def _state(status: Status) -> Iterator[tuple[str, Cell]]:
         yield "", _projection(shard)
         if shard.rejected:
             yield "", Cell(f"{plural(shard.rejected, 'event')} could not be read and are set aside", "bold red")
+        for gap in shard.gaps:
+            text = f"missing before {gap.before}: {plural(gap.missing, 'event')}, which a backup may have"
+            yield "", Cell(text, "bold red")
     if status.pages:
         yield "open", Cell(f"{plural(status.open, 'observation')} on {plural(status.page_count, 'page')}")
 
