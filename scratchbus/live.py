@@ -159,9 +159,15 @@ class Live:
     def start(self) -> Step[None]:
         """Read the page whole and begin to follow. Raises EngineError or LogError."""
         self._feed.join(self)
-        yield from self.keep()
-        yield from self._begin()
-        yield from self._join()
+        for is_last in (False, False, True):
+            try:
+                yield from self.keep()
+                yield from self._begin()
+                yield from self._join()
+                return
+            except LogRewound:  # replaced while it was read
+                if is_last:
+                    raise
 
     def leave(self, error: ScratchbusError) -> None:
         """Follow no more; who reads on gets this error."""

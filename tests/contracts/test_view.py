@@ -352,6 +352,21 @@ def test_a_log_that_was_flushed_is_empty(bus, page, view):
     assert contents(view.active()) == ["y"]
 
 
+def test_a_log_that_is_replaced_while_a_view_begins_is_read_anew(bus, page, monkeypatch):
+    page.add("observation", "old")
+
+    def read_and_replace(*given):
+        monkeypatch.setattr(live, "read_page", snapshot.read_page)
+        read = yield from snapshot.read_page(*given)
+        forget(bus)
+        page.add("observation", "new")
+        return read
+
+    monkeypatch.setattr(live, "read_page", read_and_replace)
+    with bus.view() as view:
+        assert contents(view.active()) == ["new"]
+
+
 @pytest.mark.damages_the_log
 def test_a_log_that_is_trimmed_ahead_of_it_is_read_anew(bus, page, view):
     view.wait_for(page.add("observation", "first"))
