@@ -8,8 +8,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from contextlib import contextmanager, suppress
+from itertools import count, islice
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from scratchbus import Bus, Observation
 from scratchbus.errors import Conflict, EngineError, LogError, NotFound, ScratchbusError
 from scratchbus.subscriptions import read_subscriptions
+from scratchbus.view import View
 from tests.faults import workers
 from tests.faults.history.journal import Journal
 from tests.faults.history.sabotage import SABOTAGE
@@ -122,19 +123,26 @@ def _session(bus: Bus, name: str, reset: bool, random: Random, journal: Journal)
 
 def watch(part: Part, journal: Journal) -> None:
     """Keep a view of a page; note what it shows between two batches, and all that it says has changed."""
-    with part.connected() as bus, bus.view("main") as view:
-        threading.Thread(target=_note_changes, args=(view, journal), daemon=True).start()
-        for turn in range(1_000_000):
-            asked = time.monotonic()
-            floor = _caught_up(bus, view) if turn % 10 == 0 else None
-            before = view.position
-            rows = _rows(view.list(limit=SHOWN))
-            if view.position == before:
-                journal.note("saw", at=[before.ms, before.seq], rows=rows, asked=asked, floor=floor)
+    with part.connected() as bus:
+        while True:
+            with suppress(EngineError), bus.view("main") as view:
+                _look_at(bus, view, journal)
             time.sleep(PAUSE)
 
 
-def _caught_up(bus: Bus, view: Any) -> int | None:
+def _look_at(bus: Bus, view: View, journal: Journal) -> None:
+    threading.Thread(target=_note_changes, args=(view, journal), daemon=True).start()
+    for turn in count():
+        asked = time.monotonic()
+        floor = _caught_up(bus, view) if turn % 10 == 0 else None
+        before = view.position
+        rows = _rows(view.list(limit=SHOWN))
+        if view.position == before:
+            journal.note("saw", at=[before.ms, before.seq], rows=rows, asked=asked, floor=floor)
+        time.sleep(PAUSE)
+
+
+def _caught_up(bus: Bus, view: View) -> int | None:
     """Wait for what is written now; return its seq, or None when that cannot be waited for."""
     try:
         end = bus.position()
@@ -144,7 +152,7 @@ def _caught_up(bus: Bus, view: Any) -> int | None:
     return end.shards[0].seq
 
 
-def _note_changes(view: Any, journal: Journal) -> None:
+def _note_changes(view: View, journal: Journal) -> None:
     journal.note("changes begin")
     for change in view.changes():
         if change.event is None:
