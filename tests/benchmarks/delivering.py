@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from multiprocessing.connection import Connection
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
@@ -32,55 +32,58 @@ WARM_UP = 20
 def measure_delivery(stage: Stage, sizes: Sizes) -> list[Row]:
     """Compare how long it takes from before an event is published until a handler in another process has it.
 
-    The two take turns, event by event, each with a process of its own that waits for it.
+    The sides take turns, event by event, each with a process of its own that waits for it. One of them publishes as we
+    do and reads as a bare client does: it tells what part of the time is the writing.
     """
-    bus = stage.bus("delivery")
-    page = bus.page()
+    page, other = stage.bus("delivery").page(), stage.bus("delivery-bare")
     page.add(**given(0))
-    (entry,) = stage.entries(bus, 1)
-    numbers = count(1)
+    other.page().add(**given(0))
+    (entry,) = stage.entries(other, 1)
+    numbers, socket = count(1), str(stage.socket)
     with (
-        running(_handle, stage.url, bus.settings.bus) as subscriber,
-        running(_read, str(stage.socket)) as reader,
+        running(_handle, stage.url, "delivery") as subscriber,
+        running(_read, socket, other.core.log.keys(0).log, str(other.position())) as reader_of_log,
+        running(_read, socket, STREAM, "0") as reader,
     ):
-        subscriber.hear()
-        reader.hear()
-
-        def ours() -> float:
-            return _until_heard(subscriber, lambda: page.add(**given(next(numbers))))
-
-        def theirs() -> float:
-            return _until_heard(reader, lambda: stage.bare.xadd(STREAM, entry))
-
-        for _ in range(WARM_UP):
-            ours()
-            theirs()
-        samples = [_pairs(sizes.reads, ours, theirs) for _ in range(sizes.rounds)]
-    rows = []
-    for percent, most in ((50, 1.5), (99, 2.0)):
-        taken: Taken = {
-            "ours": [percentile([mine for mine, _ in pairs], percent) for pairs in samples],
-            "theirs": [percentile([other for _, other in pairs], percent) for pairs in samples],
-        }
-        rows.append(
-            times(
-                taken, "ours", "theirs", what=f"page.add → handler of bus.subscribe, p{percent}",
-                against=f"bare XADD → blocked XREAD + json.loads, p{percent}", floor=Floor("ratio", "at most", most),
-            )
-        )  # fmt: skip
-    return rows
+        for process in (subscriber, reader_of_log, reader):
+            process.hear()
+        taken = _in_turns(
+            sizes,
+            {
+                "page.add → handler of bus.subscribe": _Way(subscriber, lambda: page.add(**given(next(numbers)))),
+                "page.add → blocked XREAD": _Way(reader_of_log, lambda: other.page().add(**given(next(numbers)))),
+                "bare XADD → blocked XREAD + json.loads": _Way(reader, lambda: stage.bare.xadd(STREAM, entry)),
+            },
+        )
+    ours, written, bare = taken[50]
+    return [
+        times(taken[50], ours, bare, what=f"{ours}, p50", floor=Floor("ratio", "at most", 1.5)),
+        times(taken[99], ours, bare, what=f"{ours}, p99", floor=Floor("ratio", "at most", 2)),
+        times(taken[50], written, bare, what=f"{written} + json.loads, p50", note="what the writing alone costs"),
+    ]
 
 
-def _pairs(count: int, ours: Callable[[], float], theirs: Callable[[], float]) -> list[tuple[float, float]]:
-    """Take the time of both, one after the other; who is first changes from pair to pair."""
-    pairs = []
-    for at in range(count):
-        if at % 2:
-            other, mine = theirs(), ours()
-        else:
-            mine, other = ours(), theirs()
-        pairs.append((mine, other))
-    return pairs
+class _Way(NamedTuple):
+    """From a publisher here to whoever handles it there."""
+
+    handler: Other
+    publish: Callable[[], object]
+
+
+def _in_turns(sizes: Sizes, ways: dict[str, _Way]) -> dict[int, Taken]:
+    """Take the time of all ways, one event after the other; return the median and the 99th percentile of each round."""
+    names = list(ways)
+    taken: dict[int, Taken] = {percent: {name: [] for name in names} for percent in (50, 99)}
+    for each in range(-1, sizes.rounds):
+        samples: dict[str, list[float]] = {name: [] for name in names}
+        for at in range(sizes.reads if each >= 0 else WARM_UP):
+            first = at % len(names)
+            for name in (*names[first:], *names[:first]):
+                samples[name].append(_until_heard(*ways[name]))
+        for percent in taken if each >= 0 else ():
+            for name in names:
+                taken[percent][name].append(percentile(samples[name], percent))
+    return taken
 
 
 def _until_heard(handler: Other, publish: Callable[[], object]) -> float:
@@ -98,12 +101,11 @@ def _handle(pipe: Connection, url: str, name: str) -> None:
             delivery.ack()
 
 
-def _read(pipe: Connection, socket: str) -> None:
-    last: Any = "0"
+def _read(pipe: Connection, socket: str, stream: str, last: Any) -> None:
     with redis.Redis(unix_socket_path=socket, socket_timeout=None) as bare:
         pipe.send("ready")
         while True:
-            for _, entries in _xread(bare, STREAM, last, block=5_000):
+            for _, entries in _xread(bare, stream, last, block=5_000):
                 for last, fields in entries:  # noqa: B007 - the last one counts
                     json.loads(fields[b"event"])
                     pipe.send(perf_counter())

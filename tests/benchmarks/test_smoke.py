@@ -80,6 +80,7 @@ def test_a_side_is_timed_for_each_operation(monkeypatch):
     assert interleave(1, Side("a", 8, lambda: None)) == {"a": [0.5]}
 
 
+@pytest.mark.timeout(180)  # it starts a dozen processes
 def test_every_part_measures_on_a_real_engine(tmp_path: Path):
     with open_stage() as stage:
         parts = {name: measure(stage, TINY) for name, measure in PARTS.items()}
