@@ -115,7 +115,8 @@ def _two_believers(case: Case, beliefs: list[Belief]) -> Iterator[Violation]:
     for era, id, fence, until, told in beliefs:
         begun = held[era, id].get((told.who, fence), (told.ms, 0, told))[0]
         ends = min(until - ROUNDED, given_up.get((told.who, id, fence), until))
-        held[era, id][told.who, fence] = begun, ends, told
+        if begun < ends:  # else it was over when it was told, as after a retry
+            held[era, id][told.who, fence] = begun, ends, told
     for (_, id), spans in held.items():
         for (_, ends, first), (begun, _, second) in pairwise(sorted(spans.values(), key=lambda span: span[0])):
             if begun < ends:
