@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,7 +12,7 @@ from redis.crc import key_slot
 from redis.exceptions import RedisError, ResponseError
 
 from scratchbus import Bus
-from tests.faults.servers import Server, embedded_binary
+from tests.faults.servers import Server, embedded_binary, free_port
 from tests.waiting import eventually
 
 MASTERS = 3
@@ -26,20 +24,6 @@ _DURABLE = {
     "repl-diskless-sync": "yes",
     "repl-diskless-sync-delay": "0",
 }
-_PORTS = range(20_000, 32_000)  # where no client's end of a connection is, so that a killed server gets its port again
-
-
-def quiet_port() -> int:
-    """Return a port that is free, and not one that the system gives to clients."""
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def ask(server: Server, *command: Any) -> Any:
@@ -81,7 +65,7 @@ class Group:
             server.close()
 
     def _add(self, **config: str) -> None:
-        port = str(quiet_port())
+        port = str(free_port())
         self.servers.append(Server(embedded_binary(), tcp=True, port=port, **_DURABLE, **config).start(wait=False))
 
     def _start(self) -> None: ...
@@ -120,7 +104,7 @@ class Cluster(Group):
 
     def _start(self) -> None:
         for _ in range(2 * MASTERS):
-            self._add(**self._config, **{"cluster-port": str(quiet_port())})
+            self._add(**self._config, **{"cluster-port": str(free_port())})
 
     def _join(self) -> None:
         first, bounds = self.servers[0], [SLOTS * number // MASTERS for number in range(MASTERS + 1)]
@@ -286,7 +270,7 @@ class Sentinel(Server):
     """A server that watches others."""
 
     def __init__(self, master: Server) -> None:
-        super().__init__(embedded_binary(), tcp=True, port=str(quiet_port()))
+        super().__init__(embedded_binary(), tcp=True, port=str(free_port()))
         (self.directory / "sentinel.conf").write_text(
             f"port {self.port}\nbind 127.0.0.1\nunixsocket {self.socket}\ndir {self.directory}\n"
             f"sentinel monitor {MASTER_NAME} 127.0.0.1 {master.port} 2\n"

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
+from random import SystemRandom
 
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -32,11 +33,20 @@ def system_binary() -> Path | None:
     return Path(found) if found else None
 
 
+_PORTS = range(10_000, 22_000)  # where no client's end of a connection is, so that a killed server gets its port again
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that is free, and not one that the system gives to clients."""
+    while True:
+        port = SystemRandom().choice(_PORTS)  # whatever the tests of another process have seeded
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Server:

@@ -24,8 +24,9 @@ from scratchbus.folding import catch_up
 from scratchbus.log.keys import PageKeys
 from scratchbus.projector import run_projector
 from tests.faults.checker import Acknowledged, check
-from tests.faults.clusters import Cluster, Move, ask, id_of, quiet_port
+from tests.faults.clusters import Cluster, Move, ask, id_of
 from tests.faults.loads import Load, Reading
+from tests.faults.servers import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
@@ -216,7 +217,7 @@ def test_a_single_server_is_not_taken_for_a_cluster(new_server) -> None:
 
 def test_a_cluster_that_is_not_there_is_unreachable_at_once() -> None:
     with pytest.raises(EngineUnreachable, match="does not answer") as caught:
-        Bus.connect(f"redis+cluster://me:s3cr3t@127.0.0.1:{quiet_port()},127.0.0.1:{quiet_port()}")
+        Bus.connect(f"redis+cluster://me:s3cr3t@127.0.0.1:{free_port()},127.0.0.1:{free_port()}")
     assert "s3cr3t" not in str(caught.value)
 
 

@@ -12,8 +12,9 @@ from scratchbus.errors import EngineMisconfigured, EngineUnreachable, LogRewound
 from scratchbus.folding import catch_up
 from scratchbus.projector import run_projector
 from tests.faults.checker import Acknowledged, check
-from tests.faults.clusters import MASTER_NAME, Watched, ask, quiet_port
+from tests.faults.clusters import MASTER_NAME, Watched, ask
 from tests.faults.loads import Load, Reading
+from tests.faults.servers import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
@@ -42,7 +43,7 @@ def test_the_sentinels_are_asked_for_the_master(watched: Watched, bus: Bus) -> N
         assert direct.page().get(added.id) == added
     one = watched.sentinels[2].port
     with Bus.connect(
-        f"redis+sentinel://127.0.0.1:{quiet_port()},127.0.0.1:{one}/{MASTER_NAME}", bus=bus.core.log.bus
+        f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{one}/{MASTER_NAME}", bus=bus.core.log.bus
     ) as found_by_another:
         assert found_by_another.page().list() == [added]
     with pytest.raises(EngineMisconfigured, match="know no master 'other'; check the name"):
@@ -51,7 +52,7 @@ def test_the_sentinels_are_asked_for_the_master(watched: Watched, bus: Bus) -> N
 
 def test_sentinels_that_are_not_there_are_unreachable_at_once() -> None:
     with pytest.raises(EngineUnreachable, match="does not answer") as caught:
-        Bus.connect(f"redis+sentinel://me:s3cr3t@127.0.0.1:{quiet_port()}/name?sentinel_password=s3cr4t")
+        Bus.connect(f"redis+sentinel://me:s3cr3t@127.0.0.1:{free_port()}/name?sentinel_password=s3cr4t")
     assert "s3cr" not in str(caught.value)
 
 
