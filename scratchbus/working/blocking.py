@@ -164,7 +164,7 @@ class Work:
                     self._wait(found)
                     continue
                 job = self._take(found)
-                if not self._is_closed:
+                if not self._is_closed and not job.is_lost:
                     return job
                 self._give_back()
             except PASSING as problem:

@@ -158,7 +158,7 @@ class AsyncWork:
                     await self._wait(found)
                     continue
                 job = self._take(found)
-                if not self._is_closed:
+                if not self._is_closed and not job.is_lost:
                     return job
                 await self._give_back()
             except PASSING as problem:

@@ -323,6 +323,34 @@ def test_work_hands_out_one_job_after_the_other(bus, page):
     assert [event.work for event in all_events(bus) if isinstance(event, ClaimedEvent)] == ["executors"] * 3
 
 
+def late_once(monkeypatch):
+    """Have the first pick take longer than its claim lasts."""
+    pick, late = claiming.pick, [3600.0, 0.0, 0.0]
+
+    def slow(*given, **more):
+        found = yield from pick(*given, **more)
+        return found._replace(asked=found.asked - late.pop(0)) if isinstance(found, claiming.Picked) else found
+
+    monkeypatch.setattr(agenda, "pick", slow)
+
+
+def test_a_job_whose_claim_is_over_before_it_is_there_is_given_back_untried(bus, page, monkeypatch):
+    late_once(monkeypatch)
+    page.add("risk_alert", "x")
+    with bus.work("w") as jobs:
+        job = next(jobs)
+        assert (job.fence, job.attempt, job.is_lost) == (2, 1, False)
+    assert kinds(bus)[1:] == ["claimed", "released", "claimed", "released"]
+
+
+async def test_so_it_is_under_asyncio(engine, bus_name, monkeypatch):
+    late_once(monkeypatch)
+    async with await AsyncBus.connect(engine.url, source="aio", bus=bus_name, shards=engine.shards) as bus:
+        await bus.page("main").add("risk_alert", "x")
+        async with bus.work("w") as jobs:
+            assert (await anext(jobs)).fence == 2
+
+
 def test_two_workers_never_have_the_same(connect):
     page = connect().page()
     page.add_many([item("observation") for _ in range(60)])
