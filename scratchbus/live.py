@@ -23,6 +23,7 @@ from scratchbus.feed import Feed, Item
 from scratchbus.log.connections import backoff
 from scratchbus.log.reading import Cursor
 from scratchbus.log.steps import Pause, Step, ask
+from scratchbus.logs import stderr_logger
 from scratchbus.projections.live_page import LivePage
 from scratchbus.snapshot import fold_item, read_page, replay
 
@@ -31,6 +32,8 @@ CLOCK_AGE = 10.0
 
 MOST_BEHIND = 10_000
 """How many changes wait for one who does not take them."""
+
+logger = stderr_logger()
 
 
 class Change(NamedTuple):
@@ -244,6 +247,9 @@ class Live:
                 if lost is None and isinstance(problem, PositionLost | LogRewound | LogGap):
                     lost = problem
                     continue
+            except Exception as problem:
+                self._end(self._stopped(problem))
+                return
             yield Pause(backoff(attempt))
             attempt += 1
 
@@ -260,7 +266,17 @@ class Live:
                         item.place(self._cursor)
             except CodeTooOld as error:
                 self.ended = error
+            except Exception as problem:  # not the feed's fault, which others follow too
+                self.ended = self._stopped(problem)
             self._wake()
+
+    def _stopped(self, problem: Exception) -> LogError:
+        """Return what every read says from now on, since nobody knows what the page is like."""
+        logger.error("a view stopped", page=self.page, exc_info=problem)
+        return LogError(
+            f"the view of page {self.page!r} stopped at {self.position}: {type(problem).__name__}: {problem};"
+            " leave all views of the page and begin anew, and report this"
+        )
 
     def _turn(self, item: Item) -> None:
         (before, after), event, problem = fold_item(self._live, item)

@@ -18,6 +18,7 @@ from scratchbus.errors import (
     Conflict,
     EngineForbidden,
     InvalidPosition,
+    LogError,
     NotFound,
     ViewClosed,
 )
@@ -444,6 +445,47 @@ def test_an_event_of_newer_code_stops_the_view(bus, page, view):
             read()
     with pytest.raises(CodeTooOld), bus.view("other" if bus.core.log.shards == 1 else "main") as another:
         another.active()
+
+
+def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(page, view, monkeypatch):
+    story = page.add("observation", "story")
+    view.wait_for(story)
+    changes = view.changes()
+
+    def broken(*_):
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(live, "fold_item", broken)
+    page.add("observation", "later")
+    eventually(lambda: view.trouble)
+    for read in (
+        view.active,
+        view.list,
+        lambda: view.get(story.id),
+        lambda: view.wait_for(story),
+        lambda: next(changes),
+    ):
+        with pytest.raises(
+            LogError, match="the view of page 'main' stopped at .*: RuntimeError: out of order; leave all"
+        ):
+            read()
+    monkeypatch.undo()
+    view.close()
+    with page._bus.view() as another:
+        assert contents(another.active()) == ["later", "story"]
+
+
+def test_a_view_that_cannot_begin_anew_for_an_unforeseen_reason_says_so(bus, page, view, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(live, "replay", broken)
+    page.add("observation", "old")
+    forget(bus)
+    page.add("observation", "new")
+    eventually(lambda: view.trouble)
+    with pytest.raises(LogError, match="RuntimeError: out of order"):
+        view.active()
 
 
 # -- what happens to the engine --------------------------------------------------------------------------------------
