@@ -304,8 +304,8 @@ def test_a_handler_that_never_returns_loses_its_lease(connect):
 
 
 def test_a_lease_lasts_as_long_as_its_consumer_is_there(connect):
-    one = connect("one", subscription_lease="300ms")
-    two = connect("two", subscription_lease="300ms")
+    one = connect("one", subscription_lease="2s")
+    two = connect("two", subscription_lease="2s")
     fill(one.page(), 1)
     with one.subscribe("router") as active, two.subscribe("router") as standby:
         first = next(active)

@@ -8,9 +8,12 @@ from itertools import pairwise
 import pytest
 
 from scratchbus import NewObservation, expiry
+from scratchbus.counts import counts
+from scratchbus.domain.position import BusPosition
 from scratchbus.errors import CodeTooOld, EngineUnreachable, InvalidField, InvalidTTL, UnknownField
-from scratchbus.expiry import remind, run_expirer, sweep
+from scratchbus.expiry import run_expirer, sweep
 from scratchbus.log.steps import Pause
+from scratchbus.reminding import react, remind
 from tests.halting import Halted
 from tests.inspection import all_events, keys_of, log_length, project, send
 from tests.waiting import eventually
@@ -396,7 +399,7 @@ def test_an_expirer_does_all_of_it_by_itself(connect):
     waiting = page.add("reminder", "y", remind_on={"type": "risk_alert"})
     page.add("dependency", "v", dedupe_key="k")
     again = page.add("reminder", "y", remind_on={"type": "dependency"})
-    timed = page.add("reminder", "z", remind_at=datetime.now(UTC) + timedelta(milliseconds=80))
+    timed = page.add("reminder", "z", remind_at=datetime.now(UTC) + timedelta(milliseconds=500))
     closed = page.resolve(page.add("observation", "w").id)
     thread = threading.Thread(target=run_expirer, args=(connect("expirer", sweep_interval="20ms"), stop))
     thread.start()
@@ -413,6 +416,45 @@ def test_an_expirer_does_all_of_it_by_itself(connect):
         thread.join(30)
     assert not thread.is_alive()
     assert page.get(expiring.id).reason_code == "expired"
+
+
+def trim(bus, keys, _):
+    send(bus, "XTRIM", keys.log, "MAXLEN", 1)
+
+
+def empty(bus, keys, _):
+    send(bus, "XTRIM", keys.log, "MAXLEN", 0)
+
+
+def pierce(bus, keys, gone):
+    send(bus, "XDEL", keys.log, gone.position.stream_id)
+
+
+def rewind(bus, keys, _):
+    ends = (end._replace(seq=end.seq + 100) for end in bus.position().shards)
+    send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), str(BusPosition(tuple(ends))))
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize(("damage", "missing"), [(trim, 2), (empty, 3), (pierce, 1), (rewind, 0)])
+def test_reminders_go_on_behind_what_is_missing_from_the_log_and_say_so(bus, page, capfd, damage, missing):
+    reminder = page.add("reminder", "look again", remind_on={"type": "risk_alert"})
+    while bus.run(react(bus.core))[1]:
+        pass
+    page.add("observation", "first")
+    gone = page.add("risk_alert" if damage is not rewind else "observation", "gone")
+    page.add("observation", "last")
+    project(bus)
+    before = counts.missed
+    damage(bus, keys_of(bus), gone)
+    assert bus.run(react(bus.core))[1]
+    assert counts.missed - before == missing
+    assert "reminders go on behind what is missing" in capfd.readouterr().err
+    assert page.get(reminder.id).due_at is None
+    page.add("risk_alert", "now")
+    while bus.run(react(bus.core))[1]:
+        pass
+    assert page.get(reminder.id).due_at is not None
 
 
 @pytest.mark.parametrize("error", [EngineUnreachable, CodeTooOld, ZeroDivisionError])
