@@ -50,7 +50,8 @@ class Counts:
     """All that is counted.
 
     `appended` is by kind of event, `refused` and `engine_errors` by class of error, `commits` by outcome, `fallen_due`
-    by what time did, `subscriptions` by name, `jobs` by what became of what was picked.
+    by what time did, `subscriptions` by name, `jobs` by what became of what was picked. `missed` events were gone
+    before anyone had looked whether a reminder waits for them.
     """
 
     appended: defaultdict[str, int] = field(default_factory=_none)
@@ -61,6 +62,7 @@ class Counts:
     commits: defaultdict[str, int] = field(default_factory=_none)
     sweeps: int = 0
     fallen_due: defaultdict[str, int] = field(default_factory=_none)
+    missed: int = 0
     subscriptions: defaultdict[str, Handled] = field(default_factory=lambda: defaultdict(Handled))
     jobs: defaultdict[str, int] = field(default_factory=_none)
 

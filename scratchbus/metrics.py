@@ -103,6 +103,7 @@ def _what_was_done() -> Iterator[Metric]:
     yield _counter("commits", "Commits of folded state.", ["outcome"], _each(counts.commits))
     yield _counter("sweeps", "Looks at what has fallen due.", [], [([], counts.sweeps)])
     yield _counter("fallen_due", "Events appended because time went by.", ["what"], _each(counts.fallen_due))
+    yield _counter("missed_events", "Events that were gone before the expirer saw them.", [], [([], counts.missed)])
     yield _counter("engine_errors", "Operations that ended with an error.", ["error"], _each(counts.engine_errors))
     yield _counter("jobs", "Observations that workers claimed, and what became of them.", ["what"], _each(counts.jobs))
     names, handled = ["subscription"], dict(counts.subscriptions)

@@ -5,9 +5,9 @@ import pytest
 from scratchbus import AsyncBus, NewObservation, Observation, Position, because, refutation
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidTransition, NotFound, StaleFence
-from scratchbus.expiry import complete_all
 from scratchbus.ids import new_id
 from scratchbus.refutation import complete
+from scratchbus.reminding import complete_all
 from tests.inspection import project
 
 WHY = "a misread line"

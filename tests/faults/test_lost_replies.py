@@ -15,12 +15,13 @@ import pytest
 from scratchbus import AsyncBus, Bus
 from scratchbus.domain.events import Event, Linked
 from scratchbus.errors import Conflict, EngineUnreachable, NotFound
-from scratchbus.expiry import _next_reminders, sweep
+from scratchbus.expiry import sweep
 from scratchbus.folding import fold_once
 from scratchbus.ids import new_event_id, new_id
 from scratchbus.log.append import append
 from scratchbus.log.commit import Outcome
 from scratchbus.log.writes import Write
+from scratchbus.reminding import react
 from tests.clock import Clock, hand_over
 from tests.faults.checker import Acknowledged, check
 from tests.faults.operations import OPERATIONS, Operation, are_of_kinds, meddle
@@ -187,7 +188,7 @@ def test_what_time_brings_comes_once_whatever_the_expirer_loses(
             clock.advance("6s")
             proxy.arm(cut, number)
             bus.run(sweep(bus.core))
-            bus.run(_next_reminders(bus.core))
+            bus.run(react(bus.core))
             assert [[event.kind for event in page.history(id)] for id in ends] == [["added", "status_changed"]] * 3
             if not proxy.cuts or number > 12:
                 break

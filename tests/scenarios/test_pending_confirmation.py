@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from scratchbus.errors import Claimed
-from scratchbus.expiry import remind, sweep
+from scratchbus.expiry import sweep
+from scratchbus.reminding import remind
 
 
 @pytest.fixture
