@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from scratchbus.domain.position import Position
-from scratchbus.errors import ScratchbusError
+from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.feed import Feed, Item
 from scratchbus.log.append import Log
 from scratchbus.log.connections import backoff
@@ -28,6 +28,13 @@ those who publish. What comes after a pause is not held up.
 """
 
 logger = stderr_logger()
+
+
+def _as_trouble(problem: Exception) -> ScratchbusError:
+    """Return why a feed cannot be read, also for a reason that nobody foresaw."""
+    if isinstance(problem, ScratchbusError):
+        return problem
+    return LogError(f"the log cannot be read: {type(problem).__name__}: {problem}; going on trying, report this")
 
 
 class _Alarm:
@@ -113,8 +120,8 @@ class Feeds:
                     led.engine.run(led.feed.advance(LONGEST_BLOCK_MS))
                     attempt, led.feed.trouble = 0, None
                     self._closed.wait(BREATH * led.feed.followers)
-                except ScratchbusError as problem:
-                    led.feed.trouble = problem
+                except Exception as problem:  # whoever follows must not wait for a thread that is gone
+                    led.feed.trouble = _as_trouble(problem)
                     if self._closed.is_set():
                         return
                     if attempt == 0:
@@ -202,8 +209,8 @@ class AsyncFeeds:
             try:
                 await engine.run(feed.advance(LONGEST_BLOCK_MS))
                 attempt, feed.trouble = 0, None
-            except ScratchbusError as problem:
-                feed.trouble = problem
+            except Exception as problem:  # whoever follows must not wait for a task that is gone
+                feed.trouble = _as_trouble(problem)
                 if attempt == 0:
                     logger.warning("the log cannot be read; going on trying", reason=str(problem))
                 await asyncio.sleep(backoff(attempt))

@@ -466,7 +466,7 @@ def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(page
         lambda: next(changes),
     ):
         with pytest.raises(
-            LogError, match="the view of page 'main' stopped at .*: RuntimeError: out of order; leave all"
+            LogError, match=r"the view of page 'main' stopped at .*: RuntimeError: out of order; leave all"
         ):
             read()
     monkeypatch.undo()
@@ -480,7 +480,7 @@ def test_a_view_that_cannot_begin_anew_for_an_unforeseen_reason_says_so(bus, pag
         raise RuntimeError("out of order")
 
     monkeypatch.setattr(live, "replay", broken)
-    page.add("observation", "old")
+    view.wait_for(page.add("observation", "old"))
     forget(bus)
     page.add("observation", "new")
     eventually(lambda: view.trouble)
