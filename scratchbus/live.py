@@ -272,11 +272,13 @@ class Live:
 
     def _stopped(self, problem: Exception) -> LogError:
         """Return what every read says from now on, since nobody knows what the page is like."""
-        logger.error("a view stopped", page=self.page, exc_info=problem)
-        return LogError(
+        error = LogError(
             f"the view of page {self.page!r} stopped at {self.position}: {type(problem).__name__}: {problem};"
             " leave all views of the page and begin anew, and report this"
         )
+        error.__cause__ = problem
+        logger.error("a view stopped", reason=str(error))
+        return error
 
     def _turn(self, item: Item) -> None:
         (before, after), event, problem = fold_item(self._live, item)

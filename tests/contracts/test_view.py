@@ -9,7 +9,7 @@ from secrets import token_hex
 
 import pytest
 
-from scratchbus import Bus, NewObservation, feeding, live, snapshot
+from scratchbus import Bus, NewObservation, feed, feeding, live, snapshot
 from scratchbus.domain.position import Position
 from scratchbus.errors import (
     Behind,
@@ -458,16 +458,9 @@ def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(page
     monkeypatch.setattr(live, "fold_item", broken)
     page.add("observation", "later")
     eventually(lambda: view.trouble)
-    for read in (
-        view.active,
-        view.list,
-        lambda: view.get(story.id),
-        lambda: view.wait_for(story),
-        lambda: next(changes),
-    ):
-        with pytest.raises(
-            LogError, match=r"the view of page 'main' stopped at .*: RuntimeError: out of order; leave all"
-        ):
+    reads = view.active, view.list, lambda: view.get(story.id), lambda: view.wait_for(story), lambda: next(changes)
+    for read in reads:
+        with pytest.raises(LogError, match=r"page 'main' stopped at .*: RuntimeError: out of order; leave all views"):
             read()
     monkeypatch.undo()
     view.close()
@@ -479,13 +472,28 @@ def test_a_view_that_cannot_begin_anew_for_an_unforeseen_reason_says_so(bus, pag
     def broken(*_):
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(live, "replay", broken)
     view.wait_for(page.add("observation", "old"))
+    eventually(lambda: view.is_live)
+    monkeypatch.setattr(live, "replay", broken)
     forget(bus)
     page.add("observation", "new")
     eventually(lambda: view.trouble)
     with pytest.raises(LogError, match="RuntimeError: out of order"):
         view.active()
+
+
+def test_a_view_goes_on_when_its_reader_of_the_log_is_in_order_again(page, view, monkeypatch):
+    view.wait_for(page.add("observation", "before"))
+
+    def broken(*_):
+        raise RuntimeError("out of order")
+
+    with monkeypatch.context() as while_broken:
+        while_broken.setattr(feed, "read", broken)
+        eventually(lambda: "RuntimeError: out of order" in str(view.trouble))
+    view.wait_for(page.add("observation", "after"))
+    assert contents(view.active()) == ["after", "before"]
+    eventually(lambda: view.trouble is None)
 
 
 # -- what happens to the engine --------------------------------------------------------------------------------------
