@@ -19,6 +19,7 @@ from scratchbus.edges.exit_codes import USAGE, exit_code
 from scratchbus.edges.measuring import metrics_options, start_exporter
 from scratchbus.edges.usage import usage_line
 from scratchbus.errors import InvalidTTL, ScratchbusError
+from scratchbus.log.urls import without_password
 from scratchbus.runtime import Run, configure_logging, serve
 from scratchbus.settings import Settings, load_settings
 
@@ -37,8 +38,12 @@ class Daemon:
 
     @property
     def target(self) -> str:
-        """What tells the bus and page it works on from others, for files that go with them."""
-        return f"{self.settings.url or self.settings.home or ''} {self.settings.bus} {self.page}"
+        """What tells the bus and page it works on from others, for files that go with them.
+
+        The password is no part of it: it may change while the bus stays the same.
+        """
+        where = without_password(self.settings.url) if self.settings.url else self.settings.home or ""
+        return f"{where} {self.settings.bus} {self.page}"
 
     def serve(self, run: Run, *, patient: bool = True) -> None:
         """Do the work on a connection to the bus; see `scratchbus.runtime.serve`."""
