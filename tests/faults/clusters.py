@@ -196,8 +196,9 @@ class Move:
 class Watched(Group):
     """A master and its replica, which three sentinels watch."""
 
-    def __init__(self) -> None:
+    def __init__(self, **config: str) -> None:
         super().__init__()
+        self._config = {"repl-ping-replica-period": "1", **config}
         self.sentinels: list[Server] = []
 
     @property
@@ -207,7 +208,7 @@ class Watched(Group):
 
     def _start(self) -> None:
         for _ in range(2):
-            self._add(**{"repl-ping-replica-period": "1"})
+            self._add(**self._config)
 
     def _join(self) -> None:
         master, replica = self.servers

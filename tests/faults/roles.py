@@ -30,20 +30,30 @@ NOBODY = frozenset[str]()
 _names = count(1)
 
 
+def write_access_list(directory: Path) -> Path:
+    """Write the access list that is shipped, with one password for all its users; the tests see everything."""
+    listed = directory / "users.acl"
+    password = hashlib.sha256(SECRET.encode()).hexdigest()
+    text = ACCESS_LIST.read_text().replace(" off -@all", f" on #{password} -@all")
+    listed.write_text(text.replace("user default off", "user default on nopass ~* &* +@all"))
+    return listed
+
+
+def login(role: str) -> str:
+    """Return what a user of this role puts before the hosts of a URL."""
+    return f"{role}:{quote(SECRET, safe='')}@"
+
+
 class GuardedServer(Server):
     """A server whose users are those of the access list, all with the same password; the tests see everything."""
 
     def __init__(self, binary: Path) -> None:
         super().__init__(binary, tcp=True)
-        listed = self.directory / "users.acl"
-        password = hashlib.sha256(SECRET.encode()).hexdigest()
-        text = ACCESS_LIST.read_text().replace(" off -@all", f" on #{password} -@all")
-        listed.write_text(text.replace("user default off", "user default on nopass ~* &* +@all"))
-        self.config["aclfile"] = str(listed)
+        self.config["aclfile"] = str(write_access_list(self.directory))
 
     def url_of(self, role: str) -> str:
         """Return the URL by which a user of this role comes to the server."""
-        return f"unix://{role}:{quote(SECRET, safe='')}@{self.socket}"
+        return f"unix://{login(role)}{self.socket}"
 
     def changes(self) -> int:
         """Return how many changes there were to the data, ever."""
@@ -75,6 +85,10 @@ def _linked(bus: Bus) -> list[Any]:
 def _view(bus: Bus, _: object) -> None:
     with bus.view() as view:
         assert len(view.active()) == 1
+
+
+def _fold(bus: Bus, _: object) -> None:
+    bus.run(catch_up(bus.core.log, bus.core.log.shard("main")))
 
 
 def _work(bus: Bus, _: object) -> None:
@@ -151,7 +165,7 @@ TRIES: dict[str, Try] = {
     "page: trace": Try(READS, _linked, lambda bus, _: bus.page().trace("goal-1")),
     "page: consequences": Try(READS, _some, lambda bus, id: bus.page().consequences(id)),
     "bus: work": Try(APPENDS, _some, _work),
-    "commit what is folded": Try(COMMITS, _some, lambda bus, _: bus.run(catch_up(bus.core.log, 0))),
+    "commit what is folded": Try(COMMITS, _some, _fold),
     "sweep what has expired": Try(
         COMMITS,
         lambda bus: [bus.page().add("observation", "short", ttl="1ms")],

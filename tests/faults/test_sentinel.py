@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from scratchbus import AsyncBus, Bus
-from scratchbus.errors import EngineMisconfigured, EngineUnreachable, LogRewound
+from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineUnreachable, LogRewound
 from scratchbus.folding import catch_up
 from scratchbus.projector import run_projector
 from tests.faults.checker import Acknowledged, check
 from tests.faults.clusters import MASTER_NAME, Watched, ask
 from tests.faults.loads import Load, Reading
+from tests.faults.roles import READS, login, write_access_list
 from tests.faults.servers import free_port
+from tests.inspection import project
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
@@ -62,6 +65,25 @@ async def test_a_failover_is_waited_for_by_asyncio_too(watched: Watched, bus_nam
         watched.fail_over()
         await bus.page().add("observation", "after")
         assert [seen.content for seen in await bus.page().list()] == ["after", "before"]
+
+
+def test_the_roles_of_the_access_list_go_along_to_the_next_master(tmp_path: Path) -> None:
+    with Watched(aclfile=str(write_access_list(tmp_path))) as watched:
+        urls = {role: watched.url.replace("://", f"://{login(role)}", 1) for role in READS}
+        with (
+            Bus.connect(watched.url, source="owner") as owner,
+            Bus.connect(urls["publisher"], source="publisher") as publisher,
+            Bus.connect(urls["reader"], source="reader") as reader,
+            Bus.connect(urls["projector"], source="projector") as projector,
+        ):
+            publisher.page().add("observation", "before")
+            watched.fail_over()
+            publisher.page().add("observation", "after")
+            project(projector)
+            assert [seen.content for seen in reader.page().list()] == ["after", "before"]
+            with pytest.raises(EngineForbidden, match="reader"):
+                reader.page().add("observation", "x")
+            assert check(owner) == []
 
 
 def test_a_master_that_is_killed_under_load_loses_nothing_acknowledged(watched: Watched, bus: Bus) -> None:

@@ -1,0 +1,104 @@
+"""The access list that is shipped, on a real cluster: each role may do the same there as on one server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.errors import EngineForbidden, ScratchbusError
+from scratchbus.expiry import run_expirer
+from scratchbus.projector import run_projector
+from tests.faults.checker import check
+from tests.faults.clusters import Cluster, Move, ask, role
+from tests.faults.roles import READS, TRIES, Try, login, write_access_list
+from tests.inspection import project
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+ROLES = sorted(READS)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    listed = write_access_list(tmp_path_factory.mktemp("access"))
+    with Cluster(aclfile=str(listed)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bus(cluster: Cluster) -> Iterator[Bus]:
+    """An empty bus, in the hands of someone who may do everything."""
+    empty(cluster)
+    with Bus.connect(cluster.url, source="owner") as bus:
+        yield bus
+
+
+def empty(cluster: Cluster) -> None:
+    for server in cluster.servers:
+        if role(server)["role"] == "master":
+            ask(server, "FLUSHALL")
+
+
+def url_of(cluster: Cluster, user: str) -> str:
+    return cluster.url.replace("://", f"://{login(user)}", 1)
+
+
+def outcome(cluster: Cluster, user: str, wanted: Try) -> str:
+    """Say what comes of something that a user tries on a new bus."""
+    empty(cluster)
+    with Bus.connect(cluster.url, source="owner") as owner:
+        things = wanted.prepare(owner)
+        with Bus.connect(url_of(cluster, user), source="subject") as mine:
+            try:
+                wanted.act(mine, *things)
+            except EngineForbidden:
+                return "forbidden"
+            except ScratchbusError as error:
+                return f"{type(error).__name__}: {error}"
+    return "done"
+
+
+@pytest.mark.parametrize("user", ROLES)
+def test_a_role_may_do_on_a_cluster_what_it_may_do_on_one_server(cluster: Cluster, user: str) -> None:
+    expected = {name: "done" if user in wanted.roles else "forbidden" for name, wanted in TRIES.items()}
+    assert {name: outcome(cluster, user, wanted) for name, wanted in TRIES.items()} == expected
+
+
+def test_the_daemons_of_a_projector_keep_all_shards_current(cluster: Cluster, bus: Bus) -> None:
+    stop = threading.Event()
+    with Bus.connect(url_of(cluster, "projector"), source="projector", sweep_interval="20ms") as mine:
+        threads = [threading.Thread(target=run, args=(mine, stop)) for run in (run_projector, run_expirer)]
+        for thread in threads:
+            thread.start()
+        try:
+            reminders = [bus.page(name).add("reminder", "x", remind_on={"type": "observation"}) for name in "abcdef"]
+            for name in "abcdef":
+                bus.page(name).add("observation", "brief", ttl="50ms")
+            eventually(lambda: all(bus.page(each.page).history(each.id)[-1].kind == "due" for each in reminders))
+            eventually(lambda: sum(event.kind == "status_changed" for event in bus.events()) == 6)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(30)
+    project(bus)
+    assert check(bus) == []
+
+
+def test_a_publisher_and_a_reader_find_a_page_whose_slot_is_moved(cluster: Cluster, bus: Bus) -> None:
+    page = bus.page("moving")
+    page.add("observation", "before")
+    with (
+        Bus.connect(url_of(cluster, "publisher"), source="publisher") as publisher,
+        Bus.connect(url_of(cluster, "reader"), source="reader") as reader,
+    ):
+        assert [one.content for one in reader.page("moving").active()] == ["before"]
+        with Move(cluster, cluster.slot_of(bus, "moving")) as move:
+            move.keys(lambda key: True)
+            assert reader.position() == publisher.position() == bus.position(), "by asking the next master"
+        publisher.page("moving").add("observation", "after")
+        assert [one.content for one in reader.page("moving").active()] == ["after", "before"]
+    assert check(bus) == []
