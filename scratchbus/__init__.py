@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scratchbus.errors import ScratchbusError
     from scratchbus.live import Change
     from scratchbus.page import Page
+    from scratchbus.rebuilding import Rebuilt
     from scratchbus.status import Status
     from scratchbus.subscriptions import AsyncDelivery, AsyncSubscription, DeadLetter, Delivery, Subscription
     from scratchbus.view import AsyncView, View
@@ -47,6 +48,7 @@ _HOMES = {
     "Observation": "domain.observation",
     "BusPosition": "domain.position",
     "Position": "domain.position",
+    "Rebuilt": "rebuilding",
     "Registry": "domain.registry",
     "Consequences": "domain.trace",
     "Trace": "domain.trace",
@@ -77,6 +79,7 @@ __all__ = [
     "Observation",
     "Page",
     "Position",
+    "Rebuilt",
     "Registry",
     "ScratchbusError",
     "Status",

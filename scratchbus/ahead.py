@@ -8,7 +8,7 @@ from scratchbus.domain.position import Position
 from scratchbus.folding import CHUNK, Fold, decode_all, load_documents, needed
 from scratchbus.log.append import Log
 from scratchbus.log.codec import entry_fields, entry_position
-from scratchbus.log.commit import Checkpoint
+from scratchbus.log.commit import Checkpoint, checkpoint_key
 from scratchbus.log.steps import Pause, Step, ask
 
 
@@ -40,7 +40,8 @@ def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
     items = list(decode_all((entry for entry in entries if entry_fields(entry).get(b"page") == name), shard))
     subjects = needed(item for _, item in items).get(page, [])
     new = [subject for subject in subjects if (page, subject) not in fold.documents]
-    if not (yield from load_documents(keys, fold, {page: new} if new else {}, ahead.checkpoint)):
+    key = checkpoint_key(keys)
+    if not (yield from load_documents(keys, fold, {page: new} if new else {}, ahead.checkpoint, key)):
         return False
     for entry, item in items:
         fold.apply(entry, item)

@@ -22,6 +22,7 @@ from scratchbus.log.subscription import remove
 from scratchbus.operations import looking
 from scratchbus.operations.claiming import Wanted
 from scratchbus.page import Page
+from scratchbus.rebuilding import Progress, Rebuilt, rebuild
 from scratchbus.settings import Settings
 from scratchbus.sharing import LivePages
 from scratchbus.status import Status
@@ -192,6 +193,14 @@ class Bus:
     def status(self) -> Status:
         """Return how the engine, the logs, the projections and the pages are."""
         return self.run(opening.status_of(self._opened))
+
+    def rebuild(self, progress: Progress | None = None) -> Rebuilt:
+        """Fold the state anew from the whole log, and switch to it at once; readers see no difference meanwhile.
+
+        It rests while others publish. `progress` is told how many events are done, of how many. Raises RebuildHeld
+        while someone else does so, PositionLost, LogRewound or CodeTooOld; then the state is as it was.
+        """
+        return self.run(rebuild(self.core, progress))
 
     @property
     def types(self) -> Registry:

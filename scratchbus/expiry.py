@@ -18,7 +18,7 @@ from scratchbus.folding import catch_up
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import append
 from scratchbus.log.codec import Head
-from scratchbus.log.keys import PageKeys
+from scratchbus.log.commit import checkpoint_key
 from scratchbus.log.steps import Call, Script, Step
 from scratchbus.log.writes import Write
 from scratchbus.logs import stderr_logger
@@ -38,16 +38,15 @@ def sweep(core: Core) -> Step[int]:
     for shard in range(core.log.shards):
         looked = AT_ONCE
         while looked == AT_ONCE:
-            build = yield from catch_up(core.log, shard)  # what is due is an index of the projection
-            looked, done = yield from _sweep_some(core, shard, build)
+            yield from catch_up(core.log, shard)  # what is due is an index of the projection
+            looked, done = yield from _sweep_some(core, shard)
             count += done
     return count
 
 
-def _sweep_some(core: Core, shard: int, build: int) -> Step[tuple[int, int]]:
+def _sweep_some(core: Core, shard: int) -> Step[tuple[int, int]]:
     keys = core.log.keys(shard)
-    due = PageKeys(keys, "", build).due
-    (reply,) = yield Call(shard, (_DUE.command((due, keys.tail), (keys.heads(""), AT_ONCE)),))
+    (reply,) = yield Call(shard, (_DUE.command((checkpoint_key(keys), keys.tail), (keys.tag, AT_ONCE)),))
     now, rows = reply[0], reply[1:]
     by_page: dict[str, list[Write]] = defaultdict(list)
     for member, row in zip(rows[::2], rows[1::2], strict=True):

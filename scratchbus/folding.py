@@ -29,7 +29,7 @@ from scratchbus.log.codec import (
     entry_position,
     is_batch_end,
 )
-from scratchbus.log.commit import Checkpoint, Command, Outcome, commit
+from scratchbus.log.commit import Checkpoint, Command, Outcome, checkpoint_key, commit
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.steps import Pause, Step, ask_all
 from scratchbus.logs import stderr_logger
@@ -112,81 +112,85 @@ def needed(items: Iterable[Event | Poison]) -> dict[str, list[str]]:
 
 
 def fold_once(
-    log: Log, shard: int, known: Checkpoint | None = None, chunk: int = CHUNK
+    log: Log, shard: int, known: Checkpoint | None = None, chunk: int = CHUNK, build: int | None = None
 ) -> Step[tuple[Folded, Checkpoint]]:
-    """Fold the next stretch of a shard's log and commit it.
+    """Fold the next stretch of a shard's log and commit it, to the live state or to a build that is being made.
 
     `known` is the checkpoint as this projector last saw it; it is read anew all the same. Raises PositionLost when
     the log was trimmed past the checkpoint, LogRewound when it is another log, CodeTooOld.
     """
-    keys = log.keys(shard)
-    checkpoint, entries, is_all = yield from _read_stretch(keys, known, chunk)
+    keys, key = log.keys(shard), checkpoint_key(log.keys(shard), build)
+    begin = Checkpoint.parse(None, shard)._replace(build=build or 1)
+    checkpoint, entries, is_all = yield from _read_stretch(keys, key, begin, known, chunk)
     if not entries:
         return Folded(0, True, Outcome.DONE), checkpoint
     items = list(decode_all(entries, shard))
     fold = Fold(shard)
-    if not (yield from load_documents(keys, fold, needed(item for _, item in items), checkpoint)):
+    if not (yield from load_documents(keys, fold, needed(item for _, item in items), checkpoint, key)):
         return Folded(0, False, Outcome.LOST), checkpoint
     for entry, item in items:
         fold.apply(entry, item)
     commands = list(_commands(keys, fold, checkpoint))
     last = entries[-1]
     position, event_id = entry_position(last, shard), entry_fields(last).get(b"id", b"")
-    outcome, now = yield from commit(keys, scratch_page.NAME, checkpoint, position, event_id, commands)
+    outcome, now = yield from commit(keys, key, checkpoint, position, event_id, commands)
     folded = len(entries) if outcome is Outcome.DONE else 0
     counts.commits[outcome.name.lower()] += 1
     counts.folded += folded
     return Folded(folded, is_all, outcome), now
 
 
-def catch_up(log: Log, shard: int) -> Step[int]:
-    """Fold a shard's log until nothing is left that was there when this began; return the build of the state."""
+def catch_up(log: Log, shard: int) -> Step[None]:
+    """Fold a shard's log until nothing is left that was there when this began."""
     known: Checkpoint | None = None
     while True:
         folded, known = yield from fold_once(log, shard, known)
         if folded.outcome is not Outcome.DONE:
             yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
         elif folded.is_all:
-            return known.build
+            return
 
 
 def _read_stretch(
-    keys: ShardKeys, known: Checkpoint | None, chunk: int
+    keys: ShardKeys, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
 ) -> Step[tuple[Checkpoint, list[RawEntry], bool]]:
     """Read the checkpoint first, then whole batches after it."""
     shard = keys.shard
-    guess = known or Checkpoint.parse(None, shard)
+    guess = known or begin
     count = chunk
     while True:
         row, origin, entries = yield from ask_all(
             shard,
             [
-                ("GET", keys.checkpoint(scratch_page.NAME)),
+                ("GET", key),
                 ("GET", keys.origin),
                 ("XRANGE", keys.log, f"({guess.position.stream_id}", "+", "COUNT", count),
             ],
         )
-        checkpoint = Checkpoint.parse(row, shard)
+        checkpoint = Checkpoint.parse(row, shard) if row else begin
         if checkpoint != guess and checkpoint.position != guess.position:
             guess = checkpoint
             continue
         word = origin.decode() if origin else ""
         if checkpoint.origin and checkpoint.origin != word:
             raise LogRewound(
-                f"shard {shard}: the state was folded from another log; for it to be folded anew, delete the keys"
-                f" {keys.tag}p{checkpoint.build}:* and then {keys.checkpoint(scratch_page.NAME)}"
+                f"shard {shard}: the state was folded from another log; run `scratchbus rebuild` to have it folded anew"
             )
         if entries and entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
             yield from _explain_gaps(keys, checkpoint.position, entries)
         checkpoint = checkpoint._replace(origin=word)
-        whole = list(entries)
-        while whole and not is_batch_end(whole[-1]):
-            whole.pop()
+        whole = _whole_batches(entries, chunk)
         if whole or not entries:
-            return checkpoint, whole, len(entries) < count
+            return checkpoint, whole, len(whole) == len(entries) < count
         if count >= _LONGEST_BATCH:
             return checkpoint, list(entries), False  # no such batch is ever written; do not stand still
         count = _LONGEST_BATCH
+
+
+def _whole_batches(entries: list[RawEntry], chunk: int) -> list[RawEntry]:
+    """Return so many entries, or fewer, that the last ends its batch; more when the first batch is longer than that."""
+    ends = [at for at, entry in enumerate(entries, 1) if is_batch_end(entry)]
+    return entries[: max((at for at in ends if at <= chunk), default=ends[0] if ends else 0)]
 
 
 def _explain_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> Step[None]:
@@ -205,8 +209,12 @@ def _explain_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> 
         before = position
 
 
-def load_documents(keys: ShardKeys, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint) -> Step[bool]:
+def load_documents(
+    keys: ShardKeys, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint, key: str
+) -> Step[bool]:
     """Load into the fold the documents of these subjects, by page; say whether they are still those of the checkpoint.
+
+    `key` is where the checkpoint is kept.
 
     Newer ones would be taken for what the stretch makes of them, and a master that never got the commit they come from
     would take the commit of this fold.
@@ -214,7 +222,7 @@ def load_documents(keys: ShardKeys, fold: Fold, wanted: dict[str, list[str]], ch
     if not wanted:
         return True
     pages = [("HMGET", PageKeys(keys, page, checkpoint.build).docs, *subjects) for page, subjects in wanted.items()]
-    *rows, last = yield from ask_all(keys.shard, [*pages, ("GET", keys.checkpoint(scratch_page.NAME))])
+    *rows, last = yield from ask_all(keys.shard, [*pages, ("GET", key)])
     for (page, subjects), found in zip(wanted.items(), rows, strict=True):
         for subject, row in zip(subjects, found, strict=True):
             fold.load((page, subject), row)
@@ -279,7 +287,7 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
     for entry, reason in fold.rejected:
         fields = entry_fields(entry)
         yield (
-            "XADD", keys.rejected(scratch_page.NAME), entry[0], "reason", reason,
+            "XADD", PageKeys(keys, "", checkpoint.build).rejected, entry[0], "reason", reason,
             "page", fields.get(b"page", b""), "subject", fields.get(b"subject", b""),
             "event", fields.get(b"event", b""),
         )  # fmt: skip

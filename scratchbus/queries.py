@@ -22,7 +22,7 @@ from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, LogRewoun
 from scratchbus.folding import Fold, decode_all, fold_once
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Head, decode_documents, decode_entry
-from scratchbus.log.commit import Checkpoint, Outcome
+from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.steps import Call, Pause, Script, Step, ask, ask_all
 from scratchbus.projections import scratch_page
@@ -118,7 +118,7 @@ def look(
     while True:
         names = PageKeys(keys, page, build)
         command = _QUERY.command(
-            (keys.tail, keys.checkpoint(scratch_page.NAME), keys.log, names.docs, keys.heads(page), *keys_of(names)),
+            (keys.tail, checkpoint_key(keys), keys.log, names.docs, keys.heads(page), *keys_of(names)),
             (page, most, ahead.at.stream_id if ahead else "", *arguments),
         )
         (reply,) = yield Call(shard, (command,))

@@ -18,7 +18,7 @@ from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.folding import CHUNK, catch_up, decode_all
 from scratchbus.log.append import Log
 from scratchbus.log.codec import entry_position
-from scratchbus.log.commit import Checkpoint
+from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.projections import scratch_page
@@ -45,7 +45,7 @@ class Relations:
         keys = self.log.keys(shard)
         with suppress(EngineReadOnly, EngineForbidden):
             yield from catch_up(self.log, shard)
-        checkpoint = Checkpoint.parse((yield from ask(shard, "GET", keys.checkpoint(scratch_page.NAME))), shard)
+        checkpoint = yield from read_checkpoint(keys)
         self._builds[shard], at = checkpoint.build, checkpoint.position
         while True:
             entries = yield from ask(shard, "XRANGE", keys.log, f"({at.stream_id}", "+", "COUNT", CHUNK)
@@ -63,18 +63,32 @@ class Relations:
         """Return where a relation leads from each of these, with the shard that says so."""
         found: dict[str, list[tuple[int, str]]] = {start: [] for start in starts}
         wanted = list(found)
-        for shard, build in self._builds.items():
-            key = PageKeys(self.log.keys(shard), "", build).relation(relation)
+        for shard in self._builds:
             for at in range(0, len(wanted), _AT_ONCE):
                 some = wanted[at : at + _AT_ONCE]
-                rows = yield from ask_all(
-                    shard, [("ZRANGEBYLEX", key, f"[{start}\t", b"[" + start.encode() + b"\t\xff") for start in some]
-                )
+                rows = yield from self._folded(shard, relation, some)
                 for start, members in zip(some, rows, strict=True):
                     folded = [member.decode().partition("\t")[2] for member in members]
                     late = self._late.get((shard, relation, start), [])
                     found[start] += [(shard, end) for end in dict.fromkeys([*folded, *late])]
         return found
+
+    def _folded(self, shard: int, relation: str, starts: list[str]) -> Step[list[list[bytes]]]:
+        """Return the members of a relation that begin with each of these, all of one build of the state."""
+        keys = self.log.keys(shard)
+        while True:
+            key = PageKeys(keys, "", self._builds[shard]).relation(relation)
+            *rows, now = yield from ask_all(
+                shard,
+                [
+                    *(("ZRANGEBYLEX", key, f"[{start}\t", b"[" + start.encode() + b"\t\xff") for start in starts),
+                    ("GET", checkpoint_key(keys)),
+                ],
+            )
+            build = Checkpoint.parse(now, shard).build
+            if build == self._builds[shard]:
+                return list(rows)
+            self._builds[shard] = build  # it was built anew; a build that was left may be gone
 
 
 def open_relations(log: Log, shards: Iterable[int] | None = None) -> Step[Relations]:

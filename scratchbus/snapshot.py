@@ -13,11 +13,10 @@ from scratchbus.feed import Item, whole_batches
 from scratchbus.folding import catch_up
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, decode_documents
-from scratchbus.log.commit import Checkpoint
+from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.reading import Cursor, read
-from scratchbus.log.steps import Step, ask, ask_all
-from scratchbus.projections import scratch_page
+from scratchbus.log.steps import Step, ask_all
 from scratchbus.projections.live_page import LivePage, Turn
 
 _AT_ONCE = 1_000  # documents that one look takes: about a millisecond of the engine's time
@@ -33,7 +32,7 @@ def read_page(log: Log, page: str, now_ms: int) -> Step[tuple[LivePage, Cursor]]
     keys = log.keys(shard)
     with suppress(EngineReadOnly, EngineForbidden):  # then more is folded here
         yield from catch_up(log, shard)
-    row, origin = yield from ask_all(shard, [("GET", keys.checkpoint(scratch_page.NAME)), ("GET", keys.origin)])
+    row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])
     checkpoint = Checkpoint.parse(row, shard)
     documents = yield from _read_documents(PageKeys(keys, page, checkpoint.build), shard)
     live = LivePage(documents, now_ms)
@@ -46,8 +45,7 @@ def read_page(log: Log, page: str, now_ms: int) -> Step[tuple[LivePage, Cursor]]
                 fold_item(live, item)
 
     yield from replay(log, cursor, fold)
-    again = Checkpoint.parse((yield from ask(shard, "GET", keys.checkpoint(scratch_page.NAME))), shard)
-    if again.build != checkpoint.build:
+    if (yield from read_checkpoint(keys)).build != checkpoint.build:
         return (yield from read_page(log, page, now_ms))
     return live, cursor
 

@@ -12,12 +12,11 @@ from pydantic import BaseModel
 from scratchbus.core import Core
 from scratchbus.domain.position import Position
 from scratchbus.log.codec import Head
-from scratchbus.log.commit import Checkpoint
+from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.connect import UNKNOWN, read_info, risks
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.lag import end_of, in_ms, read_lags
 from scratchbus.log.steps import Step, ask, ask_all
-from scratchbus.projections import scratch_page
 from scratchbus.subscriptions import SubscriptionStatus, read_subscriptions
 
 MOST_PAGES = 20
@@ -131,18 +130,11 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
 def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
     """Return how a log is, and the names of its pages."""
     keys = core.log.keys(shard)
-    length, tail, row, rejected, names = yield from ask_all(
-        shard,
-        [
-            ("XLEN", keys.log),
-            ("GET", keys.tail),
-            ("GET", keys.checkpoint(scratch_page.NAME)),
-            ("XLEN", keys.rejected(scratch_page.NAME)),
-            ("HKEYS", keys.pages),
-        ],
+    checkpoint = yield from read_checkpoint(keys)
+    done, rejects = checkpoint.position, PageKeys(keys, "", checkpoint.build).rejected
+    length, tail, rejected, names = yield from ask_all(
+        shard, [("XLEN", keys.log), ("GET", keys.tail), ("XLEN", rejects), ("HKEYS", keys.pages)]
     )
-    checkpoint = Checkpoint.parse(row, shard)
-    done = checkpoint.position
     gaps = yield from _read_gaps(keys, checkpoint.build)
     lag = (yield from read_lags(core.log, [done]))[done]
     status = ShardStatus(

@@ -11,7 +11,7 @@ from typing import Any
 from scratchbus import Bus, Event, Observation
 from scratchbus.folding import fold_once
 from scratchbus.log.codec import Head, RawEntry, decode_document, decode_entry, entry_fields, entry_position
-from scratchbus.log.commit import Outcome
+from scratchbus.log.commit import Outcome, read_checkpoint
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.steps import Call, Step, ask
 from scratchbus.projections import scratch_page
@@ -92,7 +92,7 @@ def documents(bus: Bus) -> Documents:
     """Return what the projection has stored."""
     state: Documents = {}
     for keys, page in _pages(bus):
-        for id, row in _hash(bus, PageKeys(keys, page).docs).items():
+        for id, row in _hash(bus, PageKeys(keys, page, _build(bus, keys)).docs).items():
             state[page, id] = decode_document(row.encode())
     return state
 
@@ -132,6 +132,10 @@ def _pages(bus: Bus) -> Iterator[tuple[ShardKeys, str]]:
         keys = bus.core.log.keys(shard)
         for page in _hash(bus, keys.pages):
             yield keys, page
+
+
+def _build(bus: Bus, keys: ShardKeys) -> int:
+    return bus.run(read_checkpoint(keys)).build
 
 
 def _hash(bus: Bus, key: str) -> dict[str, str]:
@@ -214,14 +218,16 @@ def _assert_due(bus: Bus) -> None:
         if any(moments):
             expected[bus.core.log.shard(page)][f"{subject}@{page}"] = min(filter(None, moments))
     for shard in range(bus.core.log.shards):
-        due = PageKeys(bus.core.log.keys(shard), "").due
+        keys = bus.core.log.keys(shard)
+        due = PageKeys(keys, "", _build(bus, keys)).due
         assert _scores(bus, due) == expected[shard], "the due set is not what the heads say"
 
 
 def _assert_indexes(bus: Bus, state: Documents) -> None:
     expected: dict[str, dict[str, int]] = defaultdict(dict)
     for (page, id), document in state.items():
-        names = PageKeys(keys_of(bus, page), page)
+        keys = keys_of(bus, page)
+        names = PageKeys(keys, page, _build(bus, keys))
         expected[names.all][id] = document.added_seq
         for index in scratch_page.index_entries(document):
             expected[names.index(*index)][id] = document.added_seq
@@ -232,7 +238,8 @@ def _assert_indexes(bus: Bus, state: Documents) -> None:
 
 def _assert_relations(bus: Bus) -> None:
     for shard in range(bus.core.log.shards):
-        names = PageKeys(bus.core.log.keys(shard), "")
+        keys = bus.core.log.keys(shard)
+        names = PageKeys(keys, "", _build(bus, keys))
         expected: dict[str, set[str]] = {"evidence": set(), "links": set(), "causes": set()}
         for event in (decode_entry(entry, shard) for entry in entries(bus, shard)):
             for relation, start, end in scratch_page.relations(event):
@@ -243,5 +250,5 @@ def _assert_relations(bus: Bus) -> None:
 
 def _index_keys(bus: Bus) -> set[str]:
     kinds = ("all", "type", "tag", "owner", "waiting")
-    found = [send(bus, "KEYS", f"{{{bus.core.log.bus}:*}}:p1:{kind}:*") for kind in kinds]
+    found = [send(bus, "KEYS", f"{{{bus.core.log.bus}:*}}:p*:{kind}:*") for kind in kinds]
     return {key.decode() for keys in found for key in keys}

@@ -29,6 +29,7 @@ is in attributes, never only in the text.
     │   ├── PageFull            no room, and nothing may give way    (.page, .limit)
     │   ├── EventIdReused       same event id, other arguments       (.event_id)
     │   ├── TypeInUse           a type cannot go while it is open    (.type, .open)
+    │   ├── RebuildHeld         someone else is building the state anew (.holder)
     │   ├── SubscriptionMismatch    in use with other filters        (.name, .holder)
     │   ├── SubscriptionHeld    a consumer is at it                  (.name, .holder)
     │   ├── LeaseLost           another consumer may have taken over (.name)
@@ -49,7 +50,8 @@ is in attributes, never only in the text.
         ├── PositionLost        the log was trimmed past the position
         ├── LogRewound          the log is not the one that was read before
         ├── LogGap              a position is missing that no trim or erasure explains
-        └── CodeTooOld          an event of a newer schema than this code knows
+        ├── CodeTooOld          an event or state of a newer schema than this code knows
+        └── StateTooOld         state of an older form than this code reads
 """
 
 from scratchbus.errors.base import ScratchbusError, shown
@@ -88,7 +90,7 @@ from scratchbus.errors.input import (
     UnknownField,
     UnknownType,
 )
-from scratchbus.errors.log import Behind, CodeTooOld, LogError, LogGap, LogRewound, PositionLost
+from scratchbus.errors.log import Behind, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, StateTooOld
 from scratchbus.errors.state import (
     Claimed,
     Conflict,
@@ -100,6 +102,7 @@ from scratchbus.errors.state import (
     NotClaimed,
     NotFound,
     PageFull,
+    RebuildHeld,
     StaleFence,
     TypeInUse,
     VersionConflict,
@@ -154,6 +157,7 @@ __all__ = [
     "PageFull",
     "PositionLost",
     "ReadOnlyField",
+    "RebuildHeld",
     "RegistryError",
     "RulesError",
     "ScratchbusError",
@@ -161,6 +165,7 @@ __all__ = [
     "SettingsFileError",
     "ShardsMismatch",
     "StaleFence",
+    "StateTooOld",
     "SubscriptionHeld",
     "SubscriptionMismatch",
     "TooLarge",

@@ -26,4 +26,8 @@ class LogGap(LogError):
 
 
 class CodeTooOld(LogError):
-    """An event has a newer schema than this code knows; upgrade scratchbus."""
+    """An event has a newer schema than this code knows, or the state a newer form; upgrade scratchbus."""
+
+
+class StateTooOld(LogError):
+    """The state is stored in a form that this code no longer reads; `scratchbus rebuild` builds it anew."""

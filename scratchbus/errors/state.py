@@ -126,3 +126,11 @@ class TypeInUse(Conflict):
         super().__init__(f"type {name!r} has {open_count} open observations; resolve or archive them first")
         self.type = name
         self.open = open_count
+
+
+class RebuildHeld(Conflict):
+    """Someone else is building the state anew, or has taken it over."""
+
+    def __init__(self, shard: int, holder: str) -> None:
+        super().__init__(f"shard {shard}: {holder} is building the state anew; wait until that is done")
+        self.holder = holder

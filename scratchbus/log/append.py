@@ -13,7 +13,7 @@ from scratchbus.domain.position import Position
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
 from scratchbus.log.codec import encode_body, entry_fields
 from scratchbus.log.connections import PATIENCE, backoff
-from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys, shard_of
+from scratchbus.log.keys import SYSTEM_PAGE, ShardKeys, shard_of
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
 from scratchbus.log.writes import FIELDS, Write, refusal
 
@@ -115,8 +115,8 @@ class Log:
             if len(self._names) >= _MOST_NAMES:
                 self._names.clear()
             found = self._names[page] = (
-                keys.log, keys.tail, keys.origin, keys.pages, PageKeys(keys, page).due, keys.heads(page),
-                keys.open(page), keys.dedupe(page), keys.ids,
+                keys.log, keys.tail, keys.origin, keys.pages, keys.heads(page), keys.open(page), keys.dedupe(page),
+                keys.ids,
             )  # fmt: skip
         return found
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 from secrets import token_hex
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from scratchbus.domain.position import START, Position
-from scratchbus.log.keys import ShardKeys
+from scratchbus.errors import CodeTooOld, StateTooOld
+from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
+from scratchbus.projections import scratch_page
 
 _SCRIPT = Script("commit")
 
@@ -17,7 +19,10 @@ Command = tuple[Any, ...]
 
 
 class Checkpoint(NamedTuple):
-    """How far a projection is folded: the last folded event, in which log, and in which build of the state."""
+    """How far a projection is folded: the last folded event, in which log, and in which build of the state.
+
+    Its stored form says in which form the state is stored: code that knows another one cannot use it.
+    """
 
     position: Position = START
     event_id: str = ""
@@ -27,17 +32,39 @@ class Checkpoint(NamedTuple):
 
     @classmethod
     def parse(cls, row: bytes | None, shard: int) -> Checkpoint:
-        """Read the stored form; None is the beginning."""
+        """Read the stored form; None is the beginning. Raises StateTooOld or CodeTooOld for state of another form."""
         if not row:
             return cls(START._replace(shard=shard))
         id, _, rest = row.decode().partition("|")
-        event_id, build, origin, token = rest.rsplit("|", 3)  # a caller's own event id may have a | in it
+        event_id, build, form, origin, token = rest.rsplit("|", 4)  # a caller's own event id may have a | in it
+        if int(form) != scratch_page.FORM:
+            _refuse(shard, int(form))
         return cls(Position.parse(id)._replace(shard=shard), event_id, int(build), origin, token)
 
     def __str__(self) -> str:
         if self.position.seq == 0:
             return ""
-        return f"{self.position.stream_id}|{self.event_id}|{self.build}|{self.origin}|{self.token}"
+        build = f"{self.build}|{scratch_page.FORM}"
+        return f"{self.position.stream_id}|{self.event_id}|{build}|{self.origin}|{self.token}"
+
+
+def _refuse(shard: int, form: int) -> NoReturn:
+    what = f"shard {shard}: the state is stored in form {form}, this code reads form {scratch_page.FORM}"
+    if form > scratch_page.FORM:
+        raise CodeTooOld(f"{what}; upgrade scratchbus")
+    raise StateTooOld(f"{what}; run `scratchbus rebuild`")
+
+
+def checkpoint_key(keys: ShardKeys, build: int | None = None) -> str:
+    """Return where the checkpoint of the live state is kept, or that of a build that is being made."""
+    return keys.checkpoint(scratch_page.NAME) if build is None else PageKeys(keys, "", build).checkpoint
+
+
+def read_checkpoint(keys: ShardKeys, build: int | None = None) -> Step[Checkpoint]:
+    """Return the checkpoint of the live state, or of a build that is being made."""
+    row = yield from ask(keys.shard, "GET", checkpoint_key(keys, build))
+    checkpoint = Checkpoint.parse(row, keys.shard)
+    return checkpoint if row or build is None else checkpoint._replace(build=build)
 
 
 class Outcome(Enum):
@@ -49,9 +76,9 @@ class Outcome(Enum):
 
 
 def commit(
-    keys: ShardKeys, projection: str, was: Checkpoint, position: Position, event_id: bytes, commands: Iterable[Command]
+    keys: ShardKeys, key: str, was: Checkpoint, position: Position, event_id: bytes, commands: Iterable[Command]
 ) -> Step[tuple[Outcome, Checkpoint]]:
-    """Write the state and move the checkpoint, if both the log and the checkpoint are still as they were read.
+    """Write the state and move the checkpoint at `key`, if both the log and the checkpoint are still as they were read.
 
     A commit whose reply is lost is recognised by its token when the checkpoint is read again.
     """
@@ -60,12 +87,12 @@ def commit(
     for command in commands:
         arguments.append(len(command))
         arguments += command
-    names = (keys.checkpoint(projection), keys.log, keys.origin, keys.ids)
+    names = (key, keys.log, keys.origin, keys.ids)
     try:
         (reply,) = yield Call(keys.shard, (_SCRIPT.command(names, arguments),), is_write=True)
     except Interrupted:
         yield Pause(0.02)
-        row = yield from ask(keys.shard, "GET", keys.checkpoint(projection))
+        row = yield from ask(keys.shard, "GET", key)
         return (Outcome.DONE, now) if row == str(now).encode() else (Outcome.LOST, was)
     outcome = Outcome(reply[0])
     return outcome, now if outcome is Outcome.DONE else was

@@ -105,14 +105,17 @@ class ShardKeys:
         """String: how far this projection is folded (see `log.checkpoint`)."""
         return f"{self.tag}checkpoint:{projection}"
 
-    def rejected(self, projection: str) -> str:
-        """Stream: events this projection could not fold, each with its reason."""
-        return f"{self.tag}rejected:{projection}"
+    @property
+    def rebuilding(self) -> str:
+        """Hash: who builds the state anew until when, and the last build that was begun."""
+        return self.tag + "rebuilding"
 
 
 class PageKeys:
     """The keys of one page in one build of the scratch page projection.
 
+    checkpoint  string, while the build is being made: how far it is folded; that of the live one is `checkpoint:…`
+    rejected    stream of the whole shard: events that could not be folded, each with its reason
     due         sorted set of the whole shard: `<id>@<page>` by the next moment (ms) at which time does something to it
     docs        hash: subject -> its document (JSON)
     all         sorted set: every observation by when it was added (the `seq` of its first event)
@@ -126,11 +129,13 @@ class PageKeys:
     causes      the text of a position, anywhere in the bus -> stream id of an event that it caused
     """
 
-    __slots__ = ("_indexes", "_tag", "all", "docs", "due", "gaps", "page", "positions")
+    __slots__ = ("_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "page", "positions", "rejected")
 
     def __init__(self, shard: ShardKeys, page: str, build: int = 1) -> None:
         tag = self._tag = f"{shard.tag}p{build}:"
         self.page = page
+        self.checkpoint = f"{tag}checkpoint"
+        self.rejected = f"{tag}rejected"
         self.due = f"{tag}due"
         self.gaps = f"{tag}gaps"
         self.docs = f"{tag}docs:{page}"

@@ -22,12 +22,14 @@ def pack(places: Sequence[int]) -> bytes:
 
 
 def read_positions(shard: int, key: str, after: Position, limit: int) -> Step[list[Position]]:
-    """Return up to `limit` positions of a page behind one of them."""
+    """Return up to `limit` positions of a page behind one of them; none when the build they are of goes meanwhile."""
     size: int = yield from ask(shard, "STRLEN", key)
     low, high = 0, size // WIDTH
     while low < high:
         middle = (low + high) // 2
         row = yield from ask(shard, "GETRANGE", key, middle * WIDTH, middle * WIDTH + WIDTH - 1)
+        if not row:
+            return []
         if _RECORD.unpack(row) <= (after.ms, after.seq):
             low = middle + 1
         else:

@@ -11,12 +11,11 @@ from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
-from scratchbus.log.commit import Checkpoint
+from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.positions import read_positions
 from scratchbus.log.steps import Call, Script, Step, ask, ask_all
 from scratchbus.logs import stderr_logger
-from scratchbus.projections import scratch_page
 
 CHUNK = 500
 LONGEST_BLOCK_MS = 5_000
@@ -206,9 +205,11 @@ def _read_indexed(log: Log, place: Cursor) -> Step[list[RawEntry]]:
     """
     shard = place.position.shard
     keys = log.keys(shard)
-    checkpoint = Checkpoint.parse((yield from ask(shard, "GET", keys.checkpoint(scratch_page.NAME))), shard)
+    checkpoint = yield from read_checkpoint(keys)
     key = PageKeys(keys, place.page, checkpoint.build).positions
     spots = yield from read_positions(shard, key, place.position, CHUNK)
+    if (yield from read_checkpoint(keys)).build != checkpoint.build:
+        return (yield from _read_indexed(log, place))  # the index that was read may be gone in part
     if not spots or checkpoint.origin != place.origin:
         place.page = ""
         if checkpoint.origin == place.origin and checkpoint.position > place.position:

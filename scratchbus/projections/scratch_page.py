@@ -28,6 +28,9 @@ from scratchbus.domain.trusted import trusted
 
 NAME = "scratch_page"
 
+FORM = 1
+"""The form of what is stored of it. It grows when stored documents or indexes would no longer be what a fold makes."""
+
 WAITING = ("waiting", "event")
 """The index of the reminders that wait for an event."""
 

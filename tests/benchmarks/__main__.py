@@ -21,6 +21,7 @@ from tests.benchmarks.growth import measure_growth
 from tests.benchmarks.memory import measure_memory
 from tests.benchmarks.projecting import measure_fold
 from tests.benchmarks.reading import measure_active, measure_events
+from tests.benchmarks.rebuilding import measure_rebuild
 from tests.benchmarks.rows import Row
 from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, open_stage
 from tests.benchmarks.viewing import measure_view, measure_view_start
@@ -39,6 +40,7 @@ PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "delivery": measure_delivery,
     "subscribe": measure_subscribe,
     "crowd": measure_crowd,
+    "rebuild": measure_rebuild,
     "growth": measure_growth,
     "memory": measure_memory,
 }

@@ -13,10 +13,9 @@ import redis
 
 from scratchbus import Bus, NewObservation
 from scratchbus.folding import fold_once
-from scratchbus.log.commit import Checkpoint, Outcome
+from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
 from scratchbus.log.embedded import ensure_running, stop
 from scratchbus.page import Page
-from scratchbus.projections import scratch_page
 
 BATCH = 500
 """How many observations a batch has."""
@@ -81,7 +80,7 @@ class Stage:
     def forget_folded(self, bus: Bus) -> None:
         """Drop what was folded from a bus's log, so that all of it is a backlog again."""
         keys = bus.core.log.keys(0)
-        self.bare.delete(keys.checkpoint(scratch_page.NAME), *self.bare.scan_iter(f"{keys.tag}p1:*", count=10_000))
+        self.bare.delete(checkpoint_key(keys), *self.bare.scan_iter(f"{keys.tag}p1:*", count=10_000))
 
 
 @contextmanager

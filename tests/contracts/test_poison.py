@@ -3,6 +3,7 @@
 import pytest
 
 from scratchbus import NewObservation
+from scratchbus.log.keys import PageKeys
 from tests.inspection import all_events, keys_of, project, raw_append, send
 
 pytestmark = pytest.mark.damages_the_log
@@ -52,7 +53,7 @@ def test_poison_is_kept_with_its_reason_and_counted(bus, page):
     story = page.add("observation", "story")
     id = raw_append(bus, subject=story.id, kind="linked", event='{"v":1,"by":"x"}')
     project(bus)
-    (entry,) = send(bus, "XRANGE", keys_of(bus).rejected("scratch_page"), "-", "+")
+    (entry,) = send(bus, "XRANGE", PageKeys(keys_of(bus), "").rejected, "-", "+")
     assert entry[0].decode() == id
     fields = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
     assert fields[b"reason"] == b"action: Field required"

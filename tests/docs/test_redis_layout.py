@@ -10,7 +10,9 @@ import pytest
 
 from scratchbus import Bus, because
 from scratchbus.domain.events import EVENTS
+from scratchbus.folding import fold_once
 from scratchbus.log.codec import Head, entry_fields
+from scratchbus.log.rebuild import take
 from tests.docs.markdown import ROOT, codes, rows
 from tests.inspection import entries, project, raw_append, send
 
@@ -43,6 +45,8 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         send(bus, "XDEL", bus.core.log.keys(0).log, raw_append(bus, "user:42", kind="exploded"))
         raw_append(bus, "user:42", kind="exploded")
         project(bus)
+        lease = bus.run(take(bus.core.log.keys(0), "tester"))
+        bus.run(fold_once(bus.core.log, 0, build=lease.build))
         yield bus
 
 

@@ -9,11 +9,10 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Head, decode_document, entry_fields
-from scratchbus.log.commit import Checkpoint
+from scratchbus.log.commit import Checkpoint, read_checkpoint
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.positions import read_positions
 from scratchbus.log.steps import Step, ask
-from scratchbus.projections import scratch_page
 
 
 @dataclass
@@ -49,26 +48,27 @@ def read_shard(log: Log, shard: int) -> Step[ShardState]:
     keys = log.keys(shard)
     entries = yield from ask(shard, "XRANGE", keys.log, "-", "+")
     names = {name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))}
-    row = yield from ask(shard, "GET", keys.checkpoint(scratch_page.NAME))
-    rejected = yield from ask(shard, "XRANGE", keys.rejected(scratch_page.NAME), "-", "+")
+    checkpoint = yield from read_checkpoint(keys)
+    common = PageKeys(keys, "", checkpoint.build)
+    rejected = yield from ask(shard, "XRANGE", common.rejected, "-", "+")
     pages = {}
     for name in sorted(names | {entry_fields(entry)[b"page"].decode() for entry in entries}):
-        pages[name] = yield from _read_page(keys, name)
+        pages[name] = yield from _read_page(keys, name, checkpoint.build)
     return ShardState(
         shard,
         entries,
         _text((yield from ask(shard, "GET", keys.tail))),
         _text((yield from ask(shard, "GET", keys.origin))),
-        Checkpoint.parse(row, shard),
-        _scores((yield from ask(shard, "ZRANGE", PageKeys(keys, "").due, 0, -1, "WITHSCORES"))),
+        checkpoint,
+        _scores((yield from ask(shard, "ZRANGE", common.due, 0, -1, "WITHSCORES"))),
         names,
         [entry[0].decode() for entry in rejected],
         pages,
     )
 
 
-def _read_page(keys: ShardKeys, page: str) -> Step[PageState]:
-    shard, names = keys.shard, PageKeys(keys, page)
+def _read_page(keys: ShardKeys, page: str, build: int) -> Step[PageState]:
+    shard, names = keys.shard, PageKeys(keys, page, build)
     indexes = {}
     for kind in ("type", "tag", "owner", "waiting"):
         prefix = names.index(kind, "")

@@ -139,9 +139,10 @@ def test_a_publisher_cannot_see_whether_the_server_syncs(guarded: GuardedServer,
 
 SCRIPTS = {append: ("publisher", "projector", "admin"), subscription: ("subscriber", "publisher", "admin")}
 KEYS = {
-    "LOG": "log", "TAIL": "tail", "ORIGIN": "origin", "PAGES": "pages", "DUE": "p1:due", "HEADS": "heads:main",
-    "OPEN": "open:main", "DEDUPE": "keys:main", "retried": "ids:retried", "bucket": "ids:20000", "IDS": "ids:20000",
-    "SUB": "subscription:s", "NAMES": "subscriptions", "DEAD": "dead:s", "AGAIN": "again:s",
+    "LOG": "log", "TAIL": "tail", "ORIGIN": "origin", "PAGES": "pages", "due": "p1:due", "HEADS": "heads:main",
+    "checkpoint": "checkpoint:scratch_page", "OPEN": "open:main", "DEDUPE": "keys:main", "retried": "ids:retried",
+    "bucket": "ids:20000", "IDS": "ids:20000", "SUB": "subscription:s", "NAMES": "subscriptions", "DEAD": "dead:s",
+    "AGAIN": "again:s",
 }  # fmt: skip
 """The keys that the variables of the scripts stand for."""
 

@@ -50,6 +50,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "dead-letters ls {subscription}": READS,
     "dead-letters retry {subscription} --all": SUBSCRIBES,
     "dead-letters drop {subscription} --all": SUBSCRIBES,
+    "rebuild": ADMINISTERS,
     "types push {types}": ADMINISTERS,
 }
 """What is called, with what is there already, and who may; `up` and `watch`, which go on, have tests of their own."""

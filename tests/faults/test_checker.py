@@ -10,7 +10,6 @@ from scratchbus import Bus, NewObservation, Observation
 from scratchbus.folding import fold_once
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.steps import ask
-from scratchbus.projections import scratch_page
 from tests.faults.checker import Acknowledged, check
 
 PAGE = "main"
@@ -117,7 +116,7 @@ VIOLATIONS: dict[str, tuple[Callable[[Scene], None], str]] = {
     ),
     "a page that nobody knows": (lambda s: s.say("HDEL", s.keys.pages, PAGE), "index drift"),
     "a sound event was set aside": (
-        lambda s: s.say("XADD", s.keys.rejected(scratch_page.NAME), s.last_entry()[0], "reason", "none"),
+        lambda s: s.say("XADD", PageKeys(s.keys, "").rejected, s.last_entry()[0], "reason", "none"),
         "rejected",
     ),
     "a head's version is off": (lambda s: s.edit_head(s.open, "3|", "4|"), "heads != fold"),

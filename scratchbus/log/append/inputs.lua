@@ -1,6 +1,6 @@
 -- The only writer of the log: checks a whole batch first, then writes all of it.
 --
--- KEYS  1 log  2 tail  3 origin  4 pages  5 due (read only)  6 heads  7 open  8 dedupe keys  9 prefix of the id hashes
+-- KEYS  1 log  2 tail  3 origin  4 pages  5 heads  6 open  7 dedupe keys  8 prefix of the id hashes
 -- ARGV  1 mode: "all" (all or nothing) or "each" (skip what is refused)      2 page
 --       3 room (0: no limit)    4 what to do when full: "displace" or "refuse"
 --       5 days that callers' event ids are remembered    6 scan the log after this id for a lost reply ("" not)
@@ -33,8 +33,8 @@
 -- Nothing to pick is the reason "idle", with: ms, when something may be free (ms, 0 never), below which score to look
 -- on ("" at the end), and the priority of what is free but has less than the least (-1: nothing)
 
-local LOG, TAIL, ORIGIN, PAGES, DUE, HEADS, OPEN, DEDUPE, IDS =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local LOG, TAIL, ORIGIN, PAGES, HEADS, OPEN, DEDUPE, IDS =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local MODE, PAGE, ROOM, FULL, DAYS, SCAN = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local BY, FIRST, WIDTH = ARGV[8], 9, 17
 local DAY = 86400000

@@ -9,7 +9,10 @@ local function expired_here()
     candidates = call('ZRANGE', OPEN, 0, -1)
     soonest = FOREVER
   else
-    for _, member in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', MS, 'LIMIT', 0, 1000)) do
+    local checkpoint = sub(TAIL, 1, -5) .. 'checkpoint:scratch_page'
+    local build = match(call('GET', checkpoint) or '', '|(%d+)|%d+|[^|]*|[^|]*$') or '1'
+    local due = sub(TAIL, 1, -5) .. 'p' .. build .. ':due'
+    for _, member in ipairs(call('ZRANGEBYSCORE', due, '-inf', MS, 'LIMIT', 0, 1000)) do
       local subject, page = match(member, '^([^@]+)@(.*)$')
       if page == PAGE then candidates[#candidates + 1] = subject end
     end

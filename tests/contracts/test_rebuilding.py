@@ -1,0 +1,269 @@
+"""The state is folded anew beside the live one, and takes its place; nobody who reads meanwhile sees a difference."""
+
+import time
+
+import pytest
+
+from scratchbus import NewObservation, because
+from scratchbus.errors import CodeTooOld, LogRewound, RebuildHeld, StateTooOld
+from scratchbus.expiry import sweep
+from scratchbus.folding import fold_once
+from scratchbus.log import rebuild as lease
+from scratchbus.log.commit import read_checkpoint
+from scratchbus.log.steps import Pause
+from scratchbus.projections import scratch_page
+from scratchbus.rebuilding import Pace, Rebuilt
+from scratchbus.relations import open_relations
+from tests.inspection import documents, keys_of, project, raw_append, send
+from tests.waiting import eventually
+
+
+def fill(page, count=30):
+    """Put observations on a page of which something became."""
+    added = page.add_many(
+        [
+            NewObservation(type="observation", content=f"{n}", tags=[f"t{n % 3}"], owner=f"o{n % 2}")
+            for n in range(count)
+        ]
+    )
+    for one in added[::3]:
+        page.resolve(one.id)
+    page.clear_resolved([added[0].id])
+    page.claim(added[1].id)
+    with because(page.history(added[2].id)[0]):
+        page.link(page.add("observation", "rests", evidence=[added[2].id], ttl="1h").id, "goal")
+    return added
+
+
+def builds(bus):
+    """Return the numbers of the builds that keys are left of."""
+    prefix = f"{{{bus.core.log.bus}:"
+    names = [key.decode().partition("}:p")[2] for key in send(bus, "KEYS", f"{prefix}*")]
+    return {int(name.partition(":")[0]) for name in names if name[:1].isdigit()}
+
+
+def build_of(bus, page="main"):
+    return bus.run(read_checkpoint(keys_of(bus, page))).build
+
+
+def test_a_rebuild_makes_the_same_state_and_takes_the_place_of_the_one_before(bus, page):
+    fill(page)
+    project(bus)
+    before = documents(bus)
+    done = bus.rebuild()
+    assert done.events == sum(place.seq for place in bus.position().shards)
+    assert documents(bus) == before
+    assert (build_of(bus), builds(bus) - {1}) == (2, {2})
+    assert page.list(tags=["t1"], owner="o0", limit=None)
+
+
+def test_it_may_be_done_again_and_again_also_with_nothing_to_fold(bus, page):
+    assert bus.rebuild().events == 0
+    page.add("observation", "one")
+    for build in range(2, 13):
+        bus.rebuild()
+        assert build_of(bus) == build
+    assert [one.content for one in page.list()] == ["one"]
+
+
+def test_who_reads_and_writes_meanwhile_sees_no_hole(bus, page, monkeypatch):
+    monkeypatch.setattr("scratchbus.rebuilding.CHUNK", 7)
+    fill(page)
+    sizes = [len(page.list(limit=None))]
+
+    def meanwhile(done, total):
+        assert 0 <= done <= total
+        if len(sizes) < 8:
+            page.add("observation", "meanwhile", ttl="1ms")
+        project(bus)
+        sizes.append(len(page.list(limit=None)))
+        assert len(page.list(type="observation", limit=None)) == sizes[-1]
+        assert page.trace("goal").observations
+
+    bus.rebuild(meanwhile)
+    bus.run(sweep(bus.core))
+    assert sizes == sorted(sizes)
+    assert page.list(status="archived")
+
+
+def test_a_list_that_takes_several_looks_goes_on_in_the_new_build(bus, page):
+    fill(page, 60)
+    project(bus)
+    first = page.list(limit=5)
+    bus.rebuild()
+    rest = page.list(limit=None, after=first[-1])
+    assert [one.id for one in [*first, *rest]] == [one.id for one in page.list(limit=None)]
+
+
+def test_relations_that_were_opened_before_are_read_from_the_new_build(bus, page):
+    old = page.add("observation", "old")
+    new = page.add("observation", "new", evidence=[old.id])
+    project(bus)
+    relations = bus.run(open_relations(bus.core.log))
+    bus.rebuild()
+    found = bus.run(relations.leading_from("evidence", [old.id]))
+    assert [end for _, end in found[old.id]] == [f"{new.id}@main"]
+
+
+def test_readers_of_one_page_by_its_index_go_past_the_switch(bus, page):
+    fill(page)
+    project(bus)
+    events = bus.events(pages=["main"])
+    first = next(events)
+    bus.rebuild()
+    assert [first.seq, *(event.seq for event in events)] == [event.seq for event in bus.events(pages=["main"])]
+
+
+def test_a_view_goes_on_over_a_rebuild(bus, page):
+    fill(page)
+    with bus.view() as view:
+        bus.rebuild()
+        late = page.add("observation", "late")
+        view.wait_for(late.position)
+        assert view.list(limit=None) == page.list(limit=None)
+
+
+def test_what_is_due_is_found_in_the_new_build(bus, page):
+    page.add("observation", "short", ttl="1ms")
+    bus.rebuild()
+    eventually(lambda: bus.run(sweep(bus.core)) == 1)
+
+
+def test_a_crowded_page_gives_up_what_has_expired_after_a_rebuild_too(connect):
+    with connect(max_observations=1_001) as bus:
+        page = bus.page()
+        page.add("risk_alert", "short", ttl="1ms")
+        page.add_many([NewObservation(type="reminder", content=f"{n}") for n in range(1_000)])
+        bus.rebuild()
+        eventually(lambda: page.list(type="risk_alert")[0].status == "archived")
+        page.add("reminder", "one more")
+        assert {one.reason_code for one in page.list(status="archived")} == {"expired"}
+
+
+def test_one_that_was_killed_leaves_nothing_that_hurts(bus, page, monkeypatch):
+    monkeypatch.setattr("scratchbus.rebuilding.CHUNK", 7)
+    monkeypatch.setattr("scratchbus.log.rebuild.LEASE_MS", 300)
+    fill(page)
+    project(bus)
+    before = documents(bus)
+
+    def die(done, total):
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bus.rebuild(die)
+    assert documents(bus) == before
+    assert {1, 2} <= builds(bus)
+    bus.rebuild()
+    assert documents(bus) == before
+    assert build_of(bus) == 3
+    assert 2 not in builds(bus)
+
+
+def test_a_second_one_is_refused_while_the_first_is_alive(bus, page):
+    page.add("observation", "one")
+    keys = keys_of(bus)
+    mine = bus.run(lease.take(keys, "first"))
+    theirs = lease.take(keys, "second")
+    (reply,) = bus._engine.execute(next(theirs))
+    assert isinstance(theirs.send([reply]), Pause)
+    time.sleep(0.002)  # the engine counts in milliseconds
+    bus.run(mine.keep())
+    (reply,) = bus._engine.execute(theirs.send(None))
+    with pytest.raises(RebuildHeld, match="first is building the state anew; wait"):
+        theirs.send([reply])
+    bus.run(mine.leave())
+    bus.rebuild()
+
+
+def test_one_that_was_taken_over_from_gives_up_and_changes_nothing(bus, page, connect, monkeypatch):
+    monkeypatch.setattr("scratchbus.rebuilding.CHUNK", 7)
+    monkeypatch.setattr("scratchbus.log.rebuild.LEASE_MS", 300)
+    fill(page)
+    project(bus)
+    before, others = documents(bus), list[Rebuilt]()
+
+    def stall(done, total):
+        if done and not others:
+            others.append(bus.rebuild())  # begins when the lease of the first is over
+
+    with pytest.raises(RebuildHeld):
+        bus.rebuild(stall)
+    assert documents(bus) == before
+    assert build_of(bus) == 3
+    bus.rebuild()
+    assert (documents(bus), build_of(bus), builds(bus) - {1}) == (before, 4, {4})
+
+
+def test_the_switch_waits_until_the_new_build_has_all_that_the_live_one_has(bus, page):
+    page.add("observation", "one")
+    keys = keys_of(bus)
+    mine = bus.run(lease.take(keys, "me"))
+    bus.run(fold_once(bus.core.log, keys.shard, build=mine.build))
+    page.add("observation", "two")
+    project(bus)
+    assert bus.run(mine.switch()) is False
+    bus.run(fold_once(bus.core.log, keys.shard, build=mine.build))
+    assert bus.run(mine.switch()) is True
+    assert len(page.list(stale_ok=True)) == 2
+    assert bus.run(lease.clear(mine, kept=())) > 0
+
+
+def test_state_of_another_log_is_what_a_rebuild_mends(bus, page):
+    page.add("observation", "one")
+    project(bus)
+    keys = keys_of(bus)
+    send(bus, "SET", keys.origin, "another")
+    with pytest.raises(LogRewound, match="run `scratchbus rebuild`"):
+        project(bus)
+    bus.rebuild()
+    assert [one.content for one in page.list()] == ["one"]
+
+
+def test_state_of_an_older_form_asks_for_a_rebuild_and_one_of_a_newer_for_an_upgrade(bus, page, monkeypatch):
+    page.add("observation", "one")
+    project(bus)
+    with monkeypatch.context() as newer:
+        newer.setattr(scratch_page, "FORM", 2)
+        with pytest.raises(StateTooOld, match="run `scratchbus rebuild`"):
+            page.list()
+        bus.rebuild()
+        assert [one.content for one in page.list()] == ["one"]
+    with pytest.raises(CodeTooOld, match="upgrade"):
+        page.list()
+    bus.rebuild()  # the way back
+    assert [one.content for one in page.list()] == ["one"]
+
+
+@pytest.mark.damages_the_log
+def test_what_could_not_be_folded_is_counted_in_the_build_it_is_of(bus, page, monkeypatch):
+    page.add("observation", "one")
+    raw_append(bus, kind="linked", event="garbage")
+    project(bus)
+    shard = bus.core.log.shard("main")
+    bus.rebuild()
+    assert bus.status().shards[shard].rejected == 1
+
+
+@pytest.mark.damages_the_log
+def test_events_of_a_newer_schema_stop_it_and_leave_the_live_state_alone(bus, page):
+    page.add("observation", "one")
+    project(bus)
+    raw_append(bus, kind="added", event='{"v":2,"by":"x"}')
+    with pytest.raises(CodeTooOld):
+        bus.rebuild()
+    assert build_of(bus) == 1
+    with pytest.raises(CodeTooOld):  # and not RebuildHeld
+        bus.rebuild()
+
+
+def test_it_rests_while_others_publish_and_less_when_the_end_does_not_come_nearer():
+    pace = Pace(left=1_000, since=0)
+    assert pace.rest(1, 0.01, 990, published=0) == 0
+    assert pace.rest(2, 0.01, 990, published=10) == pytest.approx(0.09)
+    assert pace.rest(3, 10, 990, published=10) == 1
+    rests = [pace.rest(now, 0.01, 990, published=400) for now in range(11, 90, 11)]
+    assert rests == sorted(rests, reverse=True)
+    assert rests[-1] < 0.001
+    assert [pace.rest(100 + 11 * n, 0.01, 9000 // 2**n, 10) for n in range(12)][-1] == pytest.approx(0.09)

@@ -1,0 +1,42 @@
+"""Processes that rebuild the state, and that read while it is rebuilt."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from scratchbus import Bus
+
+
+def rebuild(url: str, bus: str, said: Path) -> None:
+    """Rebuild, and stand still in the middle of it, once there is something to be killed at; note how far."""
+
+    def note(done: int, total: int) -> None:
+        if done:
+            said.write_text(f"{done}/{total}")
+            threading.Event().wait()
+
+    with Bus.connect(url, bus=bus, source="rebuild") as connected:
+        connected.rebuild(note)
+
+
+def read(url: str, bus: str, count: int, stop: Path, said: Path) -> None:
+    """Read a page on which nothing happens, in every way, until the file `stop` is there; note what is missing."""
+    with Bus.connect(url, bus=bus, source="reader") as connected, said.open("a", buffering=1) as file:
+        page = connected.page("still")
+        first = page.list(limit=None)
+        assert len(first) == count
+        while True:
+            looks = {
+                "list": page.list(limit=None),
+                "walked": [*page.list(limit=7), *page.list(limit=None, after=page.list(limit=7)[-1])],
+                "tags": page.list(tags=["t"], limit=None),
+                "trace": page.trace("goal").observations,
+                "events": list(connected.events(pages=["still"])),
+                "active": page.active(),
+            }
+            sizes = {name: len(found) for name, found in looks.items()}
+            wanted = dict.fromkeys(sizes, count) | {"events": count + 1, "trace": 2}
+            file.write("whole\n" if sizes == wanted else f"{sizes}\n")
+            if stop.exists():
+                return

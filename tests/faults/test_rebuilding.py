@@ -1,0 +1,63 @@
+"""A rebuild under load: others write, project, expire and read, and rebuilds are killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus, NewObservation
+from scratchbus.log.commit import read_checkpoint
+from tests.faults import rebuilders, workers
+from tests.faults.checker import check
+from tests.faults.processes import Crew, kill
+from tests.faults.servers import DURABLE, Server
+from tests.faults.test_kill import await_lines, count_lines, read_said
+from tests.inspection import project
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+STILL = 40
+
+
+def test_nobody_sees_a_hole_while_the_state_is_rebuilt_and_rebuilds_are_killed(
+    new_server: Callable[..., Server], crew: Crew, tmp_path: Path
+) -> None:
+    server, stop = new_server(**DURABLE), tmp_path / "stop"
+    said, seen = [tmp_path / f"said-{number}" for number in range(2)], tmp_path / "seen"
+    with Bus.connect(server.url, bus="load", source="test") as bus:
+        page = bus.page("still")
+        added = page.add_many(
+            [NewObservation(type="observation", content=f"{n}", tags=["t"], ttl="1d") for n in range(STILL - 1)]
+        )
+        page.link(page.add("observation", "rests", tags=["t"], evidence=[added[0].id]).id, "goal")
+        for number, file in enumerate(said):
+            crew.start(workers.write, server.url, "load", f"writer-{number}", stop, file)
+        daemons = [
+            crew.start(workers.project, server.url, "load"),
+            crew.start(workers.expire, server.url, "load", "50ms"),
+        ]
+        crew.start(rebuilders.read, server.url, "load", STILL, stop, seen)
+        await_lines(said, 200)
+        for number in range(2):
+            file = tmp_path / f"rebuild-{number}"
+            rebuilder = crew.start(rebuilders.rebuild, server.url, "load", file)
+            eventually(file.exists)
+            kill(rebuilder)
+        for _ in range(2):
+            before = count_lines(said)
+            bus.rebuild()
+            await_lines([seen], count_lines([seen]) + 3)
+            await_lines(said, before + 20)
+        stop.touch()
+        crew.join(but=daemons)
+        for daemon in daemons:
+            kill(daemon)
+        project(bus)
+        assert set(seen.read_text().splitlines()) == {"whole"}
+        assert bus.run(read_checkpoint(bus.core.log.keys(0))).build == 5
+        assert check(bus, read_said(said)) == []
+        with server.client() as client:
+            assert {key.split(b":")[2] for key in client.scan_iter("{load:0}:p[0-9]*")} == {b"p5"}
