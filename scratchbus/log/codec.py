@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, get_type_hints
 from urllib.parse import unquote
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.domain.upcasting import UPCASTERS, Upcaster, upcast
 from scratchbus.errors import CodeTooOld
 
 _PREFIX = b'{"v":%d,' % SCHEMA
@@ -70,14 +71,14 @@ def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def decode_entry(entry: RawEntry, shard: int) -> Event:
-    """Return the event of a raw entry. Raises Poison, or CodeTooOld for a newer schema."""
+def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event:
+    """Return the event of a raw entry, of whatever schema version. Raises Poison, or CodeTooOld for a newer one."""
     ms, _, seq = entry[0].partition(b"-")
     flat = entry[1]
     values = flat[1::2] if flat[::2] == _LAYOUT else list(map(entry_fields(entry).get, _LAYOUT, _EMPTY))
     id, subject, page, kind, type_, batch, prev, body = values
     if not body.startswith(_PREFIX):
-        _check_schema(body, _envelope(entry, shard))
+        body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
     validator = _BODY_VALIDATORS.get(kind)
     if validator is None:
         raise Poison(_envelope(entry, shard), f"unknown kind {kind.decode('utf-8', 'replace')!r}")
@@ -108,18 +109,24 @@ def _envelope(entry: RawEntry, shard: int) -> dict[str, Any]:
     return texts | position._asdict()
 
 
-def _check_schema(body: bytes, envelope: Mapping[str, Any]) -> None:
+def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcasters: Mapping[int, Upcaster]) -> bytes:
+    """Return a body that does not begin as those of today do, as one that does. Raises Poison or CodeTooOld."""
     try:
         parsed = from_json(body)
     except ValueError as error:
         raise Poison(envelope, f"body is not JSON: {error}") from None
-    version = parsed.get("v") if isinstance(parsed, dict) else None
-    if isinstance(version, int) and version > SCHEMA:
+    version = parsed.pop("v", None) if isinstance(parsed, dict) else None
+    if type(version) is not int or version == SCHEMA:
+        raise Poison(envelope, "body has no schema version at its beginning")
+    if version > SCHEMA:
         raise CodeTooOld(
             f"event {envelope['ms']}-{envelope['seq']} has schema version {version}, this code knows {SCHEMA};"
             " upgrade scratchbus"
         )
-    raise Poison(envelope, "body has no schema version at its beginning")
+    try:
+        return _PREFIX + to_json(upcast(kind.decode(), parsed, version, upcasters))[1:]
+    except (ValueError, LookupError, TypeError) as error:
+        raise Poison(envelope, f"body of schema version {version}: {error}") from None
 
 
 def is_batch_end(entry: RawEntry) -> bool:

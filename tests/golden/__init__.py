@@ -1,0 +1,148 @@
+"""What each schema version wrote, kept for ever: the entries of a log, and the state that they fold to.
+
+`python -m tests.golden` writes the files of the version of today, once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from scratchbus.domain.events import EVENTS, SCHEMA
+from scratchbus.log.codec import RawEntry, decode_entry, encode_body, encode_document
+from scratchbus.projections import scratch_page
+
+HERE = Path(__file__).parent
+BEGIN = 1_795_256_156_929
+"""The time (ms) of the first event."""
+
+_WHY: dict[str, Any] = {
+    "by": "tester",
+    "cause": "1795256156929-1",
+    "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+}
+_LATER = datetime(2100, 1, 2, 3, 4, 5, 678_000, UTC)
+
+STORY: list[tuple[str, str, dict[str, Any]]] = [
+    ("A", "added", {"content": "it"}),
+    (
+        "B",
+        "added",
+        {
+            "content": "Zoë saw «it»\n",
+            "source": "fraud_detector",
+            "owner": "agent",
+            "status": "pending_review",
+            "status_class": "open",
+            "confidence": 0.25,
+            "context": {"task": "t1", "deep": [1, {"x": None}]},
+            "tags": ["security", "a,b|c%"],
+            "metadata": {"score": 0.1, "empty": []},
+            "priority": 90,
+            "ttl": 3_600_000,
+            "dedupe_key": "k|1",
+            "times": 3,
+            "evidence": ["A", "GONE"],
+            "remind_at": _LATER,
+            "remind_on": {"type": "risk_alert", "status": "active", "tags": ["security"]},
+        },
+    ),
+    ("C", "added", {"content": "of C", "expires_at": _LATER}),
+    ("E", "added", {"content": "of E", "status": "kept", "status_class": "closed"}),
+    ("B", "repeated", {"times": 2, "ttl": 7_200_000, "evidence": ["C"]}),
+    ("C", "repeated", {"expires_at": _LATER}),
+    ("A", "updated", {"changes": {
+        "content": "else", "owner": None, "confidence": 1.0, "context": {"c": 1}, "tags": ["t"], "metadata": {"m": []},
+        "expires_at": _LATER,
+    }}),
+    ("B", "due", {"trigger": "1795256156931-3"}),
+    ("A", "claimed", {"holder": "executor-1", "ttl": 30_000, "picked": True, "work": "hands"}),
+    ("A", "claimed", {"holder": "executor-1", "ttl": 60_000, "fence": 1}),
+    ("A", "released", {"backoff": 5_000, "untried": True, "reason": "busy"}),
+    ("C", "claimed", {"holder": "executor-2", "ttl": 1}),
+    ("C", "lapsed", {}),
+    ("A", "linked", {"action": "goal-17"}),
+    ("A", "status_changed", {
+        "status": "resolved", "status_class": "closed", "reason_code": "resolved", "reason": "done",
+        "archive_after": 86_400_000,
+    }),
+    ("A", "status_changed", {
+        "status": "active", "status_class": "open", "reason_code": "reopened", "ttl": 1_000,
+    }),
+    ("B", "status_changed", {
+        "status": "pending_review", "status_class": "open", "reason_code": "reviewed", "reason": "refuted",
+        "chain": ["GONE", "A"],
+    }),
+    ("C", "status_changed", {
+        "status": "archived", "status_class": "final", "reason_code": "refuted", "reason": "misread",
+    }),
+    ("D", "added", {"content": "of D"}),
+    ("D", "status_changed", {"status": "resolved", "status_class": "closed", "reason_code": "resolved"}),
+    ("D", "cleared", {}),
+    ("types", "types_changed", {"text": "types:\n  observation:\n"}),
+]  # fmt: skip
+"""What happens: subject, kind, and what the event says of its own. Every field of every kind is in it."""
+
+
+def write() -> None:
+    """Write the files of the version of today. Raises FileExistsError: what was written once stays as it is."""
+    with log_file(SCHEMA).open("x") as file:
+        file.writelines(json.dumps(_as_json(entry), ensure_ascii=False) + "\n" for entry in told())
+    with state_file(SCHEMA).open("x") as file:
+        file.writelines(json.dumps(document, ensure_ascii=False) + "\n" for document in fold(SCHEMA))
+
+
+def told() -> Iterator[RawEntry]:
+    """Yield the story as the entries that the code of today writes; the first two are a batch."""
+    last: dict[str, str] = {}
+    for seq, (subject, kind, body) in enumerate(STORY, 1):
+        event = EVENTS[kind](**_WHY, **body)
+        id, is_types = f"{BEGIN + seq}-{seq}", kind == "types_changed"
+        fields = {
+            "id": f"event-{seq}",
+            "subject": subject,
+            "page": "_bus" if is_types else "main",
+            "kind": kind,
+            "type": "" if is_types else "risk_alert",
+            "batch": f"{seq}/2" if seq <= 2 else "1/1",
+            "prev": last.get(subject, ""),
+            "event": encode_body(event).decode(),
+        }
+        last[subject] = id
+        yield _as_entry({"id": id, "fields": fields})
+
+
+def read(version: int) -> list[RawEntry]:
+    """Return the entries that a version wrote."""
+    return [_as_entry(json.loads(line)) for line in log_file(version).read_text().splitlines()]
+
+
+def fold(version: int) -> list[Any]:
+    """Return the documents that the entries of a version fold to, in the order of their ids."""
+    state: dict[str, Any] = {}
+    for entry in read(version):
+        event = decode_entry(entry, 0)
+        state[event.subject] = scratch_page.evolve(state.get(event.subject), event)
+    return [json.loads(encode_document(document)) for _, document in sorted(state.items()) if document is not None]
+
+
+def log_file(version: int) -> Path:
+    """Return where the entries of a version are."""
+    return HERE / f"v{version}.jsonl"
+
+
+def state_file(version: int) -> Path:
+    """Return where the state is that they fold to."""
+    return HERE / f"v{version}.state.jsonl"
+
+
+def _as_json(entry: RawEntry) -> dict[str, Any]:
+    flat = [part.decode() for part in entry[1]]
+    return {"id": entry[0].decode(), "fields": dict(zip(flat[::2], flat[1::2], strict=True))}
+
+
+def _as_entry(line: dict[str, Any]) -> RawEntry:
+    return [line["id"].encode(), [part.encode() for field in line["fields"].items() for part in field]]

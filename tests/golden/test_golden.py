@@ -1,0 +1,120 @@
+"""What older versions wrote still folds to the same state, and what newer ones wrote stops everyone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Linked
+from scratchbus.domain.upcasting import upcast
+from scratchbus.errors import CodeTooOld
+from scratchbus.expiry import run_expirer, sweep
+from scratchbus.log.codec import Poison, decode_entry, entry_fields
+from scratchbus.projector import run_projector
+from tests import golden
+from tests.inspection import keys_of, project, raw_append, send
+
+VERSIONS = range(1, SCHEMA + 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_version_wrote_folds_to_the_same_state_for_ever(version: int):
+    kept = [json.loads(line) for line in golden.state_file(version).read_text().splitlines()]
+    assert golden.fold(version) == kept
+
+
+def test_the_version_of_today_has_every_field_of_every_kind():
+    """Whoever adds a field or a kind after a release raises SCHEMA, and keeps what the new version writes."""
+    assert golden.read(SCHEMA) == list(golden.told())
+    there = {
+        (fields[b"kind"].decode(), name)
+        for fields in map(entry_fields, golden.read(SCHEMA))
+        for name in json.loads(fields[b"event"])
+    }
+    wanted = {(kind, name) for kind, cls in EVENTS.items() for name in {*cls.model_fields, "v"} - ENVELOPE}
+    assert there == wanted
+
+
+OLD = [b"5-7", [b"id", b"e", b"subject", b"A", b"page", b"main", b"kind", b"linked", b"type", b"t", b"batch", b"1/1",
+                b"prev", b"", b"event", b'{"v":0,"who":"x","goal":"g"}']]  # fmt: skip
+
+
+def test_a_body_of_an_older_version_is_brought_to_the_form_of_today():
+    def rename(kind: str, body: dict[str, str]) -> dict[str, str]:
+        assert kind == "linked"
+        return {"by": body["who"], "action": body["goal"]}
+
+    event = decode_entry(OLD, 0, {0: rename})
+    assert isinstance(event, Linked)
+    assert (event.by, event.action, str(event.position)) == ("x", "g", "5-7")
+    steps = {-1: lambda _, body: body | {"a": 1}, 0: lambda _, body: body | {"b": body["a"] + 1}}
+    assert upcast("added", {}, -1, steps) == {"a": 1, "b": 2}
+
+
+def test_a_version_that_never_was_and_an_upcaster_that_fails_are_poison():
+    with pytest.raises(Poison, match="version 0: schema version 0 was never written"):
+        decode_entry(OLD, 0)
+    with pytest.raises(Poison, match="version 0: 'goal2'"):
+        decode_entry(OLD, 0, {0: lambda _, body: {"action": body["goal2"]}})
+
+
+NEWER = '{"v":2,"by":"x","content":"y","mood":"new"}'
+
+
+@pytest.fixture
+def checkpoint(bus: Bus):
+    """A bus with an event of a newer version behind what is folded; the checkpoint stays there."""
+    page = bus.page()
+    page.add("observation", "known", ttl="1h", remind_at=datetime.now(UTC))
+    project(bus)
+    key = keys_of(bus).checkpoint("scratch_page")
+    before = send(bus, "GET", key)
+    raw_append(bus, subject="01M7YS0X7YM47HSFZZZJC2DZ9D", kind="added", type="observation", event=NEWER)
+    yield
+    assert send(bus, "GET", key) == before
+
+
+def subscribe(bus: Bus) -> None:
+    with bus.subscribe("late") as deliveries:
+        for delivery in deliveries:
+            delivery.ack()
+
+
+def view(bus: Bus) -> None:
+    with bus.view() as view:
+        view.active()
+
+
+def follow(bus: Bus) -> None:
+    list(bus.events())
+
+
+STOPPED = {
+    "a projector": lambda bus: run_projector(bus, threading.Event()),
+    "a reader": lambda bus: bus.page().list(),
+    "a reader of all": lambda bus: bus.page().get("01M7YS0X7YM47HSFZZZJC2DZ9D"),
+    "a follower": follow,
+    "a view": view,
+    "a subscription": subscribe,
+    "a sweep": lambda bus: bus.run(sweep(bus.core)),
+    "an expirer": lambda bus: run_expirer(bus, threading.Event()),
+    "a rebuild": lambda bus: bus.rebuild(),
+}
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("who", STOPPED)
+def test_an_event_of_a_newer_version_stops_this_code_where_it_is(bus: Bus, checkpoint: None, who: str):
+    with pytest.raises(CodeTooOld, match="upgrade scratchbus"):
+        STOPPED[who](bus)
+
+
+@pytest.mark.damages_the_log
+def test_a_subscription_keeps_its_place_before_an_event_of_a_newer_version(bus: Bus, checkpoint: None):
+    for _ in range(2):
+        with pytest.raises(CodeTooOld):
+            subscribe(bus)
