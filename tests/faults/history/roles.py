@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from scratchbus import Bus, Observation
-from scratchbus.errors import Conflict, EngineError, LogError, NotFound, ScratchbusError
+from scratchbus.errors import Conflict, EngineError, LogError, NotFound, ScratchbusError, SubscriptionHeld
 from scratchbus.subscriptions import read_subscriptions
 from scratchbus.view import View
 from tests.faults import workers
@@ -105,6 +105,7 @@ def subscribe(part: Part, journal: Journal) -> None:
                 reset = not reset
             except (Conflict, NotFound, EngineError) as problem:
                 journal.note("ended", sub=name, why=type(problem).__name__)
+                reset = reset and not isinstance(problem, SubscriptionHeld)  # who holds it has begun anew
             time.sleep(PAUSE)
 
 
