@@ -75,6 +75,9 @@ def consuming(deliveries):
 def vanish(bus):
     """Let a consumer's process stand still: nothing of its is prolonged any longer."""
     bus.keeper.close()
+    eventually(
+        lambda: not bus.keeper._is_running
+    )  # a prolongation that is on its way would last for ever: time stands still
 
 
 def cut_off(bus, added):
