@@ -42,12 +42,14 @@ class Keeper:
         self._run = run
         self._kept: list[Kept] = []
         self._lock = threading.Lock()
-        self._changed = threading.Event()
+        self._closed = threading.Event()
         self._is_running = False
 
     def add(self, kept: Kept) -> None:
-        """Keep this from now on."""
+        """Keep this from now on, unless the bus is closed."""
         with self._lock:
+            if self._closed.is_set():
+                return
             self._kept.append(kept)
             if not self._is_running:
                 self._is_running = True
@@ -62,8 +64,8 @@ class Keeper:
     def close(self) -> None:
         """Keep nothing any longer."""
         with self._lock:
+            self._closed.set()
             self._kept.clear()
-        self._changed.set()
 
     def _beat(self) -> None:
         while True:
@@ -78,7 +80,7 @@ class Keeper:
                     self._run(kept.keep())
                 except ScratchbusError as problem:
                     logger.warning("could not be kept; trying again", reason=str(problem))
-            self._changed.wait(BEAT)
+            self._closed.wait(BEAT)
 
 
 class AsyncKeeper:

@@ -15,7 +15,7 @@ from scratchbus.core import Core
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position, millis
 from scratchbus.domain.values import Duration, check_id, check_page, duration_ms
-from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed
+from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
 from scratchbus.live import Change, ChangesWatcher, Live, Watcher
 from scratchbus.log.reading import STOPPABLE_BLOCK_MS, Stop
 from scratchbus.operations.looking import check_limit, filter_of
@@ -135,6 +135,8 @@ class _Reads:
                 )
             return place.shards[shard]._replace(shard=shard)
         position = place.position if isinstance(place, Observation) else place
+        if not isinstance(position, Position):
+            raise InvalidPosition(f"{shown(place)} is not a position; pass that of an event, or what a write returned")
         if position.shard != shard:
             raise InvalidPosition(f"{str(position)!r} is not on shard {shard}, where page {self.page!r} is")
         return position

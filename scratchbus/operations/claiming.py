@@ -18,7 +18,7 @@ from scratchbus.ids import new_event_id
 from scratchbus.log.append import Idle, append
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
-from scratchbus.operations.looking import check_names
+from scratchbus.operations.looking import check_some
 from scratchbus.operations.outcome import before_of, digest_of, finish, recall_all
 from scratchbus.queries import get
 from scratchbus.why import reasons
@@ -69,7 +69,7 @@ class Wanted(NamedTuple):
     def of(cls, types: str | Collection[str] | None, tags: str | Collection[str] | None) -> Wanted:
         """Make it from what callers give: a text counts as a list of one. Raises InvalidField."""
         labels = [tags] if isinstance(tags, str) else tags if tags is None else list(tags)
-        return cls(check_names("types", types), tuple(sorted(check_tags(labels, MAX_LABEL))))
+        return cls(check_some("types", types), tuple(sorted(check_tags(labels, MAX_LABEL))))
 
 
 class Back(NamedTuple):

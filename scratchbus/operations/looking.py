@@ -58,6 +58,14 @@ def check_names(field: str, given: str | Collection[str] | None) -> frozenset[st
     return frozenset(names)
 
 
+def check_some(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
+    """Return texts as `check_names` does. Raises InvalidField also for none at all, which would wait for ever."""
+    names = check_names(field, given)
+    if names is not None and not names:
+        raise InvalidField(field, "is empty; name some, or leave it out for all")
+    return names
+
+
 def _check_text(field: str, value: object) -> None:
     if not isinstance(value, str):
         raise InvalidField(field, f"{shown(value)} is not a text")
@@ -71,10 +79,10 @@ def narrow_of(
 
     Of a type there may be events before this process knows it, or when the registry no longer does.
     """
-    for page in check_names("pages", pages) or ():
+    for page in check_some("pages", pages) or ():
         check_page(page)
-    check_names("types", types)
-    for kind in check_names("kinds", kinds) or ():
+    check_some("types", types)
+    for kind in check_some("kinds", kinds) or ():
         if kind not in EVENTS:
             near = get_close_matches(kind, EVENTS, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
@@ -130,7 +138,7 @@ def list_active(core: Core, page: str, limit: int | None, stale_ok: bool) -> Ste
 
 def check_limit(limit: object) -> None:
     """Raise InvalidField for what is no limit."""
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise InvalidField("limit", f"{shown(limit)} is not a number above 0; use None for no limit")
 
 

@@ -14,14 +14,14 @@ from contextlib import suppress
 from scratchbus.core import Core
 from scratchbus.domain.checks import check_label
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.errors import Conflict, InvalidField, NotFound, ScratchbusError
+from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.feed import Feed, Item
 from scratchbus.log.connections import backoff
 from scratchbus.log.keys import SYSTEM_PAGE
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.logs import stderr_logger
 from scratchbus.operations.claiming import Picked, Wanted, pick
-from scratchbus.operations.looking import check_names
+from scratchbus.operations.looking import check_some
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.working.holding import Holding, Terms
 
@@ -57,9 +57,7 @@ class Agenda:
         feed: Callable[[int], Feed],
     ) -> None:
         self.name = check_label("work", name)
-        given = check_names("pages", pages)
-        if given is not None and not given:
-            raise InvalidField("pages", "is empty; name some, or leave it out for all pages")
+        given = check_some("pages", pages)
         self._pages = None if given is None else sorted(map(check_page, given))
         log = core.log
         self.shards = sorted(set(range(log.shards) if self._pages is None else map(log.shard, self._pages)))

@@ -254,6 +254,18 @@ def test_a_bad_id_is_refused_everywhere(bus, page, id):
     assert log_length(bus) == 0
 
 
+@pytest.mark.parametrize("field", ["pages", "types", "kinds"])
+def test_who_asks_for_none_at_all_is_told_at_once_rather_than_never(bus, page, field):
+    asking = [lambda: next(bus.events(**{field: []})), lambda: bus.subscribe("mailer", **{field: []})]
+    if field != "kinds":
+        asking.append(lambda: bus.work("repairs", **{field: []}))
+    if field == "types":
+        asking.append(lambda: page.claim_next(types=[]))
+    for ask in asking:
+        with pytest.raises(InvalidField, match=f"{field}: is empty; name some, or leave it out for all"):
+            ask()
+
+
 @pytest.mark.parametrize("name", ["", "two words", "x" * 129, "ä", "a\n", "a#b", "{a}", None])
 def test_a_bad_page_name_is_refused(bus, name):
     with pytest.raises(InvalidName, match="is not a page name; use 1–128 of letters"):

@@ -99,7 +99,7 @@ def test_list_stops_at_its_limit(connect, reading):
     assert contents(page.list(limit=None)) == [f"{n}" for n in reversed(range(250))]
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.5, "3"])
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "3", True])
 def test_a_limit_is_a_number_above_zero(page, limit):
     for read in (page.list, page.active):
         with pytest.raises(InvalidField, match="limit"):

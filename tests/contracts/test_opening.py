@@ -1,5 +1,7 @@
 """Opening a bus: shards are fixed, buses are apart, and what was written is there for the next one."""
 
+import threading
+
 import pytest
 from redis import Redis
 
@@ -7,6 +9,7 @@ from scratchbus import Bus, NewObservation
 from scratchbus.domain.position import START
 from scratchbus.errors import BusClosed, InvalidField, InvalidSource, ShardsMismatch
 from tests.inspection import keys_of, log_length
+from tests.waiting import eventually
 
 WORD = "AZaz09_.@/-"
 
@@ -136,6 +139,15 @@ def test_a_closed_bus_does_nothing_more(connect):
         with pytest.raises(BusClosed, match="connect again"):
             operation()
     assert [one.content for one in connect().page().list()] == ["x"]
+
+
+def test_a_closed_bus_keeps_nothing_for_who_asks_too_late(connect):
+    bus = connect()
+    bus.close()
+    late = bus.subscribe("mailer")
+    with pytest.raises(BusClosed):
+        next(late)
+    eventually(lambda: not any(thread.name == "keeper" for thread in threading.enumerate()))
 
 
 @pytest.mark.real

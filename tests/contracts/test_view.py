@@ -228,6 +228,9 @@ def test_what_does_not_come_in_time_is_behind(page, view):
         view.wait_for(Position(1, 1, 9))
     with pytest.raises(InvalidPosition, match="shards, not"):
         view.wait_for("1-1,1-1,1-1")
+    for nothing in (None, 5, added.id):
+        with pytest.raises(InvalidPosition, match="is not a position"):
+            view.wait_for(nothing)
 
 
 # -- what changes ----------------------------------------------------------------------------------------------------
