@@ -47,12 +47,16 @@ def test_some_are_delivered_again_and_the_others_thrown_away(cli: Cli, bus: Bus,
     assert cli("dead-letters", "ls", cli.page).err == "There are no dead letters.\n"
 
 
+def test_all_are_delivered_again_unless_some_are_named(cli: Cli, letters: list[str]):
+    assert cli("dead-letters", "retry", cli.page).out == f"retried 2 dead letters of {cli.page}\n"
+
+
 def test_what_is_not_there_or_not_said_is_refused(cli: Cli, letters: list[str]):
     for verb in ("retry", "drop"):
         assert cli("dead-letters", verb, "nobody", "--all").code == NOT_FOUND
         assert cli("dead-letters", verb, cli.page, "1-1").code == NOT_FOUND
         assert cli("dead-letters", verb, cli.page, "nonsense").code == INVALID_INPUT
-        assert cli("dead-letters", verb, cli.page).code == USAGE
         assert cli("dead-letters", verb, cli.page, letters[0], "--all").code == USAGE
+    assert cli("dead-letters", "drop", cli.page).code == USAGE
     assert cli("dead-letters", "ls", "nobody").code == NOT_FOUND
     assert len(cli.json("dead-letters", "ls", cli.page).documents) == 2

@@ -51,15 +51,15 @@ def list_letters(session: Session, name: str | None) -> None:
 
 
 @dead_letters.command(
-    examples=("scratchbus dead-letters retry router --all", "scratchbus dead-letters retry router 1795263437791-3")
+    examples=("scratchbus dead-letters retry router", "scratchbus dead-letters retry router 1795263437791-3")
 )
 @click.argument("name")
 @click.argument("positions", nargs=-1, metavar="[POSITION]...")
 @click.option("--all", "is_all", is_flag=True, help="All there are.")
 @pass_session
 def retry(session: Session, name: str, positions: tuple[str, ...], is_all: bool) -> None:
-    """Have dead letters delivered again, before anything new."""
-    chosen = _chosen(positions, is_all)
+    """Have dead letters delivered again, before anything new: those at these positions, or all."""
+    chosen = _chosen(positions, is_all or not positions)
     with session.connect() as bus:
         count = bus.retry_dead_letters(name, chosen)
     _say(session, name, "retried", count)
