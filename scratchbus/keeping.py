@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from scratchbus.errors import ScratchbusError
 from scratchbus.log.steps import Step
 from scratchbus.logs import stderr_logger
 
@@ -78,8 +77,8 @@ class Keeper:
             for kept in due:
                 try:
                     self._run(kept.keep())
-                except ScratchbusError as problem:
-                    logger.warning("could not be kept; trying again", reason=str(problem))
+                except Exception as problem:  # whatever it is, the others have to be kept
+                    logger.warning("could not be kept; trying again", reason=f"{type(problem).__name__}: {problem}")
             self._closed.wait(BEAT)
 
 
@@ -90,9 +89,12 @@ class AsyncKeeper:
         self._run = run
         self._kept: list[Kept] = []
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def add(self, kept: Kept) -> None:
-        """Keep this from now on."""
+        """Keep this from now on, unless the bus is closed."""
+        if self._is_closed:
+            return
         self._kept.append(kept)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._beat(), name="keeper")
@@ -104,6 +106,7 @@ class AsyncKeeper:
 
     async def close(self) -> None:
         """Keep nothing any longer."""
+        self._is_closed = True
         self._kept.clear()
         if self._task is not None:
             self._task.cancel()
@@ -116,6 +119,6 @@ class AsyncKeeper:
             for kept in [kept for kept in self._kept if kept.is_due(now)]:
                 try:
                     await self._run(kept.keep())
-                except ScratchbusError as problem:
-                    logger.warning("could not be kept; trying again", reason=str(problem))
+                except Exception as problem:  # whatever it is, the others have to be kept
+                    logger.warning("could not be kept; trying again", reason=f"{type(problem).__name__}: {problem}")
             await asyncio.sleep(BEAT)

@@ -150,6 +150,26 @@ def test_a_closed_bus_keeps_nothing_for_who_asks_too_late(connect):
     eventually(lambda: not any(thread.name == "keeper" for thread in threading.enumerate()))
 
 
+def test_what_cannot_be_kept_for_a_reason_nobody_foresaw_leaves_the_rest_kept(connect):
+    class Thing:
+        def __init__(self, fault: Exception | None) -> None:
+            self.fault, self.times = fault, 0
+
+        def is_due(self, now: float) -> bool:
+            return True
+
+        def keep(self):
+            self.times += 1
+            if self.fault:
+                raise self.fault
+            yield from ()
+
+    bus, broken, sound = connect(), Thing(RuntimeError("unforeseen")), Thing(None)
+    bus.keeper.add(broken)
+    bus.keeper.add(sound)
+    eventually(lambda: broken.times > 2 and sound.times > 2)
+
+
 @pytest.mark.real
 def test_an_engine_that_may_lose_events_is_warned_of(embedded_url, system_url, bus_name, capsys):
     with Bus.connect(embedded_url, bus=bus_name) as kept:
