@@ -27,6 +27,8 @@ when a reader goes on behind one event of a bus that is on several servers."""
 
 _FETCH = Script("fetch", only_reads=True)
 
+_ANEW = "read the page, and go on behind bus.position()"
+
 logger = stderr_logger()
 
 
@@ -221,8 +223,9 @@ def _read_indexed(log: Log, place: Cursor) -> Step[list[RawEntry]]:
         there = {entry_position(entry, shard) for entry in entries}
         gone = [spot for spot in spots if spot not in there]
         if gone[0] == spots[0]:
-            raise PositionLost(f"shard {shard}: the log was trimmed past {place.position}; {gone[0]} is not there")
-        raise LogGap(f"shard {shard}: {len(gone)} events of page {place.page!r} are missing, the first at {gone[0]}")
+            raise _trimmed(place.position, f"{gone[0]} is not there")
+        missing = f"{len(gone)} events of page {place.page!r} are missing, the first at {gone[0]}"
+        raise LogGap(f"shard {shard}: {missing}; {_ANEW}")
     place.position = spots[-1]
     place.event_id = entry_fields(entries[-1]).get(b"id", b"").decode()
     return entries
@@ -242,7 +245,7 @@ def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: li
         if (end.ms, end.seq) < (was.ms, was.seq):
             raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
         if first and entry_position(first[0], shard).seq > was.seq + 1:
-            raise PositionLost(f"shard {shard}: the log was trimmed past {was}; it begins at {first[0][0].decode()}")
+            raise _trimmed(was, f"it begins at {first[0][0].decode()}")
         was_read = place.event_id and first and entry_position(first[0], shard).seq <= was.seq
         if end.seq < was.seq or was_read:
             raise LogRewound(f"shard {shard}: the log does not have {was}; read it again from the start")
@@ -254,9 +257,14 @@ def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: li
         if before is not None and seq != before + 1:
             (first,) = yield from ask_all(shard, [("XRANGE", log.keys(shard).log, "-", "+", "COUNT", 1)])
             if first and first[0][0] == entry[0]:
-                raise PositionLost(f"shard {shard}: the log was trimmed past {was}; it begins at {entry[0].decode()}")
-            raise LogGap(f"shard {shard}: events {before + 1} to {seq - 1} are missing before {entry[0].decode()}")
+                raise _trimmed(was, f"it begins at {entry[0].decode()}")
+            missing = f"events {before + 1} to {seq - 1} are missing before {entry[0].decode()}"
+            raise LogGap(f"shard {shard}: {missing}; {_ANEW}")
         before = seq
+
+
+def _trimmed(was: Position, what: str) -> PositionLost:
+    return PositionLost(f"shard {was.shard}: the log was trimmed past {was}, {what}; {_ANEW}")
 
 
 def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]:
