@@ -75,9 +75,7 @@ def consuming(deliveries):
 def vanish(bus):
     """Let a consumer's process stand still: nothing of its is prolonged any longer."""
     bus.keeper.close()
-    eventually(
-        lambda: not bus.keeper._is_running
-    )  # a prolongation that is on its way would last for ever: time stands still
+    eventually(lambda: not bus.keeper._is_running)  # else a prolongation on its way lasts as long as the clock stands
 
 
 def cut_off(bus, added):
