@@ -1,6 +1,5 @@
 """Commits of the projection: one projector wins, the others step back, and only whole batches are folded."""
 
-
 import pytest
 
 from scratchbus import NewObservation
