@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scratchbus.rebuilding import Rebuilt
     from scratchbus.status import Status
     from scratchbus.subscriptions import AsyncDelivery, AsyncSubscription, DeadLetter, Delivery, Subscription
+    from scratchbus.verification import Finding, Verified
     from scratchbus.view import AsyncView, View
     from scratchbus.why import because
     from scratchbus.working import AsyncJob, AsyncWork, Job, Work
@@ -53,6 +54,8 @@ _HOMES = {
     "Consequences": "domain.trace",
     "Trace": "domain.trace",
     "Status": "status",
+    "Finding": "verification",
+    "Verified": "verification",
     "ScratchbusError": "errors",
     "because": "why",
 }
@@ -74,6 +77,7 @@ __all__ = [
     "DeadLetter",
     "Delivery",
     "Event",
+    "Finding",
     "Job",
     "NewObservation",
     "Observation",
@@ -85,6 +89,7 @@ __all__ = [
     "Status",
     "Subscription",
     "Trace",
+    "Verified",
     "View",
     "Work",
     "because",

@@ -30,6 +30,7 @@ from scratchbus.subscriptions import AsyncSubscription, DeadLetter, Terms
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.letters import Positions, drop_letters, list_letters, retry_letters
 from scratchbus.subscriptions.terms import check_name
+from scratchbus.verification import Verified, verify
 from scratchbus.view import AsyncView
 from scratchbus.working import AsyncWork
 from scratchbus.working import Terms as WorkTerms
@@ -215,6 +216,13 @@ class AsyncBus:
         while someone else does so, PositionLost, LogRewound or CodeTooOld; then the state is as it was.
         """
         return await self.run(rebuild(self.core, progress))
+
+    async def verify(self, progress: Progress | None = None) -> Verified:
+        """Compare all that the engine holds with what follows from the log, also while others write.
+
+        Returns what is wrong, and how much was looked at. `progress` is told how many events are done, of how many.
+        """
+        return await self.run(verify(self.core, progress))
 
     @property
     def types(self) -> Registry:

@@ -30,6 +30,7 @@ from scratchbus.subscriptions import DeadLetter, Subscription, Terms
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.letters import Positions, drop_letters, list_letters, retry_letters
 from scratchbus.subscriptions.terms import check_name
+from scratchbus.verification import Verified, verify
 from scratchbus.view import View
 from scratchbus.working import Terms as WorkTerms
 from scratchbus.working import Work
@@ -201,6 +202,13 @@ class Bus:
         while someone else does so, PositionLost, LogRewound or CodeTooOld; then the state is as it was.
         """
         return self.run(rebuild(self.core, progress))
+
+    def verify(self, progress: Progress | None = None) -> Verified:
+        """Compare all that the engine holds with what follows from the log, also while others write.
+
+        Returns what is wrong, and how much was looked at. `progress` is told how many events are done, of how many.
+        """
+        return self.run(verify(self.core, progress))
 
     @property
     def types(self) -> Registry:

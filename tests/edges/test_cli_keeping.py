@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from scratchbus import Bus
+from scratchbus.edges.exit_codes import INTERNAL, OK
+from scratchbus.log.commit import read_checkpoint
+from scratchbus.log.keys import PageKeys
 from tests.edges.conftest import Cli
+from tests.inspection import project, send
 
 pytestmark = pytest.mark.real
 
@@ -18,3 +22,26 @@ def test_the_state_is_rebuilt_and_the_page_is_as_before(cli: Cli, bus: Bus):
     assert cli("rebuild").out.startswith("rebuilt from ")
     assert cli.json("list").documents[0]["content"] == "one"
     assert added
+
+
+def test_what_is_sound_is_said_to_be(cli: Cli, bus: Bus):
+    cli.add("one")
+    said = cli("verify")
+    assert (said.code, said.out) == (OK, "")
+    assert said.err.startswith("Everything is as it should be: ")
+    assert cli.json("verify").documents == []
+
+
+def test_what_is_wrong_is_listed_and_is_the_exit_code(cli: Cli, bus: Bus):
+    id = cli.add("one")
+    project(bus)
+    keys = bus.core.log.keys(0)
+    key = PageKeys(keys, cli.page, bus.run(read_checkpoint(keys)).build).docs
+    kept = send(bus, "HGET", key, id)
+    send(bus, "HDEL", key, id)
+    said = cli("verify")
+    assert (said.code, said.out) == (INTERNAL, f"document {key} {id} is missing\n")
+    assert said.err.startswith("1 finding in ")
+    (found,) = cli("verify", "--json").documents
+    assert found == {"kind": "document", "where": f"{key} {id}", "what": "is missing"}
+    send(bus, "HSET", key, id, kept)

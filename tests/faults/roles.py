@@ -173,6 +173,7 @@ TRIES: dict[str, Try] = {
     ),
     "remember how far reminders were looked for": Try(COMMITS, _nothing, _raw("SET", "@:cursor:reminders", "")),
     "create a bus": Try(COMMITS, _nothing, _raw("HSETNX", "@:meta", "made", "1")),
+    "bus: verify": Try(ADMINISTERS, _some, lambda bus, _: bus.verify()),
     "bus: rebuild": Try(ADMINISTERS, _some, lambda bus, _: bus.rebuild()),
     "bus: push types": Try(ADMINISTERS, _changed_types, _push),
     "write a page of the bus's own": Try(

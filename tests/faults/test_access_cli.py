@@ -51,6 +51,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "dead-letters retry {subscription} --all": SUBSCRIBES,
     "dead-letters drop {subscription} --all": SUBSCRIBES,
     "rebuild": ADMINISTERS,
+    "verify": ADMINISTERS,
     "types push {types}": ADMINISTERS,
 }
 """What is called, with what is there already, and who may; `up` and `watch`, which go on, have tests of their own."""

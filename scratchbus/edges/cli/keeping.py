@@ -1,10 +1,13 @@
-"""Keeping what is stored in order: `rebuild`."""
+"""Keeping what is stored in order: `rebuild`, `verify`."""
 
 from __future__ import annotations
 
+import click
+
 from scratchbus.edges.cli.common import Session, command, pass_session
 from scratchbus.edges.cli.output import Cell
-from scratchbus.edges.cli.words import plural
+from scratchbus.edges.cli.words import one_line, plural
+from scratchbus.edges.exit_codes import INTERNAL
 
 
 @command(examples=("scratchbus rebuild",))
@@ -23,3 +26,30 @@ def rebuild(session: Session) -> None:
         session.out.document({"events": done.events, "seconds": round(done.seconds, 3)})
     else:
         session.out.sentence(Cell("rebuilt", "green"), Cell(f"from {plural(done.events, 'event')}"))
+
+
+@command(examples=("scratchbus verify", "scratchbus --json verify | jq -r .kind | sort | uniq -c"))
+@pass_session
+def verify(session: Session) -> None:
+    """Compare all that the engine holds with what follows from the log.
+
+    Prints what is wrong, one finding a line: its kind, where it is, and what is wrong there. Writers go on meanwhile.
+    The exit code is 1 when anything is wrong. `scratchbus rebuild` mends what is folded; the log itself, and what the
+    append script keeps beside it (heads, room, keys), come back from a backup.
+    """
+    from scratchbus.edges.cli.progress import progress_bar
+
+    with session.connect() as bus, progress_bar("Verifying") as progress:
+        verified = bus.verify(progress)
+    for finding in verified.findings:
+        if session.as_json:
+            session.out.document(finding._asdict())
+        else:
+            session.out.sentence(Cell(finding.kind, "red"), Cell(one_line(finding.where)), Cell(one_line(finding.what)))
+    looked = f"{plural(verified.events, 'event')}, {plural(verified.documents, 'document')}"
+    looked += f" on {plural(verified.pages, 'page')}"
+    if verified.is_sound:
+        session.out.note(f"Everything is as it should be: {looked}.")
+        return
+    session.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
+    raise click.exceptions.Exit(INTERNAL)

@@ -1,0 +1,52 @@
+"""What a verification found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+MOST = 1_000
+"""How many findings are named; the others are counted."""
+
+
+class Finding(NamedTuple):
+    """Something that is not as the log says.
+
+    `kind` is one of: gap, order, batch, chain, event, tail, checkpoint, head, room, key, page, id, document, index,
+    due, relation, position, rejected, unknown. `where` is the key, or the position in the log, with the member; `what`
+    says what is wrong there.
+    """
+
+    kind: str
+    where: str
+    what: str
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was looked at, and what is wrong. `count` is that of all findings, of which `findings` has the first."""
+
+    events: int = 0
+    documents: int = 0
+    pages: int = 0
+    count: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing was found."""
+        return self.count == 0
+
+    def take(self, other: Verified) -> None:
+        """Add what was found elsewhere."""
+        self.events += other.events
+        self.documents += other.documents
+        self.pages += other.pages
+        self.count += other.count
+        self.findings += other.findings[: MOST - len(self.findings)]
+
+    def add(self, kind: str, where: str, what: str) -> None:
+        """Take a finding."""
+        self.count += 1
+        if len(self.findings) < MOST:
+            self.findings.append(Finding(kind, where, what))

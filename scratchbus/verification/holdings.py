@@ -1,0 +1,206 @@
+"""The keys that the engine holds, and what has to be in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from scratchbus.domain.observation import Observation
+from scratchbus.errors import shown
+from scratchbus.log.codec import Head, decode_document, encode_document
+from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys
+from scratchbus.projections import scratch_page
+from scratchbus.verification.state import PageState, State
+
+SPAN = 2**46
+"""The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
+
+_RELATIONS = ("evidence", "links", "causes")
+
+
+class Holding(NamedTuple):
+    """A key, and what has to be in it.
+
+    `members` yields what has to be there. `judge` says of a member and its value, None for none, what is wrong, if
+    anything; both go by the states as they are when they are called.
+    """
+
+    kind: str
+    key: str
+    type: Literal["hash", "zset"]
+    members: Callable[[], Iterable[str]]
+    judge: Callable[[str, bytes | None], str]
+
+
+class Holdings:
+    """What a shard has to hold: by `base` what is folded of it, and by `tip` what the append script wrote."""
+
+    def __init__(self, keys: ShardKeys) -> None:
+        self.keys = keys
+        self.build = 0
+        self.base = State()
+        self.tip = self.base.branch()
+
+    def names(self) -> set[str]:
+        """Return the keys that have to be there, as they are now."""
+        common = PageKeys(self.keys, "", self.build)
+        names = {self.keys.pages, common.due, common.gaps, *map(common.relation, _RELATIONS)}
+        for page in self.tip.names():
+            names |= {self.keys.heads(page), self.keys.open(page), self.keys.dedupe(page)}
+        for page in self.base.names():
+            mine = PageKeys(self.keys, page, self.build)
+            names |= {mine.docs, mine.all}
+            for document in self.base.peek(page).live():
+                names |= {mine.index(*index) for index in scratch_page.index_entries(document)}
+        return names
+
+    def holding(self, key: str) -> Holding | None:
+        """Return what has to be in a key; None when it is not one of those that are compared member by member."""
+        name, state = key.removeprefix(self.keys.tag), f"p{self.build}:"
+        if name == "pages":
+            return Holding("page", key, "hash", lambda: self.tip.names(), self._judge_page)
+        if name.startswith(state):
+            kind, _, rest = name.removeprefix(state).partition(":")
+            page, hash_, value = rest.partition("#")
+            return self._state_holding(key, kind, page, value, bool(hash_))
+        kind, _, page = name.partition(":")
+        if kind == "heads":
+            return Holding("head", key, "hash", partial(self._heads, page), partial(self._judge_head, page))
+        if kind == "open":
+            return _scores("room", key, partial(self._open, page), partial(self._room, page))
+        if kind == "keys":
+            return Holding("key", key, "hash", partial(self._held, page), partial(self._judge_key, page))
+        return None
+
+    def _state_holding(self, key: str, kind: str, page: str, value: str, is_index: bool) -> Holding | None:
+        def document(id: str) -> Observation | None:
+            return self.base.peek(page).documents.get(id)
+
+        def ids() -> Iterator[str]:
+            return (one.id for one in self.base.peek(page).live())
+
+        if kind == "docs":
+            return Holding("document", key, "hash", ids, lambda id, row: _judge_document(document(id), row))
+        if kind == "all":
+            return _scores("index", key, ids, lambda id: one.added_seq if (one := document(id)) else None)
+        if is_index:
+            index = (kind, value)
+
+            def place(id: str) -> int | None:
+                one = document(id)
+                return one.added_seq if one is not None and index in scratch_page.index_entries(one) else None
+
+            return _scores("index", key, lambda: (id for id in ids() if place(id) is not None), place)
+        if kind == "due":
+            return _scores("due", key, self._due, self._moment)
+        if kind in _RELATIONS:
+            members = self.base.relations[kind]
+            return _scores("relation", key, lambda: members, lambda member: 0 if member in members else None)
+        if kind == "gaps":
+            return Holding("gap", key, "hash", lambda: self.base.gaps, self._judge_gap)
+        return None
+
+    # -- what the append script wrote ------------------------------------------------------------------------------
+
+    def _heads(self, page: str) -> Iterator[str]:
+        return (id for id, subject in self.tip.peek(page).subjects.items() if subject.is_sure)
+
+    def _judge_head(self, page: str, id: str, row: bytes | None) -> str:
+        subject = self.tip.peek(page).subjects.get(id)
+        if subject is None or row is None:
+            return _presence(subject is not None, row is not None)
+        if not subject.is_sure:
+            return ""  # what is no event did not come by the script
+        try:
+            head = Head.parse(row)
+        except (ValueError, TypeError):
+            return f"cannot be read: {shown(row)}"
+        if page == SYSTEM_PAGE:
+            return _differences((head.version, head.position), (subject.events, subject.last), ("version", "position"))
+        wanted = self.tip.peek(page).head(id)
+        return _differences(head, wanted, Head._fields) if wanted is not None else _presence(False, True)
+
+    def _room(self, page: str, id: str) -> int | None:
+        document = self.tip.peek(page).documents.get(id)
+        return document.priority * SPAN + document.added_seq if document is not None and document.is_open else None
+
+    def _open(self, page: str) -> Iterator[str]:
+        return (one.id for one in self.tip.peek(page).live() if one.is_open)
+
+    def _held(self, page: str) -> Iterator[str]:
+        return (word for word, holder in self.tip.peek(page).holders.items() if holder is not None)
+
+    def _judge_key(self, page: str, word: str, row: bytes | None) -> str:
+        holder = self.tip.peek(page).holders.get(word)
+        if holder is None or row is None:
+            return _presence(holder is not None, row is not None)
+        return "" if row == holder.encode() else f"is held by {shown(row)}, not by {holder}"
+
+    def _judge_page(self, name: str, row: bytes | None) -> str:
+        if name not in self.tip.names() or row is None:
+            return _presence(name in self.tip.names(), row is not None)
+        page: PageState = self.tip.peek(name)
+        soonest = min((head.expires for id in self._open(name) if (head := page.head(id)) and head.expires), default=0)
+        if not row.isdigit() or (soonest and int(row) > soonest):
+            return f"is {shown(row)}, after {soonest}, when the first on it expires"
+        return ""
+
+    # -- what is folded --------------------------------------------------------------------------------------------
+
+    def _due(self) -> Iterator[str]:
+        for page in self.base.names():
+            for document in self.base.peek(page).live():
+                if scratch_page.next_moment(document) is not None:
+                    yield f"{document.id}@{page}"
+
+    def _moment(self, member: str) -> int | None:
+        id, _, page = member.partition("@")
+        document = self.base.peek(page).documents.get(id)
+        return scratch_page.next_moment(document) if document is not None else None
+
+    def _judge_gap(self, place: str, row: bytes | None) -> str:
+        missing = self.base.gaps.get(place)
+        if missing is None or row is None:
+            return _presence(missing is not None, row is not None)
+        return "" if row == str(missing).encode() else f"says {shown(row)} instead of {missing}"
+
+
+def _scores(
+    kind: str, key: str, members: Callable[[], Iterable[str]], wanted: Callable[[str], float | None]
+) -> Holding:
+    """Return a sorted set whose members have these scores."""
+
+    def judge(member: str, row: bytes | None) -> str:
+        score = wanted(member)
+        if score is None or row is None:
+            return _presence(score is not None, row is not None)
+        return "" if float(row) == score else f"has the score {row.decode()} instead of {score}"
+
+    return Holding(kind, key, "zset", members, judge)
+
+
+def _presence(is_wanted: bool, is_there: bool) -> str:
+    return "is missing" if is_wanted and not is_there else "should not be there" if is_there and not is_wanted else ""
+
+
+def _judge_document(wanted: Observation | None, row: bytes | None) -> str:
+    if wanted is None or row is None:
+        return _presence(wanted is not None, row is not None)
+    if row == encode_document(wanted):
+        return ""
+    try:
+        held = decode_document(row)
+    except ValueError:
+        return f"cannot be read: {shown(row)}"
+    names = list(Observation.model_fields)
+    return _differences([getattr(held, name) for name in names], [getattr(wanted, name) for name in names], names)
+
+
+def _differences(held: Iterable[Any], wanted: Iterable[Any], names: Iterable[str]) -> str:
+    """Say of each field that is not as it has to be what it is, and what it has to be."""
+    return ", ".join(
+        f"{name} is {shown(one)} instead of {shown(other)}"
+        for name, one, other in zip(names, held, wanted, strict=True)
+        if one != other
+    )

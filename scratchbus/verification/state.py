@@ -1,0 +1,175 @@
+"""What follows from the log: everything that the engine has to hold of a shard at some position."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import START, Position, millis
+from scratchbus.log.codec import Head, Poison, RawEntry, entry_fields
+from scratchbus.projections import scratch_page
+
+Say = Callable[[str, str, str], None]
+"""Takes what is wrong with the log itself: kind, where, what."""
+
+_CLASSES = {"open": "o", "closed": "c", "final": "f"}
+
+
+class Subject(NamedTuple):
+    """How the log leaves a subject: how many events it has, the last one, and the head of one that left its page.
+
+    `is_sure` is false when something that is no event was said of it.
+    """
+
+    events: int = 0
+    last: str = ""
+    gone: Head | None = None
+    is_sure: bool = True
+
+
+@dataclass(slots=True)
+class PageState:
+    """A page: its documents, what is known of all its subjects, and who has the dedupe keys."""
+
+    documents: MutableMapping[str, Observation | None] = field(default_factory=dict)
+    subjects: MutableMapping[str, Subject] = field(default_factory=dict)
+    holders: MutableMapping[str, str | None] = field(default_factory=dict)
+
+    def branch(self) -> PageState:
+        """Return a page that begins as this one is, and leaves it alone."""
+        return PageState(ChainMap({}, self.documents), ChainMap({}, self.subjects), ChainMap({}, self.holders))
+
+    def live(self) -> Iterator[Observation]:
+        """Yield what is on the page."""
+        return (document for document in self.documents.values() if document is not None)
+
+    def head(self, id: str) -> Head | None:
+        """Return the head that the append script has to have of a subject."""
+        document = self.documents.get(id)
+        return head_of(document) if document is not None else self.subjects.get(id, Subject()).gone
+
+
+@dataclass(slots=True)
+class State:
+    """The fold of a shard's log up to `at`, the event `event_id`."""
+
+    at: Position = START
+    event_id: str = ""
+    batch: tuple[int, int] = (1, 1)
+    pages: dict[str, PageState] = field(default_factory=dict)
+    relations: dict[str, set[str]] = field(default_factory=lambda: {"evidence": set(), "links": set(), "causes": set()})
+    rejected: set[str] = field(default_factory=set)
+    gaps: dict[str, int] = field(default_factory=dict)
+    trunk: State | None = None
+
+    def branch(self) -> State:
+        """Return a state that goes on from this one and leaves it alone; of relations and gaps it has only its own."""
+        return State(self.at, self.event_id, self.batch, trunk=self)
+
+    def names(self) -> set[str]:
+        """Return the names of all pages."""
+        return set(self.pages) | (self.trunk.names() if self.trunk else set())
+
+    def peek(self, name: str) -> PageState:
+        """Return a page to be looked at; an empty one if there is none."""
+        found = self.pages.get(name)
+        return found if found is not None else self.trunk.peek(name) if self.trunk else PageState()
+
+    def apply(self, entry: RawEntry, item: Event | Poison, say: Say) -> None:
+        """Fold one entry, and say what is wrong with it where it stands."""
+        fields = entry_fields(entry)
+        self._follow(item.position, fields.get(b"batch", b"1/1").decode("utf-8", "replace"), say)
+        self.event_id = fields.get(b"id", b"").decode("utf-8", "replace")
+        if isinstance(item, Poison):
+            page, subject = item.envelope["page"], item.envelope["subject"]
+            self._reject(page, subject, item.position, item.reason, say)
+            return
+        for relation, start, end in scratch_page.relations(item):
+            self.relations[relation].add(f"{start}\t{end}")
+        page = self.page(item.page)
+        before, known = page.documents.get(item.subject), page.subjects.get(item.subject, Subject())
+        if item.prev != known.last:
+            say("chain", str(item.position), f"says that {item.prev!r} came before it, and not {known.last!r}")
+        if before is not None and item.type != before.type:
+            say("chain", str(item.position), f"is of the type {item.type!r}, its observation of {before.type!r}")
+        after, problem = scratch_page.fold(before, item)
+        if problem:
+            self._reject(item.page, item.subject, item.position, problem, say)
+            return
+        gone = _gone(before, item) if before is not None and after is None else known.gone
+        page.documents[item.subject] = after
+        page.subjects[item.subject] = Subject(known.events + 1, item.position.stream_id, gone, known.is_sure)
+        for document, holder in ((before, None), (after, item.subject)):
+            if document is not None and document.is_open and document.dedupe_key:
+                page.holders[document.dedupe_key] = holder
+
+    def page(self, name: str) -> PageState:
+        """Return a page to be changed, a new one if need be."""
+        found = self.pages.get(name)
+        if found is None:
+            found = self.pages[name] = self.trunk.peek(name).branch() if self.trunk else PageState()
+        return found
+
+    def _follow(self, here: Position, batch: str, say: Say) -> None:
+        """Look whether an entry may come next."""
+        if here.seq <= self.at.seq:
+            say("order", str(here), f"comes behind {self.at}")
+        elif here.seq != self.at.seq + 1:
+            say("gap", str(here), f"{here.seq - self.at.seq - 1} events are missing before it, behind {self.at}")
+            self.gaps[here.stream_id] = here.seq - self.at.seq - 1
+        elif here.ms < self.at.ms:
+            say("order", str(here), f"its time is before that of {self.at}")
+        index, _, total = batch.partition("/")
+        now = (int(index), int(total)) if index.isdecimal() and total.isdecimal() else (1, 1)
+        last, of = self.batch
+        follows = now == (last + 1, of) if last < of else now[0] == 1 <= now[1]
+        if here.seq == self.at.seq + 1 and not follows:
+            say("batch", str(here), f"is {batch} of a batch, behind {last}/{of}")
+        self.at, self.batch = here, now
+
+    def _reject(self, page: str, subject: str, at: Position, reason: str, say: Say) -> None:
+        say("event", str(at), f"could not be folded: {reason}")
+        self.rejected.add(at.stream_id)
+        there = self.page(page)
+        document, known = there.documents.get(subject), there.subjects.get(subject, Subject())
+        if document is not None and document.seq < at.seq:
+            there.documents[subject] = scratch_page.damage(document, at.ms, at.seq)
+        there.subjects[subject] = known._replace(is_sure=False)
+
+
+def head_of(document: Observation) -> Head:
+    """Return the head that an observation has to have."""
+    wake = document.remind_at if document.is_open else document.archive_at
+    claim = document.claim
+    return Head(
+        version=document.version,
+        status=document.status,
+        status_class=_CLASSES.get(document.status_class, "?"),
+        type=document.type,
+        priority=document.priority,
+        added=document.added_seq,
+        expires=millis(document.expires_at) if document.expires_at else 0,
+        wake=millis(wake) if wake else 0,
+        fence=document.fence,
+        holder=claim.by if claim else "",
+        until=millis(claim.until) if claim else 0,
+        position=document.position.stream_id,
+        tries=document.attempts,
+        rest=millis(document.not_before) if document.not_before else 0,
+        tags=tuple(document.tags),
+        dedupe_key=document.dedupe_key or "",
+    )
+
+
+def _gone(before: Observation, event: Event) -> Head:
+    """Return the head of a subject that an event took off its page."""
+    head = head_of(before)
+    if before.is_open:
+        head = head._replace(holder="", until=0)
+    return head._replace(
+        version=head.version + 1, status=event.kind, status_class="f", wake=0, position=event.position.stream_id
+    )

@@ -1,0 +1,201 @@
+"""Comparing what the engine holds with what follows from the log, while others go on writing.
+
+Each look reads some members of a key, the end of the log and the checkpoint at once; before they are judged, the log is
+folded to just there. So it does not matter what happens between two looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+
+from scratchbus.core import Core
+from scratchbus.errors import InvalidInput, shown
+from scratchbus.log import positions
+from scratchbus.log.append import Log
+from scratchbus.log.codec import entry_fields
+from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.log.keys import PageKeys
+from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.rebuilding import Progress
+from scratchbus.verification.findings import Verified
+from scratchbus.verification.holdings import Holding, Holdings
+from scratchbus.verification.looking import Looker, Moved, batches, said_end
+
+_AT_ONCE = 500  # members of a key that a look takes
+
+_APART = (
+    "log", "tail", "origin", "floor", "meta", "subscriptions", "subscription", "dead", "again", "cursor", "ids",
+    "checkpoint", "rebuilding",
+)  # fmt: skip
+"""The keys, up to their first colon, that are not compared member by member."""
+
+_APART_IN_BUILD = ("rejected", "positions")
+"""The same, of a build of the state."""
+
+
+def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
+    """Compare all that the engine holds with what follows from the log; return what is wrong. Nothing is written."""
+    log, verified, ends = core.log, Verified(), 0
+    for shard in range(log.shards):
+        ends += said_end((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
+
+    def note(done: int, before: int) -> None:
+        if progress is not None:
+            progress(before + done, max(ends, before + done))
+
+    for shard in range(log.shards):
+        while True:
+            found = Verified()
+            try:
+                yield from _Shard(log, shard, found, partial(note, before=verified.events)).verify()
+            except Moved:
+                continue
+            verified.take(found)
+            break
+    return verified
+
+
+class _Shard:
+    """The verification of one shard."""
+
+    def __init__(self, log: Log, shard: int, verified: Verified, note: Callable[[int], None]) -> None:
+        self._shard = shard
+        self._keys = log.keys(shard)
+        self._verified = verified
+        self._wanted = Holdings(self._keys)
+        self._looker = Looker(self._wanted, verified, note)
+        self._look = self._looker.look
+
+    def verify(self) -> Step[None]:
+        """Compare everything. Raises Moved."""
+        try:
+            checkpoint = yield from read_checkpoint(self._keys)
+        except (InvalidInput, ValueError) as problem:
+            self._verified.add("checkpoint", checkpoint_key(self._keys), f"cannot be read: {problem}")
+            return
+        self._wanted.build = checkpoint.build
+        yield from self._looker.fold_base(checkpoint.position)
+        yield from self._look([])
+        for key in sorted((yield from self._scan()) | self._wanted.names()):
+            holding = self._wanted.holding(key)
+            if holding is not None:
+                yield from self._compare(holding)
+            elif key.startswith(self._keys.ids) and not key.endswith("retried"):
+                yield from self._compare_ids(key)
+            else:
+                self._recognise(key.removeprefix(self._keys.tag))
+        yield from self._compare_lengths()
+        yield from self._compare_rejected()
+        yield from self._compare_ends()
+        base, tip = self._wanted.base, self._wanted.tip
+        self._verified.events = tip.at.seq
+        self._verified.pages = len(tip.names())
+        self._verified.documents = sum(1 for name in base.names() for _ in base.peek(name).live())
+
+    def _scan(self) -> Step[set[str]]:
+        """Return the names of all keys of the shard."""
+        found: set[str] = set()
+        at = b"0"
+        while True:
+            at, keys = yield from ask(self._shard, "SCAN", at, "MATCH", f"{self._keys.tag}*", "COUNT", 1000)
+            found.update(key.decode("utf-8", "replace") for key in keys)
+            if int(at) == 0:
+                return found
+
+    # -- comparing ---------------------------------------------------------------------------------------------------
+
+    def _compare(self, holding: Holding) -> Step[None]:
+        """Compare a key member by member, in both directions."""
+        is_hash = holding.type == "hash"
+        seen: set[str] = set()
+        at = b"0"
+        while True:
+            scan = ("HSCAN" if is_hash else "ZSCAN", holding.key, at, "COUNT", _AT_ONCE)
+            ((at, flat),) = yield from self._look([scan])
+            for member, value in zip(flat[::2], flat[1::2], strict=True):
+                seen.add(name := member.decode("utf-8", "replace"))
+                self._judge(holding, name, value)
+            if int(at) == 0:
+                break
+        rest = (member for member in list(holding.members()) if member not in seen)
+        while some := list(islice(rest, _AT_ONCE)):
+            (values,) = yield from self._look([("HMGET" if is_hash else "ZMSCORE", holding.key, *some)])
+            for member, value in zip(some, values, strict=True):
+                self._judge(holding, member, value)
+
+    def _judge(self, holding: Holding, member: str, value: bytes | None) -> None:
+        if wrong := holding.judge(member, value):
+            self._verified.add(holding.kind, f"{holding.key} {member}", wrong)
+
+    def _compare_ids(self, key: str) -> Step[None]:
+        """Look whether the callers' own event ids are those of the events at their positions."""
+        at = b"0"
+        while True:
+            at, flat = yield from ask(self._shard, "HSCAN", key, at, "COUNT", _AT_ONCE)
+            spots = [row.rpartition(b"|")[2] for row in flat[1::2]]
+            found = yield from ask_all(self._shard, [("XRANGE", self._keys.log, spot, spot) for spot in spots])
+            for id, spot, entries in zip(flat[::2], spots, found, strict=True):
+                if not entries or entry_fields(entries[0]).get(b"id") != id:
+                    self._verified.add("id", f"{key} {id.decode()}", f"is not that of the event at {spot.decode()}")
+            if int(at) == 0:
+                return
+
+    def _compare_lengths(self) -> Step[None]:
+        """Look whether pages have more positions than events."""
+        for some in batches(list(self._looker.places), _AT_ONCE):
+            sizes = yield from self._look([("STRLEN", self._looker.positions(page)) for page in some])
+            for page, size in zip(some, sizes, strict=True):
+                count = self._looker.places[page]
+                if size != count * positions.WIDTH and page not in self._looker.strays:
+                    what = f"has {size} bytes, instead of {positions.WIDTH} for each of {count} events"
+                    self._verified.add("position", self._looker.positions(page), what)
+
+    def _compare_rejected(self) -> Step[None]:
+        """Look whether just those events were set aside that cannot be folded."""
+        key, held, at = PageKeys(self._keys, "", self._wanted.build).rejected, set[str](), "-"
+        while True:
+            (entries,) = yield from self._look([("XRANGE", key, at, "+", "COUNT", _AT_ONCE)])
+            held |= {entry[0].decode() for entry in entries}
+            if not entries:
+                break
+            at = f"({entries[-1][0].decode()}"
+        for id in held ^ self._wanted.base.rejected:
+            what = "is a sound event and was set aside" if id in held else "cannot be folded and was not set aside"
+            self._verified.add("rejected", f"{key} {id}", what)
+
+    def _compare_ends(self) -> Step[None]:
+        """Look at what is behind the checkpoint, and where the log and the state are said to end."""
+        tail, row, origin, last = yield from self._look(
+            [
+                ("GET", self._keys.tail),
+                ("GET", checkpoint_key(self._keys)),
+                ("GET", self._keys.origin),
+                ("XREVRANGE", self._keys.log, "+", "-", "COUNT", 1),
+            ]
+        )
+        base, tip = self._wanted.base, self._wanted.tip
+        yield from self._looker.fold(base.branch(), tip.at, self._verified.add)
+        end = last[0][0] + b"|" + entry_fields(last[0]).get(b"id", b"") if last else b""
+        if (tail or b"") != end:
+            self._verified.add("tail", self._keys.tail, f"is {shown(tail)}, and the log ends at {shown(end)}")
+        if tip.at.seq and not origin:
+            self._verified.add("tail", self._keys.origin, "is missing")
+        checkpoint = Checkpoint.parse(row, self._shard)
+        told = (checkpoint.position.stream_id, checkpoint.event_id, checkpoint.origin)
+        if row and told != (base.at.stream_id, base.event_id, (origin or b"").decode()):
+            what = f"is {shown(row)}, and the log has {base.at.stream_id}|{base.event_id} there"
+            self._verified.add("checkpoint", checkpoint_key(self._keys), what)
+
+    def _recognise(self, name: str) -> None:
+        """Say of a key that is none of ours that it is there. What other builds left is no harm."""
+        kind, _, rest = name.partition(":")
+        if kind in _APART:
+            return
+        if kind[:1] == "p" and kind[1:].isdigit():
+            part, _, page = rest.partition(":")
+            is_known = int(kind[1:]) != self._wanted.build or part in _APART_IN_BUILD
+            if is_known and (part != "positions" or page in self._looker.places or int(kind[1:]) != self._wanted.build):
+                return
+        self._verified.add("unknown", self._keys.tag + name, "should not be there")

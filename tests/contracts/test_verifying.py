@@ -1,0 +1,227 @@
+"""What the engine holds is what follows from the log; whatever is not is found, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scratchbus import Bus, NewObservation, because
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.expiry import sweep
+from scratchbus.log.keys import PageKeys
+from scratchbus.verification import looking, verifying
+from scratchbus.verification.looking import Looker
+from tests.inspection import forget, keys_of, project, raw_append, send
+from tests.waiting import eventually
+
+
+def live(bus: Bus) -> None:
+    """Have everything happen that leaves something behind."""
+    page, other = bus.page(), bus.page("user:42")
+    first = page.add("risk_alert", "first", tags=["a#b", "c"], owner="agent", dedupe_key="k", event_id="own")
+    page.add("risk_alert", "again", dedupe_key="k", times=2, event_id="own-2")
+    page.add_many([NewObservation(type="observation", content=f"{n}", tags=["t"], ttl="1d") for n in range(12)])
+    page.add("reminder", "waits", remind_on={"type": "risk_alert"}, remind_at=datetime.now(UTC) + timedelta(hours=1))
+    with because(page.history(first.id)[0]):
+        rests = page.add("observation", "rests", evidence=[first.id], event_id="batch")
+    page.link(rests.id, "goal")
+    page.claim(rests.id, by="somebody", ttl="1h")
+    page.update(first.id, tags=["c", "d"], owner="other")
+    gone = page.resolve(page.add("observation", "gone", dedupe_key="gone").id)
+    page.clear_resolved([gone.id])
+    page.reopen(page.resolve(page.add("observation", "back", dedupe_key="back").id).id)
+    page.claim(page.add("observation", "lapses").id, ttl="1ms")
+    other.add("observation", "short", ttl="1ms")
+    other.review(other.add("observation", "reviewed").id)
+    other.refute(other.add("observation", "wrong").id, reason="misread")
+    bus.push_types(parse_registry(f"{bus.types.text}\n  another:\n", "types"))
+    eventually(lambda: bus.run(sweep(bus.core)) == 0 and len(other.list(status="archived")) == 2)
+
+
+def test_a_bus_on_which_much_happened_is_sound(bus: Bus) -> None:
+    assert bus.verify().is_sound
+    live(bus)
+    for _ in range(2):
+        verified = bus.verify()
+        assert verified.findings == []
+        bus.rebuild()
+    assert verified.events == sum(place.seq for place in bus.position().shards)
+    assert (verified.documents, verified.pages) == (20, 3)
+
+
+def test_it_tells_how_far_it_is(bus: Bus) -> None:
+    live(bus)
+    told: list[tuple[int, int]] = []
+    bus.verify(lambda done, total: told.append((done, total)))
+    assert told[-1][0] == told[-1][1] == sum(place.seq for place in bus.position().shards)
+
+
+def test_a_full_page_and_one_that_displaces_are_sound(connect: Callable[..., Bus]) -> None:
+    with connect(max_observations=5) as bus:
+        page = bus.page()
+        for number in range(12):
+            page.add("observation", f"{number}", dedupe_key=f"{number}")
+        assert bus.verify().findings == []
+
+
+def test_writers_projectors_and_rebuilds_meanwhile_are_no_findings(
+    bus: Bus, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "_AT_ONCE", 3)
+    monkeypatch.setattr(looking, "_CHUNK", 5)
+    live(bus)
+    other, count = connect(), iter(range(10_000))
+    page = other.page()
+    look = Looker.look
+
+    def disturbed(self, commands):
+        number = next(count)
+        if number % 3 == 0:
+            added = page.add("observation", f"{number}", tags=[f"t{number % 4}"], ttl="1h", dedupe_key=f"{number % 5}")
+            if added.claim is None:
+                page.claim(added.id)
+        elif number % 7 == 1:
+            project(other)
+        elif number in (20, 40):
+            other.rebuild()
+        elif number % 11 == 0:
+            page.clear_resolved([page.resolve(page.add("observation", "gone").id).id])
+        return (yield from look(self, commands))
+
+    monkeypatch.setattr(Looker, "look", disturbed)
+    verified = bus.verify()
+    assert verified.findings == []
+    assert next(count) > 40
+
+
+def test_what_is_not_folded_yet_is_no_finding_but_what_is_wrong_there_is(bus: Bus, page) -> None:
+    live(bus)
+    project(bus)
+    page.add("observation", "late")
+    assert bus.verify().findings == []
+
+
+# -- tampering ----------------------------------------------------------------------------------------------------
+
+
+APART = {"meta", "rebuilding", "ids:retried"}
+
+
+@pytest.fixture
+def scene(bus: Bus) -> Iterator[Bus]:
+    """A bus on which much happened, all folded, with someone who was set aside."""
+    live(bus)
+    raw_append(bus, subject="01M7YS0X7YM47HSFZZZJC2DZ9D", kind="linked", event="garbage")
+    project(bus)
+    assert {finding.kind for finding in bus.verify().findings} == {"event"}
+    yield bus
+    forget(bus)
+
+
+def tampered(bus: Bus, key: str, *commands: tuple[object, ...]) -> list[str]:
+    """Send commands, and return what is found about a key then and was not before; the key is put back."""
+    before = set(bus.verify().findings)
+    kept = send(bus, "DUMP", key)
+    for command in commands:
+        send(bus, *command)
+    found = [finding for finding in bus.verify().findings if finding not in before]
+    send(bus, "RESTORE", key, 0, kept, "REPLACE")
+    assert set(bus.verify().findings) == before
+    return [finding.where for finding in found]
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.real
+def test_one_thing_dropped_changed_swapped_or_put_into_any_key_is_found(scene: Bus) -> None:
+    tag = keys_of(scene).tag
+    tried = set()
+    for key in sorted(key.decode() for key in send(scene, "KEYS", f"{tag}*")):
+        name = key.removeprefix(tag)
+        if name in APART:
+            continue
+        kind = send(scene, "TYPE", key).decode()
+        tried.add(kind)
+        for what, commands in _ways(scene, key, kind):
+            where = tampered(scene, key, *commands)
+            assert where, f"{name}: {what} was not found"
+            if kind in ("hash", "zset"):
+                assert any(each.startswith(key) for each in where), (name, what, where)
+    assert tried == {"hash", "zset", "string", "stream"}
+
+
+def _ways(bus: Bus, key: str, kind: str) -> Iterator[tuple[str, list[tuple[object, ...]]]]:
+    """Yield ways to tamper with a key, each with its commands."""
+    if kind == "hash":
+        flat = send(bus, "HGETALL", key)
+        field, value = flat[0], flat[1]
+        at = len(value) - 1 if ":ids:" in key else 0  # at its beginning is a digest
+        flipped = value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
+        if ":ids:" not in key:  # those are forgotten after some days
+            yield "a field that is gone", [("HDEL", key, field)]
+        if ":pages" in key:  # an earlier moment would only cost a look
+            yield "a moment too late", [("HSET", key, "main", "9007199254740991")]
+        else:
+            yield "a byte that was flipped", [("HSET", key, field, flipped)]
+        yield "a field too many", [("HSET", key, "GHOST", value)]
+        if len(flat) > 2 and flat[1] != flat[3] and ":pages" not in key:
+            yield "two that were swapped", [("HSET", key, field, flat[3], flat[2], value)]
+    elif kind == "zset":
+        member, score = send(bus, "ZRANGE", key, 0, 0, "WITHSCORES")
+        yield "a member that is gone", [("ZREM", key, member)]
+        yield "another score", [("ZADD", key, float(score) + 1, member)]
+        yield "a member too many", [("ZADD", key, 1, "GHOST")]
+    elif kind == "string":
+        value = send(bus, "GET", key)
+        at = 0 if "checkpoint" in key else len(value) - 2  # at its end is a random token
+        if ":origin" not in key:
+            yield "a byte that was flipped", [("SETRANGE", key, at, bytes([value[at] ^ 1]))]
+            yield "a byte too few", [("SET", key, value[1:])]
+    else:
+        entries = send(bus, "XRANGE", key, "-", "+")
+        for at in {0, len(entries) // 2, len(entries) - 1}:
+            yield "an entry that is gone", [("XDEL", key, entries[at][0])]
+        ms, seq = map(int, entries[-1][0].split(b"-"))
+        yield "an entry too many", [("XADD", key, f"{ms}-{seq + 1}", *entries[-1][1])]
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.real
+def test_a_byte_flipped_in_any_event_is_found(scene: Bus) -> None:
+    log = keys_of(scene).log
+    entries = send(scene, "XRANGE", log, "-", "+")
+    kept, quiet = send(scene, "DUMP", log), set(scene.verify().findings)
+    for at in range(0, len(entries), 3):
+        for place in (1, 3, 5, 7, 9, 11, 13, 15):
+            flat = list(entries[at][1])
+            if not flat[place] or (place == 1 and not flat[1].startswith(b"own")):
+                continue  # nothing follows from a random id
+            flat[place] = flat[place][:-1] + bytes([flat[place][-1] ^ 1])
+            send(scene, "DEL", log)
+            for number, (id, fields) in enumerate(entries):
+                send(scene, "XADD", log, id, *(flat if number == at else fields))
+            found = set(scene.verify().findings) - quiet
+            assert found, (entries[at], place)
+    send(scene, "RESTORE", log, 0, kept, "REPLACE")
+
+
+@pytest.mark.damages_the_log
+def test_a_key_that_nobody_writes_is_found(bus: Bus, page) -> None:
+    page.add("observation", "one")
+    keys = keys_of(bus)
+    send(bus, "SET", keys.tag + "stray", "x")
+    send(bus, "HSET", keys.heads("ghost"), "GHOST", "x")
+    send(bus, "ZADD", PageKeys(keys, "main").index("tag", "ghost"), 1, "GHOST")
+    found = {(finding.kind, finding.where.split(" ")[0].removeprefix(keys.tag)) for finding in bus.verify().findings}
+    assert found == {("unknown", "stray"), ("head", "heads:ghost"), ("index", "p1:tag:main#ghost")}
+
+
+@pytest.mark.damages_the_log
+def test_only_the_first_findings_are_named_and_all_are_counted(bus: Bus, page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scratchbus.verification.findings.MOST", 2)
+    keys = keys_of(bus)
+    for number in range(5):
+        send(bus, "SET", f"{keys.tag}stray-{number}", "x")
+    verified = bus.verify()
+    assert (len(verified.findings), verified.count, verified.is_sound) == (2, 5, False)
