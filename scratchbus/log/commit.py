@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import Enum
 from secrets import token_hex
@@ -14,6 +15,7 @@ from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
 from scratchbus.projections import scratch_page
 
 _SCRIPT = Script("commit")
+_STORED = re.compile(r"([^|]*)\|(.*)\|(\d+)\|(\d+)\|([^|]*)\|([^|]*)", re.DOTALL)  # an event id may have a | in it
 
 Command = tuple[Any, ...]
 
@@ -35,8 +37,10 @@ class Checkpoint(NamedTuple):
         """Read the stored form; None is the beginning. Raises StateTooOld or CodeTooOld for state of another form."""
         if not row:
             return cls(START._replace(shard=shard))
-        id, _, rest = row.decode().partition("|")
-        event_id, build, form, origin, token = rest.rsplit("|", 4)  # a caller's own event id may have a | in it
+        stored = _STORED.fullmatch(row.decode())
+        if stored is None:
+            _refuse(shard, 0)  # from before forms were numbered
+        id, event_id, build, form, origin, token = stored.groups()
         if int(form) != scratch_page.FORM:
             _refuse(shard, int(form))
         return cls(Position.parse(id)._replace(shard=shard), event_id, int(build), origin, token)

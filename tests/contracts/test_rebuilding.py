@@ -236,6 +236,21 @@ def test_state_of_an_older_form_asks_for_a_rebuild_and_one_of_a_newer_for_an_upg
     assert [one.content for one in page.list()] == ["one"]
 
 
+@pytest.mark.parametrize("event_id", ["e1", "mine|1|a"])
+def test_state_from_before_forms_were_numbered_asks_for_a_rebuild(bus, page, event_id):
+    page.add("observation", "one", event_id=event_id)
+    project(bus)
+    checkpoint = keys_of(bus).checkpoint("scratch_page")
+    position, rest = send(bus, "GET", checkpoint).decode().split("|", 1)
+    *_, origin, token = rest.split("|")
+    send(bus, "SET", checkpoint, f"{position}|{event_id}|1|{origin}|{token}")
+    for ask in (page.list, bus.status, lambda: project(bus), bus.view().__enter__):
+        with pytest.raises(StateTooOld, match="run `scratchbus rebuild`"):
+            ask()
+    bus.rebuild()
+    assert [one.content for one in page.list()] == ["one"]
+
+
 @pytest.mark.damages_the_log
 def test_what_could_not_be_folded_is_counted_in_the_build_it_is_of(bus, page, monkeypatch):
     page.add("observation", "one")
