@@ -108,7 +108,14 @@ def write_it_twice(history: History) -> None:
     edit_log(history, again)
 
 
+def forget_resets(history: History) -> None:
+    """Have no consumer begin a subscription anew, so that it must not go back."""
+    for session in told(history, "session", reset=True):
+        edit(history, session, reset=False)
+
+
 def deliver_again(history: History) -> None:
+    forget_resets(history)
     sample = told(history, "sample", sub="everything")[-1]
     handed = told(history, "handed", sub="everything")[0]
     add(
@@ -132,6 +139,7 @@ def turn_back_a_reader(history: History) -> None:
 
 
 def turn_back_a_cursor(history: History) -> None:
+    forget_resets(history)
     last = told(history, "sample", sub="everything")[-1]
     add(history, last, t=last.t + 0.001, told=last.told | {"begun": last.t, "seq": last.told["seq"] - 1})
 

@@ -55,8 +55,8 @@ def _again(case: Case, name: str) -> Iterator[Violation]:
     for record in _of(case, name, "session", "handed"):
         if record.what == "session":
             sessions[record.who] = record
-            before = [sample for sample in samples if record.t - 5 < sample.t < record.t]
-            known[record.who] = max(before, key=lambda sample: int(sample.told["seq"]), default=None)
+            before = [sample for sample in samples if sample.t < record.t]
+            known[record.who] = before[-1] if before else None
             continue
         sample = known.get(record.who)
         if sample is None or sample.told["seq"] < record.told["at"][1]:
@@ -77,16 +77,23 @@ def _rewound(case: Case, name: str) -> Iterator[Violation]:
 
 
 def _resets(case: Case, name: str) -> list[tuple[float, float]]:
-    """Return when a consumer may have set the subscription back: from when it began to until it says more."""
+    """Return when a consumer may have set the subscription back: from when it began until it says more, or has it."""
     told = defaultdict[str, list[Record]](list)
     for record in _of(case, name, "session", "handed", "log error", "ended"):
         told[record.who.partition(".")[0]].append(record)  # what was killed meanwhile is done when its successor begins
+    samples = _of(case, name, "sample")
     return [
-        (one.t, other.t if other else inf)
+        (one.t, min([other.t if other else inf, *(sample.t for sample in samples if _has_taken(one, sample))]))
         for records in told.values()
         for one, other in pairwise([*records, None])
         if one and one.what == "session" and one.told["reset"]
     ]
+
+
+def _has_taken(session: Record, sample: Record) -> bool:
+    """Say whether a sample shows that who began a session has had the subscription since."""
+    holder, since = sample.told["holder"] or "", sample.told["since"] or 0
+    return bool(holder.startswith(f"{session.who}@") and since * 1000 > session.ms)
 
 
 def _may_go_back(case: Case, resets: list[tuple[float, float]], begun: float, ended: float) -> bool:
