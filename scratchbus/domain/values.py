@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -78,8 +79,19 @@ def check_id(id: object) -> str:
     raise InvalidId(f"id: {shown(id)} is not an observation id; ids are ULIDs of 26 characters, as `list` shows them")
 
 
-def duration_ms(value: object, field: str = "ttl") -> int | None:
-    """Return a duration in milliseconds, or None for ``"never"``. Raises InvalidTTL unless it is above zero."""
+def delay_ms(value: object, field: str) -> int:
+    """Return how long to wait, in milliseconds; 0 is not at all. Raises InvalidTTL, for ``"never"`` too."""
+    ms = None
+    with suppress(InvalidTTL):
+        ms = duration_ms(value, field, least=0)
+    if ms is None:
+        what = f"{field}: {shown(value)} is no time to wait"
+        raise InvalidTTL(f'{what}; write a number of seconds from 0 on, "500ms" or "2m"')
+    return ms
+
+
+def duration_ms(value: object, field: str = "ttl", *, least: int = 1) -> int | None:
+    """Return a duration in milliseconds, or None for ``"never"``. Raises InvalidTTL unless it has `least` of them."""
     if isinstance(value, str):
         text = value.strip().lower()
         if text == NEVER:
@@ -96,7 +108,7 @@ def duration_ms(value: object, field: str = "ttl") -> int | None:
         ms = value * 1000
     else:
         raise _no_duration(value, field)
-    if not 1 <= ms <= _LONGEST_MS:
+    if not least <= ms <= _LONGEST_MS:
         raise _no_duration(value, field)
     return round(ms)
 

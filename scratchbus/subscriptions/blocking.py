@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, TypeVar, cast
 from scratchbus.core import Core
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import Duration, duration_ms
+from scratchbus.domain.values import Duration
 from scratchbus.errors import EngineError, LeaseLost, LogError, ScratchbusError
 from scratchbus.feeding import Feeds
 from scratchbus.keeping import Keeper
@@ -62,7 +62,7 @@ class Delivery(Ticket):
 
         Raises LeaseLost, or NotDelivered when it was acked or failed before.
         """
-        self.hold.fail(self, reason, self.hold.owner._delay(self, delay))
+        self.hold.fail(self, reason, self.hold.owner._consumer.delay(self.attempt, delay))
         self.hold.owner._write(self.hold)
 
     def __enter__(self) -> Self:
@@ -171,9 +171,6 @@ class Subscription:
     def _write(self, hold: Hold) -> None:
         with suppress(*PASSING):  # what it cannot take now is told later
             self._bus.run(self._consumer.write(hold))
-
-    def _delay(self, delivery: Delivery, delay: Duration | None) -> float:
-        return self._consumer.delay(delivery.attempt) if delay is None else (duration_ms(delay, "delay") or 0) / 1000
 
     def __enter__(self) -> Self:
         return self

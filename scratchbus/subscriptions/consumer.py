@@ -14,6 +14,7 @@ from secrets import token_hex
 
 from scratchbus.core import Core
 from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.values import Duration, delay_ms
 from scratchbus.errors import (
     EngineFull,
     EngineLoading,
@@ -69,7 +70,7 @@ class Consumer:
         self._core = core
         self._filters = filters
         self._terms = terms
-        self._delay = seconds("retry_delay", terms.retry_delay)
+        self._delay = delay_ms(terms.retry_delay, "retry_delay") / 1000
         self._patience = seconds("handler_timeout", terms.handler_timeout)
         self._lease_ms = round(lease * 1000)
         self._make, self._owner, self._wake, self._feed = make, owner, wake, feed
@@ -129,8 +130,10 @@ class Consumer:
             raise NotDelivered(self.name, at)
         return self.hold.find(at)
 
-    def delay(self, attempt: int) -> float:
-        """Return how many seconds to wait after an attempt that failed."""
+    def delay(self, attempt: int, given: Duration | None = None) -> float:
+        """Return how many seconds to wait after an attempt that failed. Raises InvalidTTL."""
+        if given is not None:
+            return delay_ms(given, "delay") / 1000
         return float(min(_LONGEST_DELAY, self._delay * 2 ** min(attempt - 1, 16)))
 
     # -- the lease ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, TypeVar, cast
 from scratchbus.core import Core
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import Duration, duration_ms
+from scratchbus.domain.values import Duration
 from scratchbus.errors import LeaseLost, ScratchbusError
 from scratchbus.feeding import AsyncFeeds
 from scratchbus.keeping import AsyncKeeper
@@ -60,7 +60,7 @@ class AsyncDelivery(Ticket):
 
         Raises LeaseLost, or NotDelivered when it was acked or failed before.
         """
-        self.hold.fail(self, reason, self.hold.owner._delay(self, delay))
+        self.hold.fail(self, reason, self.hold.owner._consumer.delay(self.attempt, delay))
         await self.hold.owner._write(self.hold)
 
     async def __aenter__(self) -> Self:
@@ -162,9 +162,6 @@ class AsyncSubscription:
     async def _write(self, hold: Hold) -> None:
         with suppress(*PASSING):  # what it cannot take now is told later
             await self._bus.run(self._consumer.write(hold))
-
-    def _delay(self, delivery: AsyncDelivery, delay: Duration | None) -> float:
-        return self._consumer.delay(delivery.attempt) if delay is None else (duration_ms(delay, "delay") or 0) / 1000
 
     async def __aenter__(self) -> Self:
         return self

@@ -38,7 +38,8 @@ def seconds(field: str, duration: Duration) -> float:
     return float("inf") if ms is None else ms / 1000
 
 
-def check_attempts(most: object) -> None:
-    """Raise InvalidField unless an event can be tried so often."""
+def check_attempts(most: object) -> int:
+    """Return how often something is tried. Raises InvalidField."""
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise InvalidField("max_attempts", f"{shown(most)} is not a number from 1 on")
+    return most

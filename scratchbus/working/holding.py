@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from scratchbus.core import Core
 from scratchbus.counts import counts
 from scratchbus.domain.observation import Claim, Observation
-from scratchbus.domain.values import Duration, duration_ms
+from scratchbus.domain.values import Duration, delay_ms, duration_ms
 from scratchbus.errors import (
     Claimed,
     InvalidField,
@@ -18,7 +18,6 @@ from scratchbus.errors import (
     NotClaimed,
     NotFound,
     StaleFence,
-    shown,
 )
 from scratchbus.log.steps import Step
 from scratchbus.logs import stderr_logger
@@ -26,6 +25,7 @@ from scratchbus.operations import changing, claiming
 from scratchbus.operations.claiming import Back, Picked, Wanted
 from scratchbus.subscriptions.blocking import reason_of
 from scratchbus.subscriptions.consumer import NAP, PASSING
+from scratchbus.subscriptions.terms import check_attempts, seconds
 
 LONGEST_DELAY = 60.0
 """The most seconds that what failed rests by itself."""
@@ -53,9 +53,8 @@ class Terms(NamedTuple):
     @classmethod
     def of(cls, max_attempts: object, retry_delay: Duration, handler_timeout: Duration) -> Self:
         """Make them from what callers give. Raises InvalidField or InvalidTTL."""
-        if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
-            raise InvalidField("max_attempts", f"{shown(max_attempts)} is not a number from 1 on")
-        return cls(max_attempts, _seconds("retry_delay", retry_delay), _seconds("handler_timeout", handler_timeout))
+        most = check_attempts(max_attempts)
+        return cls(most, delay_ms(retry_delay, "retry_delay") / 1000, seconds("handler_timeout", handler_timeout))
 
 
 USUAL = Terms()
@@ -133,12 +132,12 @@ class Holding:
 
     def failing(self, reason: str, delay: Duration | None = None) -> Step[Observation]:
         """Give it back for another attempt after a while, or send it to review after the last one."""
+        ms = round(self._delay() * 1000) if delay is None else delay_ms(delay, "delay")
         counts.jobs["failed"] += 1
         reason = " ".join(str(reason).split())[:_LONGEST_REASON]
-        seconds = self._delay() if delay is None else _seconds("delay", delay)
         if self.attempt >= self._terms.max_attempts:
             return (yield from self.giving_up(self.attempt, reason))
-        return (yield from self.releasing(Back(round(seconds * 1000), reason=reason)))
+        return (yield from self.releasing(Back(ms, reason=reason)))
 
     def giving_up(self, attempts: int, reason: str) -> Step[Observation]:
         """Send it to review, saying why; where its lifecycle knows no review, it rests for as long as can be."""
@@ -212,8 +211,3 @@ def claim_next(
     """Pick what is next on a page and claim it; return what is made of it, or None when there is nothing."""
     found = yield from claiming.pick(core, page, Wanted.of(types, tags), by, ttl, event_id=event_id)
     return make(found) if isinstance(found, Picked) else None
-
-
-def _seconds(field: str, duration: Duration) -> float:
-    ms = duration_ms(duration, field)
-    return float("inf") if ms is None else ms / 1000

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from scratchbus.domain.position import Position
-from scratchbus.errors import InvalidPosition, NotFound, PositionLost
+from scratchbus.errors import InvalidPosition, InvalidTTL, NotFound, PositionLost
 from tests.contracts.test_subscriptions import contents, fill, status_of, vanish
 from tests.inspection import keys_of, send
 
@@ -31,6 +31,26 @@ def test_what_failed_comes_again_before_anything_else(bus, page):
         assert (again.event.content, again.attempt) == ("0", 2)
         again.ack()
         assert contents(deliveries, 2) == ["1", "2"]
+
+
+@pytest.mark.parametrize("at_once", [0, "0s"])
+def test_it_comes_again_at_once_if_so_wanted(bus, page, at_once):
+    fill(page, 1)
+    with bus.subscribe("router", retry_delay="1h") as deliveries:
+        next(deliveries).fail("no", delay=at_once)
+        assert deliveries._consumer.ready().attempt == 2
+    with bus.subscribe("other", retry_delay=at_once) as deliveries:
+        next(deliveries).fail("no")
+        assert deliveries._consumer.ready().attempt == 2
+
+
+def test_a_failure_that_never_may_come_again_is_refused(bus, page):
+    fill(page, 1)
+    with bus.subscribe("router") as deliveries:
+        delivery = next(deliveries)
+        with pytest.raises(InvalidTTL, match="delay: 'never' is no time to wait"):
+            delivery.fail("no", delay="never")
+        delivery.ack()
 
 
 def test_it_comes_again_after_a_while_that_grows(bus, page):

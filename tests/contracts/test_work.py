@@ -259,6 +259,20 @@ def test_what_failed_rests_as_long_as_is_said(bus, page, clock):
     assert page.claim_next().id == one.id
 
 
+@pytest.mark.parametrize("at_once", [0, "0s"])
+def test_what_failed_does_not_rest_if_so_wanted(bus, page, at_once):
+    one = page.add("observation", "x")
+    page.claim_next().fail("no", delay=at_once)
+    again = page.claim_next()
+    assert (again.id, again.attempt) == (one.id, 2)
+    with pytest.raises(InvalidTTL, match="delay: 'never' is no time to wait"):
+        again.fail("no", delay="never")
+    again.release()
+    with bus.work("executors", retry_delay=at_once) as jobs:
+        next(jobs).fail("no")
+        assert next(jobs).id == one.id
+
+
 def test_the_last_attempt_sends_it_to_review(page, clock):
     one = page.add("observation", "x")
     for _ in range(4):

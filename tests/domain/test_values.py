@@ -15,6 +15,7 @@ from scratchbus.domain.values import (
     check_id,
     check_page,
     check_source,
+    delay_ms,
     duration_ms,
     duration_text,
     is_type_name,
@@ -52,6 +53,18 @@ def test_a_duration_is_read_as_people_write_it(given_, ms):
 def test_what_is_no_duration_is_refused_with_examples(given_):
     with pytest.raises(InvalidTTL, match=r'lease: .* is not a duration; write .*"2h"'):
         duration_ms(given_, "lease")
+
+
+@pytest.mark.parametrize("given_", [0, 0.0, "0", "0s", "0ms", timedelta(0)], ids=repr)
+def test_what_waits_may_not_have_to(given_):
+    assert delay_ms(given_, "delay") == 0
+    assert delay_ms("250ms", "delay") == 250
+
+
+@pytest.mark.parametrize("given_", ["never", "soon", "", -1, math.nan, math.inf, True, None, "36501d"], ids=repr)
+def test_what_is_no_time_to_wait_is_refused(given_):
+    with pytest.raises(InvalidTTL, match=r"delay: .* is no time to wait; write a number of seconds from 0 on"):
+        delay_ms(given_, "delay")
 
 
 def test_never_has_no_end():
