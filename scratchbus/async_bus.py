@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -15,6 +15,7 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration
 from scratchbus.errors import EngineError
+from scratchbus.exporting import import_events
 from scratchbus.feeding import AsyncFeeds
 from scratchbus.keeping import AsyncKeeper
 from scratchbus.log import reading
@@ -223,6 +224,15 @@ class AsyncBus:
         Returns what is wrong, and how much was looked at. `progress` is told how many events are done, of how many.
         """
         return await self.run(verify(self.core, progress))
+
+    async def import_events(self, lines: Iterable[str | bytes], progress: Callable[[int], object] | None = None) -> int:
+        """Write the events of an export, as `scratchbus tail --format jsonl` prints it, into a bus that has none.
+
+        They keep their places, times and ids, and make an equal page. Returns how many there are. A bus that has the
+        first of them gets the others, so what was cut short goes on. `progress` is told how many lines are done. Raises
+        InvalidExport or NotEmpty.
+        """
+        return await self.run(import_events(self.core, lines, progress))
 
     @property
     def types(self) -> Registry:

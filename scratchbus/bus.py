@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -14,6 +14,7 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration
 from scratchbus.errors import EngineError
+from scratchbus.exporting import import_events
 from scratchbus.feeding import Feeds
 from scratchbus.keeping import Keeper
 from scratchbus.log import reading
@@ -209,6 +210,15 @@ class Bus:
         Returns what is wrong, and how much was looked at. `progress` is told how many events are done, of how many.
         """
         return self.run(verify(self.core, progress))
+
+    def import_events(self, lines: Iterable[str | bytes], progress: Callable[[int], object] | None = None) -> int:
+        """Write the events of an export, as `scratchbus tail --format jsonl` prints it, into a bus that has none.
+
+        They keep their places, times and ids, and make an equal page. Returns how many there are. A bus that has the
+        first of them gets the others, so what was cut short goes on. `progress` is told how many lines are done. Raises
+        InvalidExport or NotEmpty.
+        """
+        return self.run(import_events(self.core, lines, progress))
 
     @property
     def types(self) -> Registry:

@@ -22,8 +22,9 @@ def observation_document(observation: Observation) -> dict[str, Any]:
 
 def event_document(event: Event) -> dict[str, Any]:
     """Return all fields of an event that say something: its time in ISO 8601, its position as text."""
-    document = event.model_dump(mode="json", exclude={*_PLACES, "prev"}, exclude_none=True)
-    return {"position": str(event.position), **document}
+    document = event.model_dump(mode="json", exclude={*_PLACES, "prev"})
+    said = {name: value for name, value in document.items() if value is not None}  # inside `changes`, None is a value
+    return {"position": str(event.position), **said}
 
 
 def trace_document(trace: Trace) -> dict[str, Any]:

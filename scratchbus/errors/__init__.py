@@ -15,6 +15,7 @@ is in attributes, never only in the text.
     │   ├── RulesError          the logwatch or tools file           (.file, .line, .key)
     │   ├── SettingsError       a setting
     │   │   └── SettingsFileError   the settings file             (.file, .line, .key, .allowed)
+    │   ├── InvalidExport       what is to be imported                (.line)
     │   └── ShardsMismatch      the bus was created with other shards (.expected, .actual)
     ├── NotFound                no such observation, page, file …
     │   └── FileGone            a log file that is not there          (.path)
@@ -29,6 +30,7 @@ is in attributes, never only in the text.
     │   ├── PageFull            no room, and nothing may give way    (.page, .limit)
     │   ├── EventIdReused       same event id, other arguments       (.event_id)
     │   ├── TypeInUse           a type cannot go while it is open    (.type, .open)
+    │   ├── NotEmpty            events cannot be imported into this bus
     │   ├── RebuildHeld         someone else is building the state anew (.holder)
     │   ├── SubscriptionMismatch    in use with other filters        (.name, .holder)
     │   ├── SubscriptionHeld    a consumer is at it                  (.name, .holder)
@@ -72,6 +74,7 @@ from scratchbus.errors.engine import (
     NotReplicated,
 )
 from scratchbus.errors.input import (
+    InvalidExport,
     InvalidField,
     InvalidId,
     InvalidInput,
@@ -100,6 +103,7 @@ from scratchbus.errors.state import (
     KeyHeld,
     NotChangeable,
     NotClaimed,
+    NotEmpty,
     NotFound,
     PageFull,
     RebuildHeld,
@@ -135,6 +139,7 @@ __all__ = [
     "EventIdReused",
     "FileGone",
     "ForeignData",
+    "InvalidExport",
     "InvalidField",
     "InvalidId",
     "InvalidInput",
@@ -152,6 +157,7 @@ __all__ = [
     "NotChangeable",
     "NotClaimed",
     "NotDelivered",
+    "NotEmpty",
     "NotFound",
     "NotReplicated",
     "PageFull",

@@ -115,6 +115,16 @@ class SettingsFileError(_FileError, SettingsError):
     """The settings file is wrong, at this line and key."""
 
 
+class InvalidExport(InvalidInput):
+    """A line is not of an export, or does not follow the one before it."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(
+            f"line {line}: {problem}; import what `scratchbus tail --format jsonl` printed, from its start"
+        )
+        self.line = line
+
+
 class ShardsMismatch(InvalidInput):
     """The bus was created with another number of shards."""
 

@@ -128,6 +128,15 @@ class TypeInUse(Conflict):
         self.open = open_count
 
 
+class NotEmpty(Conflict):
+    """Events can be imported only into a bus that has none, or only the first of them."""
+
+    def __init__(self, shard: int) -> None:
+        super().__init__(
+            f"shard {shard}: the bus has events of its own; import into a new one, with a name that is free (--bus)"
+        )
+
+
 class RebuildHeld(Conflict):
     """Someone else is building the state anew, or has taken it over."""
 

@@ -178,6 +178,11 @@ class Head(NamedTuple):
         fields[_TAGS] = decode_tags(fields[_TAGS])
         return cls(*fields)
 
+    def __str__(self) -> str:
+        """The stored form."""
+        often = self._replace(tries=self.tries or "", rest=self.rest or "", tags=encode_tags(self.tags))  # type: ignore[arg-type]
+        return "|".join(map(str, tuple(often)))
+
 
 _NUMBERS = [at for at, kind in enumerate(get_type_hints(Head).values()) if kind is int]
 _TAGS = Head._fields.index("tags")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from pathlib import Path
+
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.exit_codes import INTERNAL, OK
+from scratchbus.edges.exit_codes import INTERNAL, INVALID_INPUT, OK, USAGE
 from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.keys import PageKeys
 from tests.edges.conftest import Cli
@@ -45,3 +50,27 @@ def test_what_is_wrong_is_listed_and_is_the_exit_code(cli: Cli, bus: Bus):
     (found,) = cli("verify", "--json").documents
     assert found == {"kind": "document", "where": f"{key} {id}", "what": "is missing"}
     send(bus, "HSET", key, id, kept)
+
+
+def test_an_export_is_imported_into_a_new_bus(cli: Cli, tmp_path: Path):
+    cli.add("naïve “quotes”, and a comma")
+    exported = cli.anywhere("tail", "--format", "jsonl")
+    file = tmp_path / "all.jsonl"
+    file.write_text(exported.out)
+    name = f"copy-of-{cli.page}"[:100]
+    done = cli.anywhere("import", str(file), "--bus", name, "--json")
+    assert done.document == {"events": len(exported.out.splitlines()), "bus": name}
+    assert cli.anywhere("tail", "--format", "jsonl", "--bus", name).out == exported.out
+    assert cli.anywhere("verify", "--bus", name).code == OK
+    file.write_text("nonsense\n")
+    refused = cli.anywhere("import", str(file), "--bus", f"another-{name}")
+    assert (refused.code, refused.err.count("\n")) == (INVALID_INPUT, 1)
+    assert "line 1: " in refused.err
+    assert cli.anywhere("import", str(tmp_path / "none")).code == USAGE
+
+
+def test_csv_has_a_line_of_names_and_then_the_events(cli: Cli):
+    id = cli.add('naïve “quotes”, "commas"')
+    (row,) = csv.DictReader(io.StringIO(cli("tail", "--format", "csv").out))
+    assert (row["subject"], row["kind"], row["page"]) == (id, "added", cli.page)
+    assert json.loads(row["event"])["content"] == 'naïve “quotes”, "commas"'

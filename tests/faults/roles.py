@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from scratchbus import Bus
+from scratchbus.domain.events import Linked
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.expiry import sweep
+from scratchbus.exporting import line_of
 from scratchbus.folding import catch_up
 from scratchbus.log.steps import ask
 from tests.faults.operations import OPERATIONS
@@ -120,6 +122,17 @@ def _changed_types(bus: Bus) -> list[Any]:
     return [f"{path.read_text()}\n  another_{next(_names)}:\n    description: Made up\n"]
 
 
+def exported(bus: Bus) -> list[str]:
+    """Return an export of a bus with one event more than it has."""
+    events = [event for event in bus.events() if event.shard == 0]
+    event = Linked(by="tester", action="goal-2")
+    event.placed(
+        id="late", page="main", subject=events[-1].subject, type=events[-1].type, prev=events[-1].position.stream_id,
+        ms=events[-1].ms, seq=events[-1].seq + 1,
+    )  # fmt: skip
+    return [line_of(each) for each in [*events, event]]
+
+
 def _push(bus: Bus, text: str) -> None:
     bus.push_types(parse_registry(text, "types.yaml"))
 
@@ -173,6 +186,7 @@ TRIES: dict[str, Try] = {
     ),
     "remember how far reminders were looked for": Try(COMMITS, _nothing, _raw("SET", "@:cursor:reminders", "")),
     "create a bus": Try(COMMITS, _nothing, _raw("HSETNX", "@:meta", "made", "1")),
+    "bus: import events": Try(ADMINISTERS, _some, lambda bus, *_: bus.import_events(exported(bus))),
     "bus: verify": Try(ADMINISTERS, _some, lambda bus, _: bus.verify()),
     "bus: rebuild": Try(ADMINISTERS, _some, lambda bus, _: bus.rebuild()),
     "bus: push types": Try(ADMINISTERS, _changed_types, _push),

@@ -17,7 +17,7 @@ from scratchbus import Bus
 from scratchbus.edges.cli import main
 from scratchbus.edges.cli.root import root
 from scratchbus.edges.exit_codes import ENGINE, OK
-from tests.faults.roles import ADMINISTERS, APPENDS, COMMITS, READS, SUBSCRIBES, GuardedServer
+from tests.faults.roles import ADMINISTERS, APPENDS, COMMITS, READS, SUBSCRIBES, GuardedServer, exported
 from tests.faults.servers import embedded_binary
 from tests.inspection import log_length
 from tests.waiting import eventually
@@ -52,6 +52,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "dead-letters drop {subscription} --all": SUBSCRIBES,
     "rebuild": ADMINISTERS,
     "verify": ADMINISTERS,
+    "import {export}": ADMINISTERS,
     "types push {types}": ADMINISTERS,
 }
 """What is called, with what is there already, and who may; `up` and `watch`, which go on, have tests of their own."""
@@ -90,7 +91,9 @@ def things(bus: Bus, tmp_path: Path) -> dict[str, str]:
     types.write_text(f"{bus.types.text}\n  another:\n    description: Made up\n")
     with bus.subscribe("dispatch", max_attempts=1) as deliveries:
         next(deliveries).fail("on purpose")
-    return {**ids, "types": str(types), "subscription": "dispatch"}
+    export = tmp_path / "export.jsonl"
+    export.write_text("\n".join(exported(bus)))
+    return {**ids, "types": str(types), "subscription": "dispatch", "export": str(export)}
 
 
 def named(group: click.Group, before: str = "") -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,7 @@ from scratchbus.edges.cli.common import Place, Session, command, pass_session
 from scratchbus.edges.cli.complete import kinds as kind_names
 from scratchbus.edges.cli.complete import type_names
 from scratchbus.edges.cli.values import moment
-from scratchbus.edges.cli.views import show_event, show_watched
+from scratchbus.edges.cli.views import exporter, show_event, show_watched
 
 if TYPE_CHECKING:
     from scratchbus import Bus, BusPosition, Observation, Page, Position
@@ -24,17 +25,24 @@ _TICK = 0.1  # seconds within which what happens at once is shown at once
         "scratchbus tail --follow --after now",
         "scratchbus tail --after 10m --kind added --kind status_changed",
         "scratchbus --json tail --follow --page main --type risk_alert | my-script",
+        "scratchbus tail --format jsonl > backup.jsonl",
     )
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on as it happens, until Ctrl-C.")
 @click.option("--after", metavar="POS", help="Begin behind a position, at a time (ISO 8601, or 10m ago), or `now`.")
 @click.option("--type", "types", multiple=True, shell_complete=type_names, help="Of this type; may be repeated.")
 @click.option("--kind", "kinds", multiple=True, shell_complete=kind_names, help="Of this kind; may be repeated.")
+@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="Export: whole events, to be read again.")
 @pass_session
-def tail(session: Session, follow: bool, after: str | None, types: tuple[str, ...], kinds: tuple[str, ...]) -> None:
+def tail(
+    session: Session, follow: bool, after: str | None, types: tuple[str, ...], kinds: tuple[str, ...], form: str | None
+) -> None:
     """Show the event log, oldest first.
 
     From its beginning, unless --after says otherwise, and on all pages, unless --page is given.
+
+    --format jsonl prints each event as it was written, one JSON document a line; `scratchbus import` makes an equal bus
+    of it. csv has a line of names first, and the same in columns.
     """
     from scratchbus.domain.values import check_page
 
@@ -43,8 +51,9 @@ def tail(session: Session, follow: bool, after: str | None, types: tuple[str, ..
         for name in types:
             _hint_at_type(session, bus, name)
         place = None if after is None else _position(bus, after)
+        show = partial(show_event, session) if form is None else exporter(session, form)
         for event in bus.events(place, follow=follow, pages=pages, types=types or None, kinds=kinds or None):
-            show_event(session, event)
+            show(event)
 
 
 def _hint_at_type(session: Session, bus: Bus, name: str) -> None:

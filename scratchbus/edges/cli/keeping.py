@@ -1,6 +1,8 @@
-"""Keeping what is stored in order: `rebuild`, `verify`."""
+"""Keeping what is stored in order: `rebuild`, `verify`, `import`."""
 
 from __future__ import annotations
+
+from typing import BinaryIO
 
 import click
 
@@ -53,3 +55,20 @@ def verify(session: Session) -> None:
         return
     session.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
     raise click.exceptions.Exit(INTERNAL)
+
+
+@command("import", examples=("scratchbus tail --format jsonl > all.jsonl", "scratchbus import all.jsonl --bus copy"))
+@click.argument("file", type=click.File("rb"))
+@pass_session
+def import_(session: Session, file: BinaryIO) -> None:
+    """Make an equal bus of an export.
+
+    FILE is what `scratchbus tail --format jsonl` printed, from the first event on; `-` is standard input. The bus has
+    to be a new one. All events keep their places, times and ids. What was cut short goes on when it is called again.
+    """
+    with session.connect() as bus:
+        count = bus.import_events(file)
+    if session.as_json:
+        session.out.document({"events": count, "bus": bus.core.log.bus})
+    else:
+        session.out.sentence(Cell("imported", "green"), Cell(f"{plural(count, 'event')} into {bus.core.log.bus}"))

@@ -21,7 +21,7 @@ from scratchbus.edges.cli.common import BusGroup
 from scratchbus.edges.cli.completion import completion
 from scratchbus.edges.cli.dead_letters import dead_letters
 from scratchbus.edges.cli.following import tail, watch
-from scratchbus.edges.cli.keeping import rebuild, verify
+from scratchbus.edges.cli.keeping import import_, rebuild, verify
 from scratchbus.edges.cli.reading import active, history, list_, show, trace
 from scratchbus.edges.cli.running import demo, status, stop, up
 from scratchbus.edges.cli.type_commands import types
@@ -30,7 +30,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Say what was observed": (add, update),
     "See what is going on": (active, list_, show, history, trace, watch, tail),
     "Deal with it": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
-    "Run it": (up, status, stop, types, dead_letters, rebuild, verify, demo, completion),
+    "Run it": (up, status, stop, types, dead_letters, rebuild, verify, import_, demo, completion),
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import csv
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -191,6 +193,24 @@ def show_event(session: Session, event: Event) -> None:
         session.out.document(event_document(event))
     else:
         session.out.row(columns.heads(columns.LOG), columns.row_of(columns.LOG, event))
+
+
+def exporter(session: Session, form: str) -> Callable[[Event], None]:
+    """Return what prints events whole, as JSON Lines or as CSV; the names of the columns are printed first."""
+    from scratchbus.exporting import line_of
+    from scratchbus.log.codec import encode_body
+
+    if form == "jsonl":
+        return lambda event: session.out.line(line_of(event))
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    names = ("position", "at", "id", "page", "subject", "kind", "type", "by", "batch", "event")
+    rows.writerow(names)
+
+    def write(event: Event) -> None:
+        place = (str(event.position), event.at.isoformat())
+        rows.writerow([*place, *(getattr(event, name) for name in names[2:-1]), encode_body(event).decode()])
+
+    return write
 
 
 def show_watched(session: Session, change: str, id: str, observation: Observation | None) -> None:
