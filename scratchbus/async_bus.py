@@ -17,6 +17,7 @@ from scratchbus.domain.values import Duration
 from scratchbus.errors import EngineError
 from scratchbus.exporting import import_events
 from scratchbus.feeding import AsyncFeeds
+from scratchbus.following import AsyncEvents
 from scratchbus.keeping import AsyncKeeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
@@ -91,7 +92,7 @@ class AsyncBus:
         """Return a live view of a page: in memory, kept up by the log while its `with` lasts. Raises InvalidName."""
         return AsyncView(self._live_pages, page)
 
-    async def events(
+    def events(
         self,
         after: BusPosition | Position | str | None = None,
         *,
@@ -107,24 +108,7 @@ class AsyncBus:
         names what does not exist.
         """
         narrow = looking.narrow_of(pages, types, kinds)
-        await self._greeted()
-        reader = self._opened.target.async_reader()
-        try:
-            places = await reader.run(reading.cursors(self.core.log, after, pages))
-            while stop is None or not stop.is_set():
-                self._engine.check_open()
-                ms = reading.block_ms(follow, stop)
-                chunks = await reader.run(reading.read(self.core.log, places, ms))
-                for event in reading.decode_wanted(chunks, narrow):
-                    yield event
-                if chunks:
-                    continue
-                if ms is None:
-                    return
-                if self.core.log.is_spread and len(places) > 1:
-                    await self.feeds.wait_behind({place.position.shard: place.position for place in places}, ms / 1000)
-        finally:
-            await reader.close()
+        return AsyncEvents(self.core.log, self.run, self.feeds, after, pages, narrow, follow, stop)
 
     def subscribe(
         self,

@@ -209,6 +209,7 @@ class AsyncFeeds:
             try:
                 await engine.run(feed.advance(LONGEST_BLOCK_MS))
                 attempt, feed.trouble = 0, None
+                await asyncio.sleep(0)  # those who were woken come first
             except Exception as problem:  # whoever follows must not wait for a task that is gone
                 feed.trouble = _as_trouble(problem)
                 if attempt == 0:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice, takewhile
 from typing import Any, Self
 
+from scratchbus.changes import AsyncChanges, Changes
 from scratchbus.core import Core
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position, millis
 from scratchbus.domain.values import Duration, check_id, check_page, duration_ms
-from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
-from scratchbus.live import Change, ChangesWatcher, Live, Watcher
-from scratchbus.log.reading import STOPPABLE_BLOCK_MS, Stop
+from scratchbus.errors import Behind, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
+from scratchbus.live import Change, Live, Watcher
+from scratchbus.log.reading import Stop
 from scratchbus.operations.looking import check_limit, filter_of
 from scratchbus.operations.outcome import no_status, statuses_of
 from scratchbus.projections.live_page import LivePage
@@ -159,20 +159,10 @@ class _Reads:
             f"the view of page {self.page!r} is at {live.position}, not yet at {position}, after {seconds:g} s{why}"
         )
 
-    def _next(self, live: Live, watcher: ChangesWatcher) -> Change | None:
-        """Return a change that waits to be taken, if one does. Raises what has ended the view."""
-        with live.lock:
-            if self._live is live and watcher.changes:
-                return watcher.changes.popleft()
-        return None
-
-    def _is_over(self, live: Live) -> bool:
-        """Say whether there are no more changes to come. Raises what has ended them before their time."""
-        if self._live is not live or isinstance(live.ended, BusClosed | ViewClosed):
-            return True
-        if live.ended is not None:
-            raise live.ended.with_traceback(None)
-        return False
+    def _taking(self) -> tuple[Live, Callable[[], bool]]:
+        """Return the live page, and what says whether this view is still open upon it."""
+        live = self._open()
+        return live, lambda: self._live is live
 
 
 class View(_Reads):
@@ -201,8 +191,7 @@ class View(_Reads):
         It holds 10,000 changes for one who does not take them. One who is further behind, or whose log was trimmed
         or replaced, gets a change that `is_resync` in place of what is missing.
         """
-        live, woken = self._open(), threading.Event()
-        return self._changes(live, live.watch(ChangesWatcher(woken)), woken, stop)
+        return Changes(*self._taking(), stop)
 
     def close(self) -> None:
         """Read no more; the iterators end."""
@@ -210,18 +199,6 @@ class View(_Reads):
         if live is not None:
             live.wake()
             self._pages.leave(self.page)
-
-    def _changes(
-        self, live: Live, watcher: ChangesWatcher, woken: threading.Event, stop: Stop | None
-    ) -> Iterator[Change]:
-        while stop is None or not stop.is_set():
-            woken.clear()
-            if (change := self._next(live, watcher)) is not None:
-                yield change
-            elif self._is_over(live):
-                return
-            else:
-                woken.wait(None if stop is None else STOPPABLE_BLOCK_MS / 1000)
 
     def __enter__(self) -> Self:
         if self._live is None:
@@ -261,8 +238,7 @@ class AsyncView(_Reads):
         It holds 10,000 changes for one who does not take them. One who is further behind, or whose log was trimmed
         or replaced, gets a change that `is_resync` in place of what is missing.
         """
-        live, woken = self._open(), asyncio.Event()
-        return self._changes(live, live.watch(ChangesWatcher(woken)), woken, stop)
+        return AsyncChanges(*self._taking(), stop)
 
     async def close(self) -> None:
         """Read no more; the iterators end."""
@@ -270,20 +246,6 @@ class AsyncView(_Reads):
         if live is not None:
             live.wake()
             self._pages.leave(self.page)
-
-    async def _changes(
-        self, live: Live, watcher: ChangesWatcher, woken: asyncio.Event, stop: Stop | None
-    ) -> AsyncIterator[Change]:
-        while stop is None or not stop.is_set():
-            woken.clear()
-            if (change := self._next(live, watcher)) is not None:
-                yield change
-            elif self._is_over(live):
-                return
-            else:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(None if stop is None else STOPPABLE_BLOCK_MS / 1000):
-                        await woken.wait()
 
     async def __aenter__(self) -> Self:
         if self._live is None:

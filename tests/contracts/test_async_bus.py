@@ -1,11 +1,14 @@
 """The asyncio facade does what the blocking one does, and many things at once."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import pytest
 
-from scratchbus import AsyncBus, NewObservation
+from scratchbus import AsyncBus, Event, NewObservation, feeding
+from scratchbus.domain.events import Added
 from scratchbus.errors import Claimed, EngineUnreachable, InvalidField, LogRewound, UnknownType, VersionConflict
 from tests.inspection import assert_sound, forget
 
@@ -111,6 +114,65 @@ async def test_events_are_followed_until_stopped(abus):
     assert seen == ["0", "1", "2"]
 
 
+async def test_who_gives_up_waiting_for_an_event_loses_none(abus):
+    async def publish():
+        for n in range(50):
+            await abus.page(f"p{n % 7}").add("observation", f"{n}")
+            await asyncio.sleep(0.001)
+
+    events, gave_up = abus.events(follow=True), 0
+    seen: list[Event] = []
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(events), 0.02)
+        group.create_task(publish())
+        while len(seen) < 50:
+            try:
+                seen.append(await asyncio.wait_for(anext(events), random.uniform(0, 0.004)))
+            except TimeoutError:
+                gave_up += 1
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(events), 0.02)
+    assert gave_up
+    assert sorted(int(cast(Added, event).content) for event in seen) == list(range(50))
+    for shard in {event.position.shard for event in seen}:
+        seqs = [event.position.seq for event in seen if event.position.shard == shard]
+        assert seqs == list(range(1, len(seqs) + 1))
+
+
+async def test_tasks_that_share_an_iterator_share_the_events(abus):
+    events, stop = abus.events(follow=True, stop=asyncio.Event()), 40
+    seen: list[str] = []
+
+    async def take():
+        while len(seen) < stop:
+            seen.append((await anext(events)).content)
+
+    async with asyncio.timeout(30):
+        takers = [asyncio.create_task(take()) for _ in range(3)]
+        for n in range(stop):
+            await abus.page().add("observation", f"{n}")
+        await asyncio.wait(takers, return_when=asyncio.FIRST_COMPLETED)
+        for taker in takers:
+            taker.cancel()
+        await asyncio.gather(*takers, return_exceptions=True)
+    assert seen == [f"{n}" for n in range(stop)]
+
+
+async def test_events_that_have_ended_do_not_begin_again(abus):
+    for events in (abus.events(), abus.events(follow=True)):
+        await abus.page().add("observation", "x")
+        assert (await anext(events)).kind == "added"
+        await events.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+    events = abus.events()
+    assert len([event async for event in events]) == 2
+    await abus.page().add("observation", "later")
+    with pytest.raises(StopAsyncIteration):
+        await anext(events)
+
+
 async def test_a_follower_that_is_cancelled_leaves_nothing_behind(abus):
     async def follow():
         return [event async for event in abus.events(follow=True)]
@@ -135,7 +197,8 @@ async def test_a_call_that_is_cancelled_does_not_spoil_the_next(abus):
         assert [one.content for one in await page.list()] == ["first"]
 
 
-async def test_a_flushed_log_is_noticed(abus, connect):
+async def test_a_flushed_log_is_noticed(abus, connect, monkeypatch):
+    monkeypatch.setattr(feeding, "LONGEST_BLOCK_MS", 50)
     bus, events = connect(), abus.events(follow=True, stop=asyncio.Event())
     await abus.page().add("observation", "x")
     assert (await anext(events)).kind == "added"

@@ -1,12 +1,14 @@
 """Live views in asyncio: the same reads, without waiting for them."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from scratchbus import AsyncBus, feeding
 from scratchbus.domain.position import Position
 from scratchbus.errors import Behind, BusClosed, ViewClosed
+from scratchbus.live import Change
 from tests.inspection import forget
 from tests.seeing import count_folds
 
@@ -60,6 +62,36 @@ async def test_changes_come_as_they_happen_and_end_with_the_view(abus):
             assert [change async for change in stopped] == []
         assert [change async for change in changes] == []
     assert contents(change.after for change in told) == ["0", "1", "2"]
+
+
+async def test_who_gives_up_waiting_for_a_change_loses_none(abus):
+    async with abus.view() as view, asyncio.timeout(30):
+        changes = view.changes()
+        told: list[Change] = []
+        publishing = asyncio.create_task(publish(abus.page(), 30))
+        while len(told) < 30:
+            with suppress(TimeoutError):
+                told.append(await asyncio.wait_for(anext(changes), 0.001))
+        await publishing
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(changes), 0.02)
+    assert contents(change.after for change in told) == [f"{n}" for n in range(30)]
+
+
+async def publish(page, count):
+    for n in range(count):
+        await page.add("observation", f"{n}")
+        await asyncio.sleep(0.002)
+
+
+async def test_changes_end_when_they_are_closed(abus):
+    async with abus.view() as view, asyncio.timeout(10):
+        changes = view.changes()
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        await changes.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
 
 
 async def test_many_views_share_one_page(abus, monkeypatch):
