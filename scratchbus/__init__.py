@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from scratchbus.async_bus import AsyncBus
     from scratchbus.async_page import AsyncPage
     from scratchbus.bus import Bus
+    from scratchbus.domain.difference import Difference
     from scratchbus.domain.events import AnyEvent, Event
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from scratchbus.errors import ScratchbusError
     from scratchbus.live import Change
     from scratchbus.page import Page
+    from scratchbus.past import AsyncPastPage, PastPage
     from scratchbus.rebuilding import Rebuilt
     from scratchbus.status import Status
     from scratchbus.subscriptions import AsyncDelivery, AsyncSubscription, DeadLetter, Delivery, Subscription
@@ -30,6 +32,8 @@ _HOMES = {
     "AsyncBus": "async_bus",
     "Page": "page",
     "AsyncPage": "async_page",
+    "PastPage": "past",
+    "AsyncPastPage": "past",
     "View": "view",
     "AsyncView": "view",
     "Change": "live",
@@ -42,6 +46,7 @@ _HOMES = {
     "AsyncWork": "working",
     "Job": "working",
     "AsyncJob": "working",
+    "Difference": "domain.difference",
     "AnyEvent": "domain.events",
     "Event": "domain.events",
     "Claim": "domain.observation",
@@ -66,6 +71,7 @@ __all__ = [
     "AsyncDelivery",
     "AsyncJob",
     "AsyncPage",
+    "AsyncPastPage",
     "AsyncSubscription",
     "AsyncView",
     "AsyncWork",
@@ -76,12 +82,14 @@ __all__ = [
     "Consequences",
     "DeadLetter",
     "Delivery",
+    "Difference",
     "Event",
     "Finding",
     "Job",
     "NewObservation",
     "Observation",
     "Page",
+    "PastPage",
     "Position",
     "Rebuilt",
     "Registry",

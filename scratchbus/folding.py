@@ -7,8 +7,8 @@ it when they find the projection behind.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
@@ -48,11 +48,15 @@ logger = stderr_logger()
 
 
 class Folded(NamedTuple):
-    """The outcome of one step: how many events were folded, whether that was all, and whether it was committed."""
+    """The outcome of one step: how many events were folded, whether that was all, and whether it was committed.
+
+    `pages` says how many of them were of each page.
+    """
 
     events: int
     is_all: bool
     outcome: Outcome
+    pages: Mapping[str, int] = {}
 
 
 @dataclass(slots=True)
@@ -137,7 +141,8 @@ def fold_once(
     folded = len(entries) if outcome is Outcome.DONE else 0
     counts.commits[outcome.name.lower()] += 1
     counts.folded += folded
-    return Folded(folded, is_all, outcome), now
+    pages = Counter(item.envelope["page"] if isinstance(item, Poison) else item.page for item in fold.folded)
+    return Folded(folded, is_all, outcome, pages if folded else {}), now
 
 
 def catch_up(log: Log, shard: int) -> Step[None]:

@@ -13,6 +13,8 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.operations import adding, changing, claiming, looking, refuting, tracing
+from scratchbus.past import PastPage, When, as_of
+from scratchbus.rebuilding import Progress
 from scratchbus.working import Host, Job, claim_next
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
@@ -32,6 +34,9 @@ class Page:
     def __init__(self, bus: Host, name: str) -> None:
         self._bus = bus
         self.name = check_page(name)
+
+    def _reads(self, stale_ok: bool) -> looking.AsItIs:
+        return looking.as_it_is(self._bus.core, self.name, stale_ok)
 
     def add(
         self,
@@ -74,7 +79,7 @@ class Page:
 
     def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
         """Return an observation, or None when it is not on the page. Raises InvalidId."""
-        return self._bus.run(looking.get_one(self._bus.core, self.name, id, stale_ok))
+        return self._bus.run(looking.get_one(self._reads(stale_ok), id))
 
     def list(
         self,
@@ -98,11 +103,11 @@ class Page:
         InvalidField, UnknownType, and NotFound for an `after` that is not on the page.
         """
         wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
-        return self._bus.run(looking.list_all(self._bus.core, self.name, wanted, limit, after, stale_ok))
+        return self._bus.run(looking.list_all(self._bus.core, self._reads(stale_ok), wanted, limit, after))
 
     def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
         """Return the active observations by priority, then newest first."""
-        return self._bus.run(looking.list_active(self._bus.core, self.name, limit, stale_ok))
+        return self._bus.run(looking.list_active(self._reads(stale_ok), limit))
 
     def update(
         self,
@@ -251,3 +256,17 @@ class Page:
         Raises NotFound for what never was on it, and PositionLost when some are no longer in the log.
         """
         return self._bus.run(looking.list_history(self._bus.core, self.name, id))
+
+    def as_of(
+        self, when: When, without_sources: str | Collection[str] = (), *, progress: Progress | None = None
+    ) -> PastPage:
+        """Return the page as it was at a position or time; a batch, being atomic, has happened as a whole or not yet.
+
+        With `without_sources` it is the page as it would have been without what these published and all that rested on
+        it: the further events of what is then not there, what they caused, what has it as evidence, and so on. That
+        reads the whole log up to then, of all pages; `progress` is told how many events are read, and of how many. A
+        text is a position or ISO 8601; a naive time counts as UTC. Raises InvalidPosition for what is none or in the
+        future, LogRewound for what the log does not have, and PositionLost for what it no longer has.
+        """
+        past = self._bus.run(as_of(self._bus.core, self.name, when, without_sources, progress))
+        return PastPage(self._bus, past)

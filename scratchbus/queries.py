@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from scratchbus.ahead import Ahead, fold_ahead
 from scratchbus.domain.events import Event
@@ -24,8 +22,10 @@ from scratchbus.log.append import Log
 from scratchbus.log.codec import Head, decode_documents, decode_entry
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
 from scratchbus.log.keys import PageKeys
+from scratchbus.log.lag import end_of
 from scratchbus.log.steps import Call, Pause, Script, Step, ask, ask_all
 from scratchbus.projections import scratch_page
+from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import by_priority, is_active
 
 _QUERY = Script("query", only_reads=True)
@@ -52,54 +52,21 @@ class Look(NamedTuple):
     ahead: Ahead | None = None
 
 
+class Earlier(Protocol):
+    """A moment of the past, told by what has become of a page since."""
+
+    ms: int
+
+    def undo(self, log: Log, page: str, tail: Position) -> Step[Mapping[str, Observation | None]]:
+        """Return, as they were, all that had events since then, up to this end of the log; None for what was not."""
+        ...
+
+
 class Freshness(NamedTuple):
     """How fresh a read has to be; `timeout` (seconds) bounds the wait for a projection that is far behind."""
 
     stale_ok: bool = False
     timeout: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """What a list is narrowed to. All that are given must match; of `tags` every one.
-
-    `waiting` is for reminders that wait for an event.
-    """
-
-    type: str | None = None
-    status: frozenset[str] | None = None
-    owner: str | None = None
-    source: str | None = None
-    tags: tuple[str, ...] = ()
-    text: str | None = None
-    context: dict[str, Any] | None = None
-    since: datetime | None = None
-    waiting: bool = False
-
-    def indexes(self) -> list[tuple[str, str]]:
-        """Return the indexes that have what is asked for, and more."""
-        names = [("tag", tag) for tag in self.tags]
-        if self.type is not None:
-            names.append(("type", self.type))
-        if self.owner is not None:
-            names.append(("owner", self.owner))
-        if self.waiting:
-            names.append(scratch_page.WAITING)
-        return names
-
-    def matches(self, observation: Observation) -> bool:
-        """Say whether an observation is among what is asked for."""
-        return (
-            (self.type is None or observation.type == self.type)
-            and (self.status is None or observation.status in self.status)
-            and (self.owner is None or observation.owner == self.owner)
-            and (self.source is None or observation.source == self.source)
-            and all(tag in observation.tags for tag in self.tags)
-            and (self.text is None or self.text.casefold() in observation.content.casefold())
-            and (self.context is None or all(observation.context.get(k) == v for k, v in self.context.items()))
-            and (self.since is None or observation.added_ms >= millis(self.since))
-            and (not self.waiting or (observation.is_open and observation.remind_on is not None))
-        )
 
 
 def look(
@@ -109,8 +76,12 @@ def look(
     keys_of: Callable[[PageKeys], Iterable[str]],
     *arguments: object,
     ahead: Ahead | None = None,
+    earlier: Earlier | None = None,
 ) -> Step[Look]:
-    """Ask the query script once, or again after folding what is missing. Raises Behind."""
+    """Ask the query script once, or again after folding what is missing. Raises Behind.
+
+    With `earlier`, the time and the overlay are those of the page as it was then.
+    """
     shard = log.shard(page)
     keys = log.keys(shard)
     most = -1 if freshness.stale_ok else IN_MEMORY
@@ -149,9 +120,13 @@ def look(
             fold.load(key, row)
     for entry, item in decode_all(entries, shard):
         fold.apply(entry, item)
+    end = end_of(tail, shard)
     if ahead:
-        ahead.at = Position.parse(tail.partition(b"|")[0].decode())._replace(shard=shard)
+        ahead.at = end
     overlay = {subject: document for (_, subject), document in fold.documents.items()}
+    if earlier is not None:
+        now = earlier.ms
+        overlay |= yield from earlier.undo(log, page, end)
     documents = decode_documents([row for row in found if row])
     return Look(now, documents, overlay, bool(is_end), below[0].decode() if below else "", ahead)
 
@@ -175,9 +150,11 @@ def _settle(documents: Iterable[Observation], now: int) -> Iterator[Observation]
         yield scratch_page.settled(document, now)
 
 
-def get(log: Log, page: str, ids: list[str], freshness: Freshness) -> Step[dict[str, Observation]]:
+def get(
+    log: Log, page: str, ids: list[str], freshness: Freshness, earlier: Earlier | None = None
+) -> Step[dict[str, Observation]]:
     """Return the observations with these ids, by id; those that are not on the page are left out."""
-    seen = yield from look(log, page, freshness, lambda _: (), "get", *ids)
+    seen = yield from look(log, page, freshness, lambda _: (), "get", *ids, earlier=earlier)
     found = {document.id: document for document in seen.found}
     for id in ids:
         if id in seen.overlay:
@@ -189,12 +166,16 @@ def get(log: Log, page: str, ids: list[str], freshness: Freshness) -> Step[dict[
     return {id: scratch_page.settled(document, seen.now) for id, document in found.items()}
 
 
-def active(log: Log, page: str, freshness: Freshness, limit: int | None) -> Step[list[Observation]]:
+def active(
+    log: Log, page: str, freshness: Freshness, limit: int | None, earlier: Earlier | None = None
+) -> Step[list[Observation]]:
     """Return the open observations that are not waiting for review, by priority, then newest first."""
     keys = log.keys(log.shard(page))
     want, ahead = -1 if limit is None else limit, None
     while True:
-        seen = yield from look(log, page, freshness, lambda _: (keys.open(page),), "active", want, ahead=ahead)
+        seen = yield from look(
+            log, page, freshness, lambda _: (keys.open(page),), "active", want, ahead=ahead, earlier=earlier
+        )
         ahead = seen.ahead
         late = [document for document in seen.overlay.values() if document is not None]
         if not seen.is_end:  # what ranks below the last that was found may have others before it
@@ -209,11 +190,18 @@ def active(log: Log, page: str, freshness: Freshness, limit: int | None) -> Step
 
 
 def search(
-    log: Log, page: str, freshness: Freshness, wanted: Filter, limit: int | None, below: int | None
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    wanted: Filter,
+    limit: int | None,
+    below: int | None,
+    earlier: Earlier | None = None,
 ) -> Step[list[Observation]]:
     """Return the observations that match, newest first by when they were added; `below` is a seq to go on below."""
     bound = "" if below is None else str(below)
-    statuses = f",{','.join(wanted.status)}," if wanted.status is not None else ""
+    by_status = wanted.status is not None and earlier is None  # the heads know no status but the last
+    statuses = f",{','.join(wanted.status or ())}," if by_status else ""
     source = f'"source":"{wanted.source}"' if wanted.source is not None else ""
     is_scan = wanted.text is not None or wanted.context is not None
     since = millis(wanted.since) if wanted.since is not None else 0
@@ -224,7 +212,8 @@ def search(
 
     while limit is None or len(out) < limit:
         ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))
-        seen = yield from look(log, page, freshness, keys_of, "list", ask_for, bound, statuses, source, ahead=ahead)
+        asked = "list", ask_for, bound, statuses, source
+        seen = yield from look(log, page, freshness, keys_of, *asked, ahead=ahead, earlier=earlier)
         ahead = seen.ahead
         floor = int(float(seen.below)) if seen.below and not seen.is_end else 0
         late = [

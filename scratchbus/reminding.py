@@ -20,8 +20,9 @@ from scratchbus.log.reading import Narrow, decode_wanted
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.log.writes import Write
 from scratchbus.logs import stderr_logger
+from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import evolve
-from scratchbus.queries import Filter, get, history, look, search
+from scratchbus.queries import get, history, look, search
 from scratchbus.refutation import complete
 
 HAPPENINGS = ("added", "repeated", "updated", "status_changed")

@@ -7,21 +7,20 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice, takewhile
 from typing import Any, Self
 
 from scratchbus.changes import AsyncChanges, Changes
 from scratchbus.core import Core
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import BusPosition, Position, millis
+from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import Duration, check_id, check_page, duration_ms
 from scratchbus.errors import Behind, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
 from scratchbus.live import Change, Live, Watcher
 from scratchbus.log.reading import Stop
 from scratchbus.operations.looking import check_limit, filter_of
 from scratchbus.operations.outcome import no_status, statuses_of
+from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.live_page import LivePage
-from scratchbus.queries import Filter
 from scratchbus.sharing import AsyncLivePages, LivePages
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
@@ -68,11 +67,7 @@ class _Reads:
         with live.lock:
             page = live.now()
             self._check_known(page, wanted)
-            found = page.walk(wanted.indexes(), self._below(page, after))
-            if wanted.since is not None:
-                start = millis(wanted.since)
-                found = takewhile(lambda one: one.added_ms >= start, found)
-            return [*islice(filter(wanted.matches, found), limit)]
+            return matching(page, wanted, limit, self._below(page, after))
 
     def active(self, limit: int | None = None) -> Observations:
         """Return the active observations by priority, then newest first."""

@@ -1,4 +1,4 @@
-"""A page that is read through a live view of it, so that one suite of tests holds for both."""
+"""A page that is read through a live view of it, or as one of the past, so that one suite of tests holds for all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from scratchbus import Bus, Page, View
+from scratchbus import Bus, Page, PastPage, View
 from scratchbus.domain.events import Event
+from scratchbus.domain.position import moment
 from scratchbus.projections.live_page import LivePage
+from scratchbus.queries import look
 from scratchbus.view import Observations
 
 
@@ -52,3 +54,33 @@ class SeenLive:
         self._view.wait_for(self._bus.position())
         self._bus.run(self._view._open().keep())
         return self._view
+
+
+class SeenBack:
+    """A page whose writes go to the engine, while the page as of this moment answers what is read."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._bus = cast(Bus, page._bus)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._page, name)
+
+    def get(self, id: str) -> Any:
+        return self.past.get(id)
+
+    def list(self, **filters: Any) -> Observations:
+        return self.past.list(**filters)
+
+    def active(self, limit: int | None = None) -> Observations:
+        return self.past.active(limit)
+
+    def history(self, id: str) -> Any:
+        return self.past.history(id)
+
+    @property
+    def past(self) -> PastPage:
+        """The page as it is by the engine's clock."""
+        core = self._bus.core
+        now = self._bus.run(look(core.log, self._page.name, core.fresh, lambda _: (), "get")).now
+        return self._page.as_of(moment(now))

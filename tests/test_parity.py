@@ -11,6 +11,7 @@ from scratchbus import (
     AsyncDelivery,
     AsyncJob,
     AsyncPage,
+    AsyncPastPage,
     AsyncSubscription,
     AsyncView,
     AsyncWork,
@@ -18,6 +19,7 @@ from scratchbus import (
     Delivery,
     Job,
     Page,
+    PastPage,
     Subscription,
     View,
     Work,
@@ -26,6 +28,7 @@ from scratchbus import (
 FACADES = [
     (Bus, AsyncBus),
     (Page, AsyncPage),
+    (PastPage, AsyncPastPage),
     (View, AsyncView),
     (Subscription, AsyncSubscription),
     (Delivery, AsyncDelivery),
@@ -39,7 +42,7 @@ SPELLED_DIFFERENTLY = {
     "__next__": "__anext__",
 }
 OWN = {"__await__"}  # an AsyncBus may be awaited to open it
-NOT_OURS = {"AsyncIterator", "Events", "Iterator", "None", "Observations", "Self", "Settings", "T"}
+NOT_OURS = {"AsyncIterator", "Differences", "Events", "Iterator", "None", "Observations", "Self", "Settings", "T"}
 
 # What programs rely on.
 PROMISED = {
@@ -50,7 +53,9 @@ PROMISED = {
     Page: {
         "add", "add_many", "get", "list", "active", "update", "review", "resolve", "archive", "reopen",
         "clear_resolved", "claim", "claim_next", "release", "link", "refute", "trace", "consequences", "history",
+        "as_of",
     },
+    PastPage: {"name", "position", "at", "get", "list", "active", "history", "diff"},
     View: {"active", "list", "get", "changes", "wait_for"},
     Subscription: {"name", "is_active", "ack", "run", "close", "__enter__", "__iter__"},
     Delivery: {"ack", "fail", "__enter__"},

@@ -121,6 +121,7 @@ class PageKeys:
     all         sorted set: every observation by when it was added (the `seq` of its first event)
     positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
     gaps        hash of the whole shard: stream id of an event -> how many events were missing before it
+    snapshots   hash: stream id -> the documents as they were then, compressed (see `log.snapshots`)
 
     Relations are sorted sets of the whole shard, all scores 0, with members `<from>` TAB `<to>`; nothing leaves them:
 
@@ -129,7 +130,9 @@ class PageKeys:
     causes      the text of a position, anywhere in the bus -> stream id of an event that it caused
     """
 
-    __slots__ = ("_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "page", "positions", "rejected")
+    __slots__ = (
+        "_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "page", "positions", "rejected", "snapshots",
+    )  # fmt: skip
 
     def __init__(self, shard: ShardKeys, page: str, build: int = 1) -> None:
         tag = self._tag = f"{shard.tag}p{build}:"
@@ -141,6 +144,7 @@ class PageKeys:
         self.docs = f"{tag}docs:{page}"
         self.all = f"{tag}all:{page}"
         self.positions = f"{tag}positions:{page}"
+        self.snapshots = f"{tag}snapshots:{page}"
         self._indexes: dict[tuple[str, str], str] = {}
 
     def relation(self, name: str) -> str:

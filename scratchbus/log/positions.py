@@ -23,16 +23,22 @@ def pack(places: Sequence[int]) -> bytes:
 
 def read_positions(shard: int, key: str, after: Position, limit: int) -> Step[list[Position]]:
     """Return up to `limit` positions of a page behind one of them; none when the build they are of goes meanwhile."""
+    low, _ = yield from count_positions(shard, key, after)
+    rows = yield from ask(shard, "GETRANGE", key, low * WIDTH, (low + limit) * WIDTH - 1)
+    return [Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows[: len(rows) // WIDTH * WIDTH])]
+
+
+def count_positions(shard: int, key: str, until: Position) -> Step[tuple[int, int]]:
+    """Return how many events of a page there are up to a position, and how many in all; 0 when the build goes."""
     size: int = yield from ask(shard, "STRLEN", key)
     low, high = 0, size // WIDTH
     while low < high:
         middle = (low + high) // 2
         row = yield from ask(shard, "GETRANGE", key, middle * WIDTH, middle * WIDTH + WIDTH - 1)
         if not row:
-            return []
-        if _RECORD.unpack(row) <= (after.ms, after.seq):
+            return 0, 0
+        if _RECORD.unpack(row) <= (until.ms, until.seq):
             low = middle + 1
         else:
             high = middle
-    rows = yield from ask(shard, "GETRANGE", key, low * WIDTH, (low + limit) * WIDTH - 1)
-    return [Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows[: len(rows) // WIDTH * WIDTH])]
+    return low, size // WIDTH

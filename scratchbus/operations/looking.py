@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
 
 from scratchbus.core import Core, type_of
 from scratchbus.domain.checks import as_time, bytes_of, check_object
@@ -14,10 +15,12 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id, check_page
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
+from scratchbus.log.append import Log
 from scratchbus.log.reading import Narrow
 from scratchbus.log.steps import Step
 from scratchbus.operations.outcome import check_statuses, not_found
-from scratchbus.queries import Filter, active, get, history, read_head, search
+from scratchbus.projections.filters import Filter
+from scratchbus.queries import Freshness, active, get, history, read_head, search
 
 
 def filter_of(
@@ -90,15 +93,70 @@ def narrow_of(
     return Narrow.of(pages, types, kinds)
 
 
-def get_one(core: Core, page: str, id: str, stale_ok: bool) -> Step[Observation | None]:
+class Reads(Protocol):
+    """A page as it can be read: as it is, or as it was."""
+
+    @property
+    def page(self) -> str:
+        """The name of the page."""
+        ...
+
+    def get(self, ids: list[str]) -> Step[dict[str, Observation]]:
+        """Return the observations with these ids, by id; those that are not on the page are left out."""
+        ...
+
+    def active(self, limit: int | None) -> Step[list[Observation]]:
+        """Return what is open and does not wait for review, by priority, then newest first."""
+        ...
+
+    def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
+        """Return what matches, newest first by when it was added; `below` is a seq to go on below."""
+        ...
+
+    def place_of(self, id: str) -> Step[int | None]:
+        """Return the seq at which an observation was added, if that is known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AsItIs:
+    """A page as it is now."""
+
+    log: Log
+    page: str
+    freshness: Freshness
+
+    def get(self, ids: list[str]) -> Step[dict[str, Observation]]:
+        """See `Reads`."""
+        return get(self.log, self.page, ids, self.freshness)
+
+    def active(self, limit: int | None) -> Step[list[Observation]]:
+        """See `Reads`."""
+        return active(self.log, self.page, self.freshness, limit)
+
+    def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
+        """See `Reads`."""
+        return search(self.log, self.page, self.freshness, wanted, limit, below)
+
+    def place_of(self, id: str) -> Step[int | None]:
+        """See `Reads`; what was cleared has its place too."""
+        head = yield from read_head(self.log, self.page, id)
+        return head and head.added
+
+
+def as_it_is(core: Core, page: str, stale_ok: bool) -> AsItIs:
+    """Return how a page is read now."""
+    return AsItIs(core.log, page, core.fresh._replace(stale_ok=stale_ok))
+
+
+def get_one(page: Reads, id: str) -> Step[Observation | None]:
     """Return one observation, or None."""
     id = check_id(id)
-    found = yield from get(core.log, page, [id], core.fresh._replace(stale_ok=stale_ok))
-    return found.get(id)
+    return (yield from page.get([id])).get(id)
 
 
 def list_all(
-    core: Core, page: str, wanted: Filter, limit: int | None, after: Observation | Position | str | None, stale_ok: bool
+    core: Core, page: Reads, wanted: Filter, limit: int | None, after: Observation | Position | str | None
 ) -> Step[list[Observation]]:
     """Return what matches, newest first."""
     check_limit(limit)
@@ -114,26 +172,25 @@ def list_all(
         below = after.seq
     elif after is not None:
         id = check_id(after)
-        head = yield from read_head(core.log, page, id)
-        if head is None:
-            raise NotFound(f"after: there is no {id} on page {page!r}; pass the last item of the page before")
-        below = head.added
-    return (yield from search(core.log, page, core.fresh._replace(stale_ok=stale_ok), wanted, limit, below))
+        below = yield from page.place_of(id)
+        if below is None:
+            raise NotFound(f"after: there is no {id} on page {page.page!r}; pass the last item of the page before")
+    return (yield from page.search(wanted, limit, below))
 
 
-def _check_type(core: Core, page: str, name: str) -> Step[None]:
+def _check_type(core: Core, page: Reads, name: str) -> Step[None]:
     """Raise UnknownType for a type that the registry does not have, unless the page has old ones of it."""
     try:
         yield from type_of(core, name)
     except UnknownType:
-        if not (yield from search(core.log, page, core.fresh, Filter(type=name), 1, None)):
+        if not (yield from page.search(Filter(type=name), 1, None)):
             raise
 
 
-def list_active(core: Core, page: str, limit: int | None, stale_ok: bool) -> Step[list[Observation]]:
+def list_active(page: Reads, limit: int | None) -> Step[list[Observation]]:
     """Return the active observations by priority, then newest."""
     check_limit(limit)
-    return (yield from active(core.log, page, core.fresh._replace(stale_ok=stale_ok), limit))
+    return (yield from page.active(limit))
 
 
 def check_limit(limit: object) -> None:

@@ -1,4 +1,4 @@
-"""What `get`, `list` and `active` return, and in which order: of a page, and of a live view of it."""
+"""What `get`, `list` and `active` return, and in which order: of a page, of a live view of it, and of the past."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,16 +10,21 @@ import pytest
 from scratchbus import NewObservation, Observation, Page
 from scratchbus.errors import InvalidField, InvalidId, NotFound, UnknownType
 from tests.inspection import project
-from tests.seeing import SeenLive
+from tests.seeing import SeenBack, SeenLive
+from tests.travelling import WAYS, only
 
 NOBODY = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
-@pytest.fixture(params=["page", "view"])
-def reading(request) -> Iterator[Callable[[Page], Page | SeenLive]]:
-    """How what is on a page is read: by asking the engine, or by a view."""
-    with ExitStack() as views:
-        yield lambda page: page if request.param == "page" else SeenLive(page, views)
+@pytest.fixture(params=["page", "view", "undone", "folded"])
+def reading(request) -> Iterator[Callable[[Page], Page | SeenLive | SeenBack]]:
+    """How what is on a page is read: by asking the engine, by a view, or as a page of the past."""
+    with ExitStack() as stack:
+        if request.param in WAYS:
+            stack.enter_context(only(request.param))
+            yield SeenBack
+        else:
+            yield lambda page: page if request.param == "page" else SeenLive(page, stack)
 
 
 @pytest.fixture
@@ -227,10 +232,10 @@ def test_a_cleared_one_still_marks_its_place(mixed):
     mixed.clear_resolved([resolved.id])
     for after in (resolved, resolved.added):
         assert mixed.list(after=after) == whole[place + 1 :]
-    if isinstance(mixed, Page):  # a view does not remember the ids of what is gone
+    if isinstance(mixed, Page):  # no other remembers the ids of what is gone
         assert mixed.list(after=resolved.id) == whole[place + 1 :]
     else:
-        with pytest.raises(NotFound, match="pass the observation, not its id"):
+        with pytest.raises(NotFound, match="after: there is no"):
             mixed.list(after=resolved.id)
 
 

@@ -15,6 +15,7 @@ from scratchbus.log.codec import Head, entry_fields
 from scratchbus.log.rebuild import take
 from tests.docs.markdown import ROOT, codes, rows
 from tests.inspection import entries, project, raw_append, send
+from tests.travelling import only
 
 TEXT = (ROOT / "docs" / "redis-layout.md").read_text("utf-8")
 
@@ -34,6 +35,8 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         file = tmp_path_factory.mktemp("types") / "types.yaml"
         file.write_text(f"{bus.types.text}\n  another:\n")
         bus.push_types(file)
+        with only("from a snapshot"):
+            page.as_of(claimed.position)
         raw_append(bus, "user:42", kind="exploded")
         project(bus)
         send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), "0-0")

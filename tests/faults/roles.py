@@ -18,6 +18,7 @@ from scratchbus.folding import catch_up
 from scratchbus.log.steps import ask
 from tests.faults.operations import OPERATIONS
 from tests.faults.servers import Server
+from tests.travelling import only
 
 ACCESS_LIST = Path(__file__).parents[2] / "config" / "users.acl"
 SECRET = "s3cr3t/:@?#%"
@@ -117,6 +118,11 @@ def _with_dead_letter(bus: Bus) -> list[Any]:
     return [name]
 
 
+def _go_back(bus: Bus, id: str) -> None:
+    with only("from a snapshot"):
+        assert bus.page().as_of(bus.position()).get(id) is not None
+
+
 def _changed_types(bus: Bus) -> list[Any]:
     path = ACCESS_LIST.with_name("observation_types.yaml")
     return [f"{path.read_text()}\n  another_{next(_names)}:\n    description: Made up\n"]
@@ -160,6 +166,9 @@ TRIES: dict[str, Try] = {
     "page: active": Try(READS, _some, lambda bus, _: bus.page().active()),
     "page: active, stale": Try(READS, _some, lambda bus, _: bus.page().active(stale_ok=True)),
     "page: history": Try(READS, _some, lambda bus, id: bus.page().history(id)),
+    "page: as of": Try(READS, _some, lambda bus, id: bus.page().as_of(bus.position()).get(id)),
+    "page: as of, folded": Try(READS, _some, _go_back),
+    "page: without a source": Try(READS, _some, lambda bus, _: bus.page().as_of(bus.position(), "tool").list()),
     "bus: events": Try(READS, _some, lambda bus, _: list(bus.events())),
     "bus: events of a page": Try(READS, _some, lambda bus, _: list(bus.events(pages=["main"]))),
     "bus: position": Try(READS, _some, lambda bus, _: bus.position()),

@@ -19,6 +19,7 @@ from tests.faults.checker import check
 from tests.faults.roles import ACCESS_LIST, COMMITS, READS, SECRET, TRIES, GuardedServer
 from tests.faults.servers import Server, embedded_binary, system_binary
 from tests.inspection import log_length, project
+from tests.travelling import only, stored_snapshots
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
@@ -73,6 +74,14 @@ def test_every_method_is_tried() -> None:
         tried = tuple(name.partition(": ")[2] for name in TRIES if name.startswith(what))
         missing = {name for name in names if not any(each.startswith(name.replace("_", " ")) for each in tried)}
         assert missing == set()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_whoever_may_commit_keeps_a_snapshot_of_the_past(guarded: GuardedServer, bus: Bus, role: str) -> None:
+    one = bus.page().add("observation", "x")
+    with Bus.connect(guarded.url_of(role)) as mine, only("from a snapshot"):
+        assert mine.page().as_of(one.position).list() == [one]
+    assert stored_snapshots(bus.page()) == (role in COMMITS)
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -1,7 +1,8 @@
 """Random operations of several clients, compared step by step with a model that was written independently.
 
 At the end of every run the stored documents, the fold of the log from its first event, the heads and the model have to
-say the same, and the log has to be whole.
+say the same, and the log has to be whole. Pages of the past have to be the fold of the log up to then, when they are
+made and at the end.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scratchbus import Bus, NewObservation, Observation, Page
+from scratchbus import Bus, NewObservation, Observation, Page, PastPage
 from scratchbus.domain.position import millis, moment
 from scratchbus.errors import Conflict, NotFound
 from scratchbus.expiry import sweep
 from tests.clock import Clock
 from tests.inspection import assert_sound, log_length, project
 from tests.model.page_model import PRIORITY, ROOM, Item, New, PageModel, Refused
+from tests.travelling import WAYS, assert_past, assert_reads_as, batch_ends
 
 VERBS = {"pending_review": "review", "resolved": "resolve", "archived": "archive", "active": "reopen"}
 SECOND = 1000
@@ -64,6 +66,7 @@ class PageMachine(RuleBasedStateMachine):
         super().__init__()
         self.model = PageModel()
         self.buses = self._open()
+        self.pasts: list[tuple[PastPage, list[Observation]]] = []
 
     def _open(self) -> list[Bus]:
         name = f"model-{token_hex(6)}"
@@ -236,6 +239,14 @@ class PageMachine(RuleBasedStateMachine):
     def fold(self, client: int) -> None:
         project(self.buses[client])
 
+    # -- what auditors do
+
+    @rule(client=clients, back=st.integers(0, 9), way=st.sampled_from(WAYS))
+    def look_back(self, client: int, back: int, way: str) -> None:
+        ends = batch_ends(self.buses[client], self.page(client))
+        if len(self.pasts) < 4:
+            self.pasts += assert_past(self.page(client), ends[-1 - back :][:1], way)
+
     # -- what has to hold
 
     @invariant()
@@ -253,6 +264,8 @@ class PageMachine(RuleBasedStateMachine):
         try:
             assert_sound(self.buses[0])
             self.the_page_is_what_the_model_says()
+            for past, wanted in self.pasts:
+                assert_reads_as(past, wanted)
         finally:
             for bus in self.buses:
                 bus.close()

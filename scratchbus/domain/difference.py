@@ -1,0 +1,51 @@
+"""How a page differs from itself at another time, or from what it would have been."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from scratchbus.domain.observation import Observation
+
+_PLACES = frozenset({"shard", "added_ms", "added_seq", "ms", "seq"})
+_COMPARED = tuple(name for name in Observation.model_fields if name not in _PLACES)
+
+
+class Difference(BaseModel):
+    """One observation that differs: `added` where it is only after, `gone` where it was only before, else `changed`.
+
+    `fields` are the names of what changed; empty for one that was added or is gone.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["added", "changed", "gone"]
+    id: str
+    before: Observation | None = None
+    after: Observation | None = None
+    fields: tuple[str, ...] = ()
+
+    def changes(self) -> dict[str, tuple[Any, Any]]:
+        """Return each field that changed with its value before and after."""
+        return {name: (getattr(self.before, name), getattr(self.after, name)) for name in self.fields}
+
+
+def differences(before: Iterable[Observation], after: Iterable[Observation]) -> list[Difference]:
+    """Return what differs, in the order in which it was added; where an event stands in the log is no difference."""
+    was = {each.id: each for each in before}
+    now = {each.id: each for each in after}
+    found = [Difference(kind="gone", id=id, before=each) for id, each in was.items() if id not in now]
+    for id, each in now.items():
+        old = was.get(id)
+        if old is None:
+            found.append(Difference(kind="added", id=id, after=each))
+        elif fields := tuple(name for name in _COMPARED if getattr(old, name) != getattr(each, name)):
+            found.append(Difference(kind="changed", id=id, before=old, after=each, fields=fields))
+    return sorted(found, key=_added_at)
+
+
+def _added_at(difference: Difference) -> int:
+    each = difference.after or difference.before
+    return each.added_seq if each else 0

@@ -1,0 +1,82 @@
+"""Finding the place in a log that was its end at some moment of the past."""
+
+from __future__ import annotations
+
+from scratchbus.domain.position import START, Position
+from scratchbus.errors import LogRewound, PositionLost
+from scratchbus.log.append import Log
+from scratchbus.log.codec import RawEntry, entry_fields, entry_position
+from scratchbus.log.lag import end_of
+from scratchbus.log.steps import Step, ask, ask_all
+
+
+def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
+    """Return the last event of a shard's log that was appended up to a millisecond; the start if there was none yet.
+
+    Raises PositionLost when that is no longer in the log.
+    """
+    name, ms = log.keys(shard).log, max(0, ms)
+    before, first = yield from ask_all(
+        shard, [("XREVRANGE", name, ms, "-", "COUNT", 1), ("XRANGE", name, "-", "+", "COUNT", 1)]
+    )
+    if before:
+        return entry_position(before[0], shard)
+    if ms and first and entry_position(first[0], shard).seq > 1:
+        raise PositionLost(
+            f"shard {shard}: the log was trimmed to {first[0][0].decode()}, after that time; ask for a later one"
+        )
+    return START._replace(shard=shard)
+
+
+def batch_end(log: Log, position: Position) -> Step[Position]:
+    """Return the last event of the batch that the event at a position belongs to.
+
+    One with a time but no `seq` stands before the first event of that millisecond. Raises LogRewound for what the log
+    does not have, and PositionLost for what it no longer has.
+    """
+    shard = position.shard
+    if not position.seq:
+        return (yield from last_until(log, shard, position.ms - 1))
+    keys = log.keys(shard)
+    before, after, tail = yield from ask_all(
+        shard,
+        [
+            ("XREVRANGE", keys.log, position.stream_id, "-", "COUNT", 1),
+            ("XRANGE", keys.log, position.stream_id, "+", "COUNT", 1),
+            ("GET", keys.tail),
+        ],
+    )
+    end = end_of(tail, shard)
+    if not after:
+        raise LogRewound(
+            f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position is"
+            " of another bus"
+        )
+    low, high = entry_position(before[0], shard) if before else None, entry_position(after[0], shard)
+    if low is None and position.seq < high.seq:
+        raise PositionLost(f"shard {shard}: the log was trimmed to {high}, after {position}; ask for a later position")
+    is_there = position == high
+    was_erased = low is not None and low.seq < position.seq < high.seq
+    if not (is_there or was_erased):
+        raise LogRewound(
+            f"shard {shard}: the log has no event at {position}; it was rewound or replaced, or the position is of"
+            " another bus"
+        )
+    index, left = _place_in_batch(after[0])
+    return high._replace(seq=high.seq + left) if high.seq - index < position.seq else position
+
+
+def _place_in_batch(entry: RawEntry) -> tuple[int, int]:
+    """Return which of its batch an entry is, from 1, and how many come after it."""
+    index, _, total = entry_fields(entry).get(b"batch", b"").partition(b"/")
+    if not (index.isdigit() and total.isdigit()):
+        return 1, 0  # not written by the append script
+    return int(index), int(total) - int(index)
+
+
+def event_id_at(log: Log, position: Position) -> Step[str]:
+    """Return the id of the event at a position; nothing where there is none."""
+    found = yield from ask(
+        position.shard, "XRANGE", log.keys(position.shard).log, position.stream_id, position.stream_id
+    )
+    return entry_fields(found[0]).get(b"id", b"").decode() if found else ""

@@ -1,0 +1,122 @@
+"""Snapshots: the documents of a page as they were at a position, so that the past is not folded from the beginning.
+
+They follow from the log: one that is missing costs time, and nothing else. A page's are fields of one hash. The field
+`<stream id>` says how many documents there are, in how many parts, and which event the last one folded was; it is
+written last. The fields `<stream id>/<n>` are the parts: stored documents with commas between them, zstd-compressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from backports import zstd
+
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import START, Position
+from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
+from scratchbus.log.codec import decode_documents, entry_fields, entry_position
+from scratchbus.log.commit import checkpoint_key, read_checkpoint
+from scratchbus.log.keys import PageKeys, ShardKeys
+from scratchbus.log.positions import count_positions
+from scratchbus.log.steps import Step, ask, ask_all
+
+LEAST_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
+"""A snapshot is written when so many events came since the one before: at least, and for each document it has.
+
+So all snapshots together have at most a quarter as many documents as the log has events, compressed to a fifth.
+"""
+
+PART = 1_000
+"""How many documents are read, compressed or decoded at once."""
+
+
+class Snapshot(NamedTuple):
+    """A snapshot that is stored: where the log was, and how many documents in how many parts there are."""
+
+    position: Position
+    documents: int
+    parts: int
+
+
+def is_due(events: int, documents: int) -> bool:
+    """Say whether a snapshot of so many documents is worth its room, so many events after the one before."""
+    return events >= max(LEAST_EVENTS, EVENTS_PER_DOCUMENT * documents)
+
+
+def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot | None]:
+    """Return the last snapshot up to a position, if there is one.
+
+    One that was made of events which the log does not have, from before a failover, is passed over.
+    """
+    fields = yield from ask(keys.shard, "HKEYS", names.snapshots)
+    places = [Position.parse(field.decode())._replace(shard=keys.shard) for field in fields if b"/" not in field]
+    for place in sorted((place for place in places if place <= until), reverse=True):
+        row, at, first = yield from ask_all(
+            keys.shard,
+            [
+                ("HGET", names.snapshots, place.stream_id),
+                ("XRANGE", keys.log, place.stream_id, place.stream_id),
+                ("XRANGE", keys.log, "-", "+", "COUNT", 1),
+            ],
+        )
+        if row is None:
+            continue  # it has just been deleted
+        documents, parts, event_id = row.decode().split("|", 2)
+        was_trimmed = not at and first and entry_position(first[0], keys.shard) > place
+        if was_trimmed or (at and entry_fields(at[0]).get(b"id", b"").decode() == event_id):
+            return Snapshot(place, int(documents), int(parts))
+    return None
+
+
+def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
+    """Return the documents of a snapshot; None when it has just been deleted."""
+    documents: list[Observation] = []
+    for part in range(snapshot.parts):
+        field = f"{snapshot.position.stream_id}/{part}"
+        packed = yield from ask(snapshot.position.shard, "HGET", names.snapshots, field)
+        if packed is None:
+            return None
+        documents += decode_documents([zstd.decompress(packed)])
+    return documents
+
+
+def store(names: PageKeys, position: Position, event_id: str, rows: int, parts: Sequence[bytes]) -> Step[None]:
+    """Write a snapshot of so many documents, if this user may and the engine has room.
+
+    To say it twice does no harm, so it is sent as a read is.
+    """
+    shard, id = position.shard, position.stream_id
+    with suppress(EngineReadOnly, EngineForbidden, EngineFull):
+        for number, part in enumerate(parts):
+            yield from ask(shard, "HSET", names.snapshots, f"{id}/{number}", part)
+        yield from ask(shard, "HSET", names.snapshots, id, f"{rows}|{len(parts)}|{event_id}")
+
+
+def pack(rows: Sequence[bytes]) -> bytes:
+    """Return stored documents as one part of a snapshot."""
+    return zstd.compress(b",".join(rows))
+
+
+def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool]:
+    """Write a snapshot of a page as it is folded now, if one is due; say whether it was written.
+
+    Gives up when someone goes on folding meanwhile, or when it is no longer wanted.
+    """
+    shard, key = keys.shard, checkpoint_key(keys)
+    checkpoint = yield from read_checkpoint(keys)
+    names = PageKeys(keys, page, checkpoint.build)
+    last = yield from nearest(keys, names, checkpoint.position)
+    before, events = yield from count_positions(shard, names.positions, last.position if last else START)
+    if not is_due(events - before, (yield from ask(shard, "ZCARD", names.all))):
+        return False
+    rows, parts = 0, list[bytes]()
+    while ids := (yield from ask(shard, "ZRANGE", names.all, rows, rows + PART - 1)):
+        found, now = yield from ask_all(shard, [("HMGET", names.docs, *ids), ("GET", key)])
+        if (now or b"").decode() != str(checkpoint) or not is_wanted():
+            return False
+        parts.append(pack(found))
+        rows += len(found)
+    yield from store(names, checkpoint.position, checkpoint.event_id, rows, parts)
+    return True

@@ -1,0 +1,75 @@
+"""A page as it would have been, had some sources been silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from scratchbus.domain.events import Event
+from scratchbus.feed import Item, whole_batches
+from scratchbus.log.append import Log
+from scratchbus.log.codec import Poison, is_batch_end
+from scratchbus.log.places import last_until
+from scratchbus.log.reading import cursors, read
+from scratchbus.log.steps import Step
+from scratchbus.past.cut import Cut
+from scratchbus.past.folding import Documents, apply
+from scratchbus.projections.without import Without
+from scratchbus.rebuilding import Progress
+
+
+def fold_without(log: Log, page: str, cut: Cut, judge: Without, progress: Progress | None) -> Step[Documents]:
+    """Fold what is left of a page's events when some sources are left out, and all that rested on them.
+
+    It reads the events of all pages up to that moment, in time's order: evidence may be anywhere. Raises PositionLost,
+    LogRewound, LogGap or CodeTooOld.
+    """
+    home, documents = log.shard(page), Documents()
+    ends = {home: cut.position}
+    for shard in range(log.shards):
+        if shard != home:
+            ends[shard] = yield from last_until(log, shard, cut.ms)
+    all_places = yield from cursors(log, None)
+    torn: dict[int, list[Item]] = {shard: [] for shard in ends}
+    while places := [place for place in all_places if place.position < ends[place.position.shard]]:
+        chunks = yield from read(log, places)
+        if not chunks:
+            break
+        batches: list[list[Item]] = []
+        for shard, entries in chunks:
+            items = torn[shard] + [Item(entry, shard) for entry in entries]
+            whole = whole_batches(items)
+            torn[shard] = items[whole:]
+            batches += _batches(item for item in items[:whole] if item.position <= ends[shard])
+        for batch in sorted(batches, key=_when):
+            for each in _kept(judge, batch):
+                if (each.envelope["page"] if isinstance(each, Poison) else each.page) == page:
+                    apply(documents, each)
+        if progress is not None:
+            done = (min(place.position.seq, ends[place.position.shard].seq) for place in all_places)
+            progress(sum(done), sum(end.seq for end in ends.values()))
+    return documents
+
+
+def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    batch: list[Item] = []
+    for item in items:
+        batch.append(item)
+        if is_batch_end(item.entry):
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _when(batch: list[Item]) -> tuple[int, int, int]:
+    ms, seq, shard = batch[0].position
+    return ms, shard, seq
+
+
+def _kept(judge: Without, batch: list[Item]) -> Iterator[Event | Poison]:
+    """Yield what is left of a batch; also what is no event, unless the observation is gone."""
+    happened = [item.event for item in batch]
+    yield from judge.keep([each for each in happened if isinstance(each, Event)])
+    for each in happened:
+        if isinstance(each, Poison) and not judge.is_gone(each.envelope["subject"]):
+            yield each

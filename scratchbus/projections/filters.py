@@ -1,0 +1,65 @@
+"""What a list of observations is narrowed to, and the list of a page in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice, takewhile
+from typing import Any
+
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import millis
+from scratchbus.projections import scratch_page
+from scratchbus.projections.live_page import LivePage
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a list is narrowed to. All that are given must match; of `tags` every one.
+
+    `waiting` is for reminders that wait for an event.
+    """
+
+    type: str | None = None
+    status: frozenset[str] | None = None
+    owner: str | None = None
+    source: str | None = None
+    tags: tuple[str, ...] = ()
+    text: str | None = None
+    context: dict[str, Any] | None = None
+    since: datetime | None = None
+    waiting: bool = False
+
+    def indexes(self) -> list[tuple[str, str]]:
+        """Return the indexes that have what is asked for, and more."""
+        names = [("tag", tag) for tag in self.tags]
+        if self.type is not None:
+            names.append(("type", self.type))
+        if self.owner is not None:
+            names.append(("owner", self.owner))
+        if self.waiting:
+            names.append(scratch_page.WAITING)
+        return names
+
+    def matches(self, observation: Observation) -> bool:
+        """Say whether an observation is among what is asked for."""
+        return (
+            (self.type is None or observation.type == self.type)
+            and (self.status is None or observation.status in self.status)
+            and (self.owner is None or observation.owner == self.owner)
+            and (self.source is None or observation.source == self.source)
+            and all(tag in observation.tags for tag in self.tags)
+            and (self.text is None or self.text.casefold() in observation.content.casefold())
+            and (self.context is None or all(observation.context.get(k) == v for k, v in self.context.items()))
+            and (self.since is None or observation.added_ms >= millis(self.since))
+            and (not self.waiting or (observation.is_open and observation.remind_on is not None))
+        )
+
+
+def matching(page: LivePage, wanted: Filter, limit: int | None, below: int | None) -> list[Observation]:
+    """Return the observations of a page in memory that match, newest first; `below` is a seq to go on below."""
+    found = page.walk(wanted.indexes(), below)
+    if wanted.since is not None:
+        start = millis(wanted.since)
+        found = takewhile(lambda one: one.added_ms >= start, found)
+    return [*islice(filter(wanted.matches, found), limit)]

@@ -1,0 +1,75 @@
+"""What is left of a log when some sources had been silent.
+
+Left out is what they published, and what rested on it: all events about observations that are then not there, events
+that name what is left out as their evidence or cause, and what the append script did to make way for such an event.
+What others would have done instead, nobody knows: a sighting that was counted on a left-out observation goes with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from scratchbus.domain.events import Added, Event, Repeated
+from scratchbus.domain.position import Position
+from scratchbus.errors import InvalidPosition
+
+_MADE_WAY = re.compile(r"(.*)\.(?:k|l|[xd]\d+)", re.DOTALL)
+"""The id of an event that the append script added to make way for another, whose id it begins with."""
+
+
+class Without:
+    """Sorts the events of a bus, in time's order, into what is left out and what is not."""
+
+    def __init__(self, sources: Collection[str]) -> None:
+        self.sources = frozenset(sources)
+        self._gone: set[str] = set()
+        self._left_out: defaultdict[int, bytearray] = defaultdict(bytearray)  # by shard, one bit for each seq
+
+    def keep(self, batch: Sequence[Event]) -> list[Event]:
+        """Return which events of a whole batch happen all the same, and remember the others."""
+        out = {event.id for event in batch if self._is_left_out(event)}
+        kept = []
+        for event in batch:
+            made_way = _MADE_WAY.fullmatch(event.id)
+            if event.id in out or (made_way is not None and made_way[1] in out):
+                self._leave_out(event)
+            else:
+                kept.append(event)
+        return kept
+
+    def is_gone(self, id: str) -> bool:
+        """Say whether an observation was left out as a whole."""
+        return id in self._gone
+
+    def has_left_out(self, position: Position) -> bool:
+        """Say whether the event at a position was left out."""
+        byte, bit = divmod(position.seq, 8)
+        bits = self._left_out.get(position.shard, b"")
+        return byte < len(bits) and bool(bits[byte] >> bit & 1)
+
+    def _is_left_out(self, event: Event) -> bool:
+        is_left_out = (
+            event.by in self.sources
+            or event.subject in self._gone
+            or (event.cause is not None and self._has_left_out_cause(event.cause))
+            or (isinstance(event, Added) and event.source in self.sources)
+            or (isinstance(event, Added | Repeated) and not self._gone.isdisjoint(event.evidence))
+        )
+        if is_left_out and isinstance(event, Added):
+            self._gone.add(event.subject)
+        return is_left_out
+
+    def _has_left_out_cause(self, cause: str) -> bool:
+        try:
+            return self.has_left_out(Position.parse(cause))
+        except InvalidPosition:
+            return False  # a cause of some other system
+
+    def _leave_out(self, event: Event) -> None:
+        byte, bit = divmod(event.seq, 8)
+        bits = self._left_out[event.shard]
+        if byte >= len(bits):
+            bits.extend(bytes(byte + 1024 - len(bits)))
+        bits[byte] |= 1 << bit

@@ -1,0 +1,388 @@
+"""A page as it was: at any moment, whatever has happened since, and however it is found out."""
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scratchbus import AsyncBus, BusPosition, NewObservation, Position
+from scratchbus.domain.position import START
+from scratchbus.errors import Conflict, InvalidInput, InvalidPosition, LogRewound, NotFound, PositionLost, UnknownType
+from scratchbus.log import snapshots
+from scratchbus.log.keys import PageKeys
+from scratchbus.projector import run_projector
+from tests.inspection import keys_of, project, raw_append, send
+from tests.travelling import WAYS, assert_past, assert_reads_as, batch_ends, only, stored_snapshots, told_again
+from tests.waiting import eventually
+
+
+@pytest.fixture(params=WAYS)
+def way(request) -> Iterator[str]:
+    """In which way the past is found out."""
+    with only(request.param):
+        yield request.param
+
+
+def contents(observations):
+    return [one.content for one in observations]
+
+
+def test_a_page_is_as_it_was(page, way):
+    first = page.add("risk_alert", "first", tags=["a"], dedupe_key="k")
+    second = page.add("observation", "second")
+    then = second.position
+    page.add("risk_alert", "again", dedupe_key="k", times=3)
+    page.update(first.id, content="else", tags=["b"])
+    page.resolve(second.id)
+    page.clear_resolved([second.id])
+    third = page.add("observation", "third")
+    past = page.as_of(then)
+    assert past.list() == [second, first]
+    assert past.active() == [first, second]
+    assert (past.get(first.id), past.get(third.id)) == (first, None)
+    assert (past.list(tags="a"), past.list(tags="b")) == ([first], [])
+    assert (past.name, past.position, past.at) == ("main", then, second.updated_at)
+
+
+def test_what_is_not_folded_yet_is_told_apart_too(bus, page, way):
+    first = page.add("observation", "first")
+    project(bus)
+    second = page.add("observation", "second")
+    page.archive(first.id)
+    assert page.as_of(second.position).list() == [second, first]
+
+
+def test_it_does_not_change_as_the_log_goes_on(bus, page, way):
+    first, second = page.add("observation", "first"), page.add("observation", "second")
+    past = page.as_of(bus.position())
+    for _ in range(2):
+        page.add("observation", "later")
+        page.review(first.id)
+        page.reopen(first.id)
+        project(bus)
+        assert past.list() == past.active() == [second, first]
+    page.archive(second.id)
+    assert past.list(status="active") == [second, first]
+
+
+def test_every_moment_of_a_busy_page_is_the_fold_up_to_it(connect, clock, way):
+    bus = connect(max_observations=5)
+    page, other = bus.page(), bus.page("other")
+    for n in range(6):
+        one = page.add("observation", f"{n}", ttl="2m", tags=[f"t{n % 2}"])  # the last displaces one
+        other.add("observation", "elsewhere", evidence=[one.id])
+        page.claim(one.id, ttl="1m")
+        if n % 2:
+            page.resolve(one.id)
+        clock.advance("50s")
+    page.clear_resolved([each.id for each in page.list(status="resolved")])
+    page.add_many([NewObservation(type="risk_alert", content=f"{n}") for n in range(3)])
+    ends = batch_ends(bus, page)
+    assert len(ends) > 12
+    for past, wanted in assert_past(page, ends[::3], way):
+        assert_reads_as(past, wanted)
+
+
+def test_a_batch_has_happened_as_a_whole_or_not_yet(page, way):
+    before = page.add("observation", "before")
+    batch = page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(3)])
+    page.add("observation", "after")
+    for each in batch:
+        past = page.as_of(each.position)
+        assert contents(past.list()) == ["2", "1", "0", "before"]
+        assert past.position == batch[-1].position
+    assert contents(page.as_of(before.position).list()) == ["before"]
+
+
+def test_a_moment_is_named_by_a_position_a_time_or_the_text_of_one(bus, page, clock, way):
+    first = page.add("observation", "first")
+    token = bus.position()
+    clock.advance("1h")
+    page.add("observation", "second")
+    at = first.created_at
+    times = [at, at + timedelta(minutes=59), at.replace(tzinfo=None), at.isoformat(), at.astimezone().isoformat()]
+    for when in (first.position, str(first.position), token, str(token), *times):
+        assert contents(page.as_of(when).list()) == ["first"], when
+    assert contents(page.as_of(clock.now).list()) == ["second", "first"]
+    before = first.created_at - timedelta(milliseconds=1)
+    for when in (before, datetime(1970, 1, 1, tzinfo=UTC), START, Position(first.position.ms, 0)):
+        assert page.as_of(when).list() == page.as_of(when).active() == [], when
+
+
+def test_what_had_expired_by_then_is_judged_by_that_moment(bus, page, clock, way):
+    short = page.add("observation", "short", ttl="1m")
+    held = page.add("observation", "held")
+    page.claim(held.id, ttl="30s")
+    begun = clock.now
+    clock.advance("1h")
+    page.add("observation", "late")
+    early, late = page.as_of(begun + timedelta(seconds=20)), page.as_of(begun + timedelta(seconds=61))
+    assert contents(early.active()) == ["held", "short"]
+    assert early.get(held.id).claim.by == "tester"
+    assert contents(late.active()) == ["held"]
+    assert late.get(held.id).claim is None
+    assert (late.get(short.id).status, late.get(short.id).reason_code) == ("archived", "expired")
+    assert late.list(status="archived") == [late.get(short.id)]
+
+
+def test_a_position_on_another_shard_counts_by_its_time(connect, clock):
+    bus = connect(shards=4)
+    here, there = (
+        bus.page("main"),
+        next(page for page in map(bus.page, "abcdefgh") if _shard(page) != _shard(bus.page())),
+    )
+    here.add("observation", "before")
+    clock.advance("1m")
+    elsewhere = there.add("observation", "elsewhere")
+    clock.advance("1m")
+    here.add("observation", "after")
+    past = here.as_of(elsewhere.position)
+    assert contents(past.list()) == ["before"]
+    assert past.at == elsewhere.created_at
+    assert contents(here.as_of(bus.position()).list()) == ["after", "before"]
+
+
+def _shard(page):
+    return page._bus.core.log.shard(page.name)
+
+
+def test_its_history_ends_there(page, way):
+    one = page.add("observation", "x")
+    then = page.update(one.id, content="y").position
+    later = page.resolve(one.id)
+    other = page.add("observation", "later")
+    past = page.as_of(then)
+    assert past.history(one.id) == page.history(one.id)[:2]
+    assert page.as_of(later.position).history(one.id) == page.history(one.id)
+    with pytest.raises(NotFound):
+        past.history(other.id)
+
+
+def test_two_moments_differ_by_what_was_added_changed_and_gone(page, way):
+    gone, changed = page.resolve(page.add("observation", "gone").id), page.add("observation", "changed", tags=["a"])
+    page.add("observation", "the same")
+    before = page.as_of(page._bus.position())
+    page.clear_resolved([gone.id])
+    after = page.update(changed.id, content="else", tags=["b"])
+    added = page.add("observation", "added")
+    now = page.as_of(page._bus.position())
+    assert [(each.kind, each.id, each.fields) for each in before.diff(now)] == [
+        ("gone", gone.id, ()),
+        ("changed", changed.id, ("content", "tags", "version")),
+        ("added", added.id, ()),
+    ]
+    difference = before.diff(now)[1]
+    assert (difference.before, difference.after) == (changed, after)
+    assert difference.changes() == {"content": ("changed", "else"), "tags": (["a"], ["b"]), "version": (1, 2)}
+    assert now.diff(now) == []
+    assert [each.kind for each in now.diff(before)] == ["added", "changed", "gone"]
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_moment_is_refused(bus, page, clock):
+    page.add("observation", "x")
+    for when in ("yesterday", "12", "", "1-2-3", 12, None, 1.5):
+        with pytest.raises(InvalidPosition, match="not a position, nor a time"):
+            page.as_of(when)
+    with pytest.raises(InvalidPosition, match="is in the future; the engine has"):
+        page.as_of(clock.now + timedelta(minutes=1))
+    assert contents(page.as_of(clock.now + timedelta(milliseconds=900)).list()) == ["x"], "clocks may be a little apart"
+
+
+def test_a_position_of_another_bus_is_refused(bus, page):
+    one = page.add("observation", "x")
+    place = one.position
+    for strange in (place._replace(seq=place.seq + 1), place._replace(ms=place.ms + 9999)):
+        with pytest.raises(LogRewound, match=r"the log ends at .* of another bus"):
+            page.as_of(strange)
+    with pytest.raises(LogRewound, match="has no event at"):
+        page.as_of(place._replace(ms=place.ms - 1))
+    with pytest.raises(InvalidPosition, match=f"is on shard 7; the bus has {bus.core.log.shards}"):
+        page.as_of("7/1-1")
+    with pytest.raises(InvalidPosition, match=f"a bus with 9 shards, not {bus.core.log.shards}"):
+        page.as_of(BusPosition((START,) * 9))
+
+
+@pytest.mark.damages_the_log
+def test_a_position_that_was_trimmed_is_lost(page, way):
+    early = page.add("observation", "early")
+    kept = [page.add("observation", f"{n}") for n in range(3)]
+    keys = keys_of(page._bus)
+    project(page._bus)
+    send(page._bus, "XTRIM", keys.log, "MINID", kept[1].position.stream_id)
+    with pytest.raises(PositionLost, match="the log was trimmed to"):
+        page.as_of(early.position)
+    with pytest.raises(PositionLost, match="the log was trimmed to"):
+        page.as_of(early.created_at - timedelta(days=1))
+
+
+def test_reads_refuse_what_the_page_refuses(page, way):
+    past = page.as_of(page.add("observation", "x").position)
+    with pytest.raises(UnknownType):
+        past.list(type="risk_alrt")
+    with pytest.raises(InvalidInput):
+        past.list(limit=0)
+    with pytest.raises(InvalidInput):
+        past.get("nonsense")
+
+
+# -- what it costs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fetched(bus, monkeypatch):
+    """The bodies of events that each answer of the engine had."""
+    engine, counts = bus._engine, []
+    execute = engine.execute
+
+    def weighing(call):
+        reply = execute(call)
+        counts.append(_bodies(reply))
+        return reply
+
+    monkeypatch.setattr(engine, "execute", weighing)
+    return counts
+
+
+def _bodies(reply):
+    if isinstance(reply, list):
+        return sum(map(_bodies, reply))
+    return isinstance(reply, bytes) and reply.startswith(b'{"v":')
+
+
+def test_a_recent_moment_costs_what_has_happened_since(connect, fetched, bus, page):
+    busy = page.add("observation", "busy", dedupe_key="k")
+    for n in range(5):
+        connect(max_observations=10_000).page().add_many(
+            [NewObservation(type="observation", content=f"{n}") for _ in range(900)]
+        )
+    project(bus)
+    then = bus.position()
+    for _ in range(3):
+        page.add("observation", "busy", dedupe_key="k")
+    fetched.clear()
+    past = page.as_of(then)
+    assert past.get(busy.id) == busy
+    assert len(past.list(limit=20)) == 20
+    assert sum(fetched) < 30
+
+
+def test_no_answer_has_many_events(connect, fetched, bus, way):
+    page = connect(max_observations=10_000).page()
+    for _ in range(2):
+        page.add_many([NewObservation(type="observation", content="x") for _ in range(900)])
+    project(bus)
+    fetched.clear()
+    assert len(bus.page().as_of(bus.position()).list(limit=None)) == 1800
+    assert max(fetched) < 600
+
+
+def test_a_snapshot_saves_folding_what_came_before_it(connect, fetched, monkeypatch, bus, page):
+    page = connect(max_observations=10_000).page()
+    one = page.add("observation", "one")
+    monkeypatch.setattr("scratchbus.log.snapshots.LEAST_EVENTS", 900)
+    monkeypatch.setattr("scratchbus.log.snapshots.EVENTS_PER_DOCUMENT", 1)
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(950)])
+    at = page.update(one.id, content="changed").position
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(20)])
+    project(bus)
+    with only("folded"):
+        there = bus.page().as_of(at)
+        assert stored_snapshots(page) == 1
+        fetched.clear()
+        again, later = bus.page().as_of(at), bus.page().as_of(bus.position())
+        assert sum(fetched) < 100
+        assert stored_snapshots(page) == 1, "the next one is not due yet"
+    assert_reads_as(again, told_again(page, at, at.ms))
+    assert there.list(limit=None) == again.list(limit=None)
+    assert len(later.list(limit=None)) == 971
+
+
+@pytest.mark.damages_the_log
+def test_a_snapshot_of_events_that_a_failover_lost_is_passed_over(bus, page):
+    page.add("observation", "kept")
+    with only("from a snapshot"):
+        lost = page.add("observation", "lost")
+        page.as_of(lost.position)
+        assert stored_snapshots(page) == 1
+        send(bus, "HSET", PageKeys(keys_of(bus), "main").snapshots, lost.position.stream_id, "2|1|another event")
+        assert contents(page.as_of(lost.position).list()) == ["lost", "kept"]
+
+
+@pytest.mark.damages_the_log
+def test_what_could_not_be_read_is_damaged_in_the_past_too(bus, page, way):
+    one = page.add("observation", "x")
+    raw_append(bus, subject=one.id, kind="updated", event='{"v":1,"nonsense":true}')
+    broken = Position.parse(send(bus, "GET", keys_of(bus).tail).partition(b"|")[0].decode())
+    broken = broken._replace(shard=one.shard)
+    page.link(one.id, "goal")
+    project(bus)
+    for place in (one.position, broken):
+        assert_reads_as(page.as_of(place), told_again(page, place, place.ms))
+    assert page.as_of(broken).get(one.id).damaged
+
+
+@pytest.mark.anyio
+async def test_an_async_page_of_the_past_says_the_same(engine, bus_name):
+    async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
+        page = bus.page()
+        first = await page.add("observation", "first")
+        second = await page.add("observation", "second", source="other")
+        await page.archive(first.id)
+        past = await page.as_of(second.position)
+        assert await past.list() == await past.active() == [second, first]
+        assert (await past.get(first.id), past.name) == (first, "main")
+        assert [event.kind for event in await past.history(first.id)] == ["added"]
+        silent = await page.as_of(await bus.position(), without_sources="other")
+        assert [(each.kind, each.id) for each in await past.diff(silent)] == [
+            ("changed", first.id),
+            ("gone", second.id),
+        ]
+        with pytest.raises(NotFound):
+            await silent.history(second.id)
+        with pytest.raises(Conflict):
+            await page.add("observation", "x", fence=1)
+
+
+@pytest.fixture
+def projector(connect):
+    """A projector in a thread of its own."""
+    stop = threading.Event()
+    thread = threading.Thread(target=run_projector, args=(connect("projector"), stop))
+    yield thread
+    stop.set()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_projector_that_has_nothing_to_do_writes_snapshots(page, monkeypatch, projector):
+    monkeypatch.setattr(snapshots, "LEAST_EVENTS", 5)
+    monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
+    monkeypatch.setattr(snapshots, "PART", 2)
+    kept = [page.add("observation", f"{n}", tags=["t"]) for n in range(5)]
+    projector.start()
+    eventually(lambda: stored_snapshots(page) == 1)
+    page.archive(kept[0].id)
+    assert_past(page, batch_ends(page._bus, page)[3:], "folded")
+    assert stored_snapshots(page) == 1, "the next one is not due yet"
+
+
+def test_a_snapshot_is_given_up_when_someone_goes_on_folding(bus, page, monkeypatch):
+    monkeypatch.setattr(snapshots, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
+    monkeypatch.setattr(snapshots, "PART", 1)
+    first = page.add("observation", "x")
+    page.add("observation", "y")
+    project(bus)
+
+    def meanwhile():
+        page.update(first.id, content="else")
+        project(bus)
+        return True
+
+    for is_wanted in (meanwhile, lambda: False):
+        assert bus.run(snapshots.take(keys_of(bus), page.name, is_wanted)) is False
+    assert stored_snapshots(page) == 0

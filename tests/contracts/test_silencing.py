@@ -1,0 +1,161 @@
+"""A page as it would have been, had some sources been silent: what they said is not there, nor what rested on it."""
+
+import pytest
+
+from scratchbus import because
+from scratchbus.errors import InvalidSource, NotFound
+from scratchbus.expiry import sweep
+from tests.inspection import project
+
+
+@pytest.fixture
+def pages(connect):
+    """The same page, as it is used by the tool that is silenced, and by another."""
+    return connect("noisy", max_observations=4).page(), connect("other", max_observations=4).page()
+
+
+def silent(page, *sources):
+    """Return the page as it would have been without them."""
+    return page.as_of(page._bus.position(), without_sources=sources or ["noisy"])
+
+
+def contents(page):
+    return [one.content for one in page.list(limit=None)]
+
+
+def differences(page):
+    """Return what would differ, by content."""
+    now = page.as_of(page._bus.position())
+    return [((each.before or each.after).content, each.kind, each.fields) for each in now.diff(silent(page))]
+
+
+def test_what_it_published_is_not_there_and_all_else_is(pages):
+    noisy, other = pages
+    said, kept = noisy.add("risk_alert", "said"), other.add("observation", "kept")
+    quoted = other.add("observation", "quoted", source="noisy")
+    past = silent(other)
+    assert past.list() == past.active() == [kept]
+    assert past.get(said.id) is past.get(quoted.id) is None
+    assert differences(other) == [("said", "gone", ()), ("quoted", "gone", ())]
+    assert contents(silent(other, "nobody")) == contents(other)
+    assert contents(silent(other, "noisy", "other")) == []
+
+
+def test_what_it_did_to_others_is_undone(pages):
+    noisy, other = pages
+    one = other.add("observation", "one", dedupe_key="k")
+    noisy.add("observation", "one", dedupe_key="k", times=4)
+    two = other.add("observation", "two")
+    noisy.resolve(two.id)
+    noisy.update(one.id, content="else", tags=["wrong"])
+    noisy.link(one.id, "goal")
+    other.link(one.id, "other goal")
+    past = silent(other)
+    assert (past.get(one.id).content, past.get(one.id).occurrences, past.get(one.id).tags) == ("one", 1, [])
+    assert (past.get(one.id).links, past.get(two.id)) == (["other goal"], two)
+    assert [event.kind for event in past.history(one.id)] == ["added", "linked"]
+    assert [name for name, kind, _ in differences(other) if kind == "changed"] == ["else", "two"]
+
+
+def test_what_happened_to_what_is_not_there_did_not_happen(pages):
+    noisy, other = pages
+    said = noisy.add("observation", "said", dedupe_key="k")
+    other.add("observation", "said", dedupe_key="k")
+    other.claim(said.id)
+    other.resolve(said.id)
+    assert contents(silent(other)) == []
+    with pytest.raises(NotFound):
+        silent(other).history(said.id)
+
+
+def test_what_rested_on_it_is_not_there_either_however_far_away(pages):
+    noisy, other = pages
+    elsewhere = other._bus.page("elsewhere")
+    said = noisy.add("observation", "said")
+    first = elsewhere.add("observation", "first", evidence=[said.id])
+    second = other.add("observation", "second", evidence=[first.id])
+    kept = other.add("observation", "kept", dedupe_key="k")
+    other.add("observation", "kept", dedupe_key="k", evidence=[second.id])
+    assert contents(silent(other)) == ["kept"]
+    assert silent(other).get(kept.id) == kept
+    assert contents(silent(elsewhere)) == []
+
+
+def test_what_it_caused_is_not_there_either(pages):
+    noisy, other = pages
+    said, kept = noisy.add("observation", "said"), other.add("observation", "kept")
+    with because(said.position):
+        answer = other._bus.page("elsewhere").add("observation", "answer")
+        other.archive(kept.id)
+    with because(answer.position):
+        other.add("observation", "answer to the answer")
+    assert silent(other).list() == [kept]
+
+
+def test_what_made_way_for_it_is_still_there(pages):
+    noisy, other = pages
+    held = [other.add("observation", f"{n}") for n in range(4)]
+    rests = noisy.add("observation", "said")  # displaces the first
+    other.resolve(held[1].id)
+    other.add("observation", "rests on it", evidence=[rests.id])
+    other.add("risk_alert", "does not")  # displaces another
+    assert contents(other) == ["does not", "rests on it", "said", "3", "2", "1", "0"]
+    past = silent(other)
+    assert contents(past) == ["does not", "3", "2", "1", "0"]
+    assert past.get(held[0].id) == held[0]
+    assert past.get(held[2].id).reason_code == "displaced"
+
+
+def test_what_the_script_does_for_it_alone_is_left_out(pages, clock):
+    noisy, other = pages
+    said = noisy.add("observation", "said")
+    key = other.add("observation", "key", dedupe_key="k", ttl="1m")
+    claimed = other.add("observation", "claimed")
+    other.claim(claimed.id, ttl="1m")
+    clock.advance("2m")
+    other.add("observation", "takes the key", dedupe_key="k", evidence=[said.id])
+    with because(said.position):
+        other.claim(claimed.id)
+    assert [event.kind for event in other.history(claimed.id)] == ["added", "claimed", "lapsed", "claimed"]
+    past = silent(other)
+    assert [event.kind for event in past.history(claimed.id)] == ["added", "claimed"]
+    assert [event.kind for event in past.history(key.id)] == ["added"]
+    assert past.get(key.id).status == "archived", "its time was over all the same"
+
+
+def test_its_refutations_did_not_happen(pages):
+    noisy, other = pages
+    one = other.add("observation", "one")
+    rests = other.add("observation", "rests", evidence=[one.id])
+    noisy.refute(one.id, reason="because I say so")
+    other._bus.run(sweep(other._bus.core))
+    assert other.get(rests.id).status == "pending_review"
+    past = silent(other)
+    assert past.list() == [rests, one]
+
+
+def test_it_is_judged_up_to_the_moment_asked_for(pages):
+    noisy, other = pages
+    kept = other.add("observation", "kept")
+    noisy.resolve(kept.id)
+    then = other._bus.position()
+    noisy.add("observation", "later")
+    past = other.as_of(then, without_sources="noisy")
+    assert past.list() == [kept]
+    assert past.position == then.shards[kept.shard]
+
+
+def test_progress_is_told(pages):
+    noisy, other = pages
+    other.add("observation", "x")
+    noisy._bus.page("elsewhere").add("observation", "x")
+    project(other._bus)
+    told = []
+    other.as_of(other._bus.position(), without_sources="noisy", progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (2, 2)
+
+
+@pytest.mark.parametrize("given", [3, None, ["not a source!"], [3], ""])
+def test_what_is_no_source_is_refused(page, given):
+    with pytest.raises(InvalidSource, match="without_sources"):
+        page.as_of(page._bus.position(), without_sources=given)

@@ -1,0 +1,99 @@
+"""The past of a page, told a second time: by folding the log up to then, without anything that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from scratchbus import Bus, Observation, Page, PastPage, Position
+from scratchbus.log import snapshots
+from scratchbus.log.codec import Poison, decode_entry, entry_fields, is_batch_end
+from scratchbus.log.keys import PageKeys
+from scratchbus.log.steps import Step
+from scratchbus.past import travelling
+from scratchbus.projections import scratch_page
+from scratchbus.projections.scratch_page import by_priority, is_active, settled
+from tests.inspection import entries, keys_of, send
+
+WAYS = ["undone", "folded", "from a snapshot"]
+"""How a page of the past comes about: see `only`."""
+
+
+@contextmanager
+def only(way: str) -> Iterator[None]:
+    """Have the past read in one way only: by undoing what came since, or folded, with or without snapshots."""
+    with pytest.MonkeyPatch.context() as patch:
+        if way == "undone":
+            patch.setattr(travelling, "FEW", 1_000_000)
+        else:
+            patch.setattr(travelling, "_undone", _nothing)
+        if way == "from a snapshot":
+            patch.setattr(snapshots, "LEAST_EVENTS", 1)
+            patch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
+            patch.setattr(snapshots, "PART", 2)
+        yield
+
+
+def _nothing(*_: object) -> Step[None]:
+    yield from ()
+
+
+def stored_snapshots(page: Page) -> int:
+    """Return how many snapshots of a page there are."""
+    bus = _bus(page)
+    return sum(b"/" not in key for key in send(bus, "HKEYS", PageKeys(keys_of(bus, page.name), page.name).snapshots))
+
+
+def _bus(page: Page) -> Bus:
+    bus = page._bus
+    assert isinstance(bus, Bus)
+    return bus
+
+
+def told_again(page: Page, until: Position, ms: int) -> list[Observation]:
+    """Return what was on a page when its log ended at a position, as it read at a time, newest first."""
+    bus, documents = _bus(page), dict[str, Observation | None]()
+    for entry in entries(bus, until.shard):
+        try:
+            event = decode_entry(entry, until.shard)
+        except Poison as poison:
+            broken = documents.get(poison.envelope["subject"])
+            if poison.envelope["page"] == page.name and poison.position <= until and broken is not None:
+                documents[broken.id] = scratch_page.damage(broken, *poison.position[:2])
+            continue
+        if event.page == page.name and event.position <= until:
+            documents[event.subject], _ = scratch_page.fold(documents.get(event.subject), event)
+    there = [settled(each, ms) for each in documents.values() if each is not None]
+    return sorted(there, key=lambda each: -each.added_seq)
+
+
+def assert_reads_as(past: PastPage, wanted: list[Observation]) -> None:
+    """Check that a page of the past has exactly this, in whatever way it is asked."""
+    assert past.list(limit=None) == wanted
+    assert past.active() == sorted(filter(is_active, wanted), key=by_priority)
+    for type in {each.type for each in wanted}:
+        assert past.list(type=type, limit=2) == [each for each in wanted if each.type == type][:2]
+    for status in ("active", "archived"):
+        assert past.list(status=status, limit=None) == [each for each in wanted if each.status == status]
+    for each in wanted:
+        assert past.get(each.id) == each
+
+
+def batch_ends(bus: Bus, page: Page) -> list[Position]:
+    """Return all positions of a page's shard at which it is whole."""
+    shard = bus.core.log.shard(page.name)
+    ends = [entry for entry in entries(bus, shard) if is_batch_end(entry)]
+    return [Position.parse(entry[0].decode())._replace(shard=shard) for entry in ends if entry_fields(entry)]
+
+
+def assert_past(page: Page, places: list[Position], way: str) -> list[tuple[PastPage, list[Observation]]]:
+    """Check the page as of these positions against the fold of its log; return the pages with what they have."""
+    found = []
+    with only(way):
+        for place in places:
+            past, wanted = page.as_of(place), told_again(page, place, place.ms)
+            assert_reads_as(past, wanted)
+            found.append((past, wanted))
+    return found
