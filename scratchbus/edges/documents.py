@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from scratchbus.domain.difference import Difference
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.registry import ObservationType
@@ -25,6 +26,13 @@ def event_document(event: Event) -> dict[str, Any]:
     document = event.model_dump(mode="json", exclude={*_PLACES, "prev"})
     said = {name: value for name, value in document.items() if value is not None}  # inside `changes`, None is a value
     return {"position": str(event.position), **said}
+
+
+def difference_document(difference: Difference) -> dict[str, Any]:
+    """Return a difference: which fields changed from what to what, and the whole observation before and after."""
+    before, after = (each and observation_document(each) for each in (difference.before, difference.after))
+    fields = {name: {"before": (before or {})[name], "after": (after or {})[name]} for name in difference.fields}
+    return {"difference": difference.kind, "id": difference.id, "fields": fields, "before": before, "after": after}
 
 
 def trace_document(trace: Trace) -> dict[str, Any]:

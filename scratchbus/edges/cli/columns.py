@@ -48,9 +48,9 @@ def row_of(columns: Columns[T], item: T, now: datetime | None = None) -> Row:
     return [column.cell(item, now) for column in columns]
 
 
-def rows_of(columns: Columns[T], items: Iterable[T]) -> list[Row]:
+def rows_of(columns: Columns[T], items: Iterable[T], now: datetime | None = None) -> list[Row]:
     """Return what the columns say of many things, all at one moment."""
-    now = datetime.now(UTC)
+    now = now or datetime.now(UTC)
     return [row_of(columns, item, now) for item in items]
 
 

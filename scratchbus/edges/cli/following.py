@@ -11,7 +11,7 @@ import click
 from scratchbus.edges.cli.common import Place, Session, command, pass_session
 from scratchbus.edges.cli.complete import kinds as kind_names
 from scratchbus.edges.cli.complete import type_names
-from scratchbus.edges.cli.values import moment
+from scratchbus.edges.cli.values import when
 from scratchbus.edges.cli.views import exporter, show_event, show_watched
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _TICK = 0.1  # seconds within which what happens at once is shown at once
     )
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on as it happens, until Ctrl-C.")
-@click.option("--after", metavar="POS", help="Begin behind a position, at a time (ISO 8601, or 10m ago), or `now`.")
+@click.option("--after", metavar="POS", help="Begin behind a position, at a time (10m ago, 14:02, ISO 8601), or `now`.")
 @click.option("--type", "types", multiple=True, shell_complete=type_names, help="Of this type; may be repeated.")
 @click.option("--kind", "kinds", multiple=True, shell_complete=kind_names, help="Of this kind; may be repeated.")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="Export: whole events, to be read again.")
@@ -69,20 +69,11 @@ def _hint_at_type(session: Session, bus: Bus, name: str) -> None:
 def _position(bus: Bus, text: str) -> BusPosition | Position | str:
     """Return the place in the log that a text names. Raises InvalidPosition."""
     from scratchbus.domain.position import Position, millis
-    from scratchbus.errors import InvalidField, InvalidPosition, shown
 
     if text == "now":
         return bus.position()
-    try:
-        return Position(millis(moment("after", text, back=True)), 0)
-    except InvalidField:
-        pass
-    try:
-        Position.parse(text.partition(",")[0])
-    except InvalidPosition:
-        problem = f"{shown(text)} is not a position, a time or `now`; take a `position` from `scratchbus tail --json`"
-        raise InvalidPosition(f"after: {problem}") from None
-    return text
+    place = when("after", text)
+    return place if isinstance(place, str) else Position(millis(place), 0)
 
 
 @command(examples=("scratchbus watch --page session:abc",))

@@ -8,7 +8,7 @@ import click
 
 from scratchbus.edges.cli.common import Session, command, given, pass_session
 from scratchbus.edges.cli.complete import statuses, type_names
-from scratchbus.edges.cli.values import moment, pairs
+from scratchbus.edges.cli.values import pairs, past_moment
 from scratchbus.edges.cli.views import show_card, show_gone, show_history, show_list, show_trace
 
 _COUNT = click.IntRange(min=1)
@@ -32,7 +32,7 @@ _FIRST = "Nothing here yet: add something with `scratchbus add TYPE CONTENT --so
 @click.option(
     "--context", multiple=True, callback=pairs, metavar="KEY=VALUE", help="With this in the context; the same way."
 )
-@click.option("--since", metavar="TIME", help="Added since then: ISO 8601, or 10m, 2h, 7d ago.")
+@click.option("--since", metavar="TIME", help="Added since then: 2h ago, 14:02, ISO 8601.")
 @click.option("--limit", type=_COUNT, metavar="N", help="At most so many.  [default: 100]")
 @click.option("--all", "is_all", is_flag=True, help="As many as there are.")
 @click.option("--after", metavar="ID", help="Go on after this one, the last of the list before.")
@@ -52,7 +52,7 @@ def list_(
     """
     wanted = given(**narrow)
     if since is not None:
-        wanted["since"] = moment("since", since, back=True)
+        wanted["since"] = past_moment("since", since)
     if is_all or limit is not None:
         wanted["limit"] = limit
     with session.open() as place:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from scratchbus.edges.cli.adding import add, update
+from scratchbus.edges.cli.auditing import diff, replay
 from scratchbus.edges.cli.changing import (
     archive,
     claim,
@@ -29,6 +30,7 @@ from scratchbus.edges.cli.type_commands import types
 SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Say what was observed": (add, update),
     "See what is going on": (active, list_, show, history, trace, watch, tail),
+    "See what was": (replay, diff),
     "Deal with it": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
     "Run it": (up, status, stop, types, dead_letters, rebuild, verify, import_, demo, completion),
 }

@@ -37,8 +37,8 @@ def show_change(session: Session, verb: str, observation: Observation) -> None:
         out.row(columns.heads(columns.OBSERVATION), columns.row_of(columns.OBSERVATION, observation))
 
 
-def show_list(session: Session, observations: Sequence[Observation]) -> None:
-    """Show observations, one a line."""
+def show_list(session: Session, observations: Sequence[Observation], now: datetime | None = None) -> None:
+    """Show observations, one a line, as old as they are now or were at a moment."""
     from scratchbus.edges.cli import columns
     from scratchbus.edges.documents import observation_document
 
@@ -46,7 +46,7 @@ def show_list(session: Session, observations: Sequence[Observation]) -> None:
         for observation in observations:
             session.out.document(observation_document(observation))
     elif observations:
-        session.out.table(columns.heads(columns.OBSERVATION), columns.rows_of(columns.OBSERVATION, observations))
+        session.out.table(columns.heads(columns.OBSERVATION), columns.rows_of(columns.OBSERVATION, observations, now))
 
 
 def show_history(session: Session, events: Sequence[Event]) -> None:

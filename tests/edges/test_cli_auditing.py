@@ -1,0 +1,152 @@
+"""The past on the command line: `replay` and `diff`, and the moments that people write."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scratchbus.edges.cli.values import past_moment, when
+from scratchbus.edges.exit_codes import INVALID_INPUT, USAGE
+from scratchbus.errors import InvalidField, InvalidPosition
+from tests.edges.conftest import Cli
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.real
+
+
+def ids(done):
+    return [each["id"] for each in done.documents]
+
+
+def position(cli: Cli, id: str) -> str:
+    return str(cli.json("show", id).document["position"])
+
+
+def test_a_replay_shows_the_page_as_it_was(cli: Cli):
+    first, second = cli.add("first"), cli.add("second", type="risk_alert")
+    then = position(cli, second)
+    cli("resolve", first)
+    third = cli.add("third")
+    assert ids(cli.json("replay", "--until", then)) == [second, first]
+    assert [each["status"] for each in cli.json("replay", "--until", then).documents] == ["active", "active"]
+    assert ids(cli.json("replay")) == ids(cli.json("replay", "--until", "now")) == [third, second, first]
+    assert ids(cli.json("replay", "--limit", "1")) == [third]
+    assert ids(cli.json("replay", "--until", then, "--active", "--limit", "1")) == [second]
+    assert ids(cli.json("replay", "--active")) == [second, third]
+
+
+def test_a_replay_in_a_pipe_has_a_line_for_each_as_old_as_it_was_then(cli: Cli):
+    id = cli.add("first")
+    (line,) = cli("replay", "--until", position(cli, id)).out.splitlines()
+    assert line.startswith(id)
+    assert re.search(r" active +- +now +7d +test +- +first$", line)
+
+
+def test_before_the_beginning_nothing_was_there(cli: Cli):
+    cli.add("first")
+    done = cli("replay", "--until", "1h ago")
+    assert (done.code, done.out, done.err) == (0, "", "Nothing was there\n")
+
+
+def test_without_a_source_it_shows_what_would_differ(cli: Cli):
+    line = cli.add("a line")
+    alert = cli.json("add", "risk_alert", "an alert", "--source", "noisy").document["id"]
+    rests = cli.add("an answer", "--evidence", alert)
+    cli("link", line, "goal", "--source", "noisy")
+    found = cli.json("replay", "--without-source", "noisy").documents
+    assert [(each["difference"], each["id"]) for each in found] == [
+        ("changed", line), ("gone", alert), ("gone", rests),
+    ]  # fmt: skip
+    assert found[0]["fields"]["links"] == {"before": ["goal"], "after": []}
+    done = cli("replay", "--without-source", "nobody")
+    assert (done.code, done.out, done.err) == (0, "", "Nothing would be different\n")
+
+
+def test_two_moments_differ_field_by_field(cli: Cli):
+    gone, changed = cli.add("gone"), cli.add("before", "--owner", "bob")
+    cli("resolve", gone)
+    start = position(cli, gone)
+    cli("clear-resolved", gone)
+    cli("update", changed, "--content", "after", "--owner", "")
+    added = cli.add("added")
+    found = cli.json("diff", "--from", start).documents
+    assert [(each["difference"], each["id"]) for each in found] == [
+        ("gone", gone), ("changed", changed), ("added", added),
+    ]  # fmt: skip
+    assert found[1]["fields"] == {
+        "content": {"before": "before", "after": "after"},
+        "owner": {"before": "bob", "after": None},
+        "version": {"before": 1, "after": 2},
+    }
+    assert (found[0]["after"], found[2]["before"]) == (None, None)
+    assert found[1]["after"]["content"] == "after"
+    done = cli("diff", "--from", start, "--to", "now")
+    assert done.out.splitlines() == [
+        f"- {gone} observation resolved gone",
+        f"~ {changed} observation after",
+        "    content:      before → after",
+        "    owner:        bob → none",
+        "    version:      1 → 2",
+        f"+ {added} observation active added",
+    ]
+    assert done.err == "1 added, 1 changed, 1 gone\n"
+    assert cli.json("diff", "--from", start, "--to", start).out == ""
+
+
+def test_differences_are_coloured_on_a_terminal(cli: Cli):
+    id = cli.add("before")
+    start = position(cli, id)
+    cli("update", id, "--content", "after")
+    with cli.start("diff", "--from", start, terminal=True) as running:
+        running.wait_for("changed")
+        running.process.wait(PATIENCE)
+        assert b"\x1b[31mbefore\x1b[0m" in running.seen
+        assert b"\x1b[32mafter\x1b[0m" in running.seen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["replay", "--until", "soon"], INVALID_INPUT, "until: 'soon' is not a position, a time or `now`; write"),
+        (["replay", "--until", "2199-01-01T00:00:00Z"], INVALID_INPUT, "is in the future; the engine has"),
+        (["replay", "--until", "9/1-1"], INVALID_INPUT, "is on shard 9; the bus has 1"),
+        (["diff"], USAGE, "--from"),
+        (["replay", "--without-source", "a", "--active"], USAGE, "takes no --active"),
+        (["replay", "--without-source", "no source!"], INVALID_INPUT, "without_sources"),
+    ],
+)  # fmt: skip
+def test_what_is_no_moment_is_explained(cli: Cli, arguments: list[str], code: int, said: str):
+    cli.add("first")
+    done = cli(*arguments)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_moment_may_be_written_in_many_ways():
+    now = datetime.now(UTC)
+    for text in ("10m", "10m ago", " 10m  ago"):
+        assert abs(past_moment("until", text) - now + timedelta(minutes=10)) < timedelta(seconds=30)
+    here = now.astimezone()
+    for text in ("00:00", "today 00:00", "0:00:00", "today at 0:00"):
+        assert past_moment("until", text).astimezone().date() in (here.date(), datetime.now().astimezone().date())
+    yesterday = past_moment("until", "Yesterday 14:02").astimezone()
+    assert (f"{yesterday:%H:%M:%S}", yesterday.date()) == ("14:02:00", here.date() - timedelta(days=1))
+    assert past_moment("until", "2026-01-31T12:00:00+01:00") == datetime(2026, 1, 31, 11, tzinfo=UTC)
+    assert past_moment("until", "2026-01-31 12:00") == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert [when("until", text) for text in ("1-2", "3/1-2", "1-2,3-4")] == ["1-2", "3/1-2", "1-2,3-4"]
+
+
+def test_a_time_without_a_day_is_the_last_one_that_there_was():
+    for minutes in (-1, 1):
+        text = f"{datetime.now().astimezone() + timedelta(minutes=minutes):%H:%M}"
+        then = past_moment("until", text)
+        assert timedelta(0) <= datetime.now(UTC) - then < timedelta(days=1, minutes=5)
+
+
+@pytest.mark.parametrize("text", ["", "24:00", "14:60", "yesterday", "tomorrow 14:02", "14", "ago", "-5m", "1-2-3"])
+def test_what_is_no_time_is_refused_with_what_is(text: str):
+    with pytest.raises(InvalidField, match=r"until: .* is not a time; write 14:02, yesterday 14:02, 10m or 10m ago"):
+        past_moment("until", text)
+    with pytest.raises(InvalidPosition, match="is not a position, a time or `now`"):
+        when("until", text)
