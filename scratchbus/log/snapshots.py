@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from backports import zstd
+from pydantic import ValidationError
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -45,14 +46,21 @@ def is_due(events: int, documents: int) -> bool:
     return events >= max(LEAST_EVENTS, EVENTS_PER_DOCUMENT * documents)
 
 
+def stored(keys: ShardKeys, names: PageKeys) -> Step[list[Position]]:
+    """Return where there are snapshots of a page, the last first."""
+    fields = yield from ask(keys.shard, "HKEYS", names.snapshots)
+    places = [Position.parse(field.decode()) for field in fields if b"/" not in field]
+    return sorted((place._replace(shard=keys.shard) for place in places), reverse=True)
+
+
 def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot | None]:
     """Return the last snapshot up to a position, if there is one.
 
     One that was made of events which the log does not have, from before a failover, is passed over.
     """
-    fields = yield from ask(keys.shard, "HKEYS", names.snapshots)
-    places = [Position.parse(field.decode())._replace(shard=keys.shard) for field in fields if b"/" not in field]
-    for place in sorted((place for place in places if place <= until), reverse=True):
+    for place in (yield from stored(keys, names)):
+        if place > until:
+            continue
         row, at, first = yield from ask_all(
             keys.shard,
             [
@@ -71,15 +79,16 @@ def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot 
 
 
 def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
-    """Return the documents of a snapshot; None when it has just been deleted."""
+    """Return the documents of a snapshot; None when it has just been deleted, or cannot be read."""
     documents: list[Observation] = []
     for part in range(snapshot.parts):
         field = f"{snapshot.position.stream_id}/{part}"
         packed = yield from ask(snapshot.position.shard, "HGET", names.snapshots, field)
-        if packed is None:
+        try:
+            documents += decode_documents([zstd.decompress(packed or b"")])
+        except (zstd.ZstdError, ValidationError):
             return None
-        documents += decode_documents([zstd.decompress(packed)])
-    return documents
+    return documents if len(documents) == snapshot.documents else None
 
 
 def store(names: PageKeys, position: Position, event_id: str, rows: int, parts: Sequence[bytes]) -> Step[None]:
@@ -96,7 +105,7 @@ def store(names: PageKeys, position: Position, event_id: str, rows: int, parts: 
 
 def pack(rows: Sequence[bytes]) -> bytes:
     """Return stored documents as one part of a snapshot."""
-    return zstd.compress(b",".join(rows))
+    return zstd.compress(b",".join(rows), options={zstd.CompressionParameter.checksum_flag: 1})
 
 
 def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool]:

@@ -12,7 +12,7 @@ from itertools import islice
 
 from scratchbus.core import Core
 from scratchbus.errors import InvalidInput, shown
-from scratchbus.log import positions
+from scratchbus.log import positions, snapshots
 from scratchbus.log.append import Log
 from scratchbus.log.codec import entry_fields
 from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
@@ -31,7 +31,7 @@ _APART = (
 )  # fmt: skip
 """The keys, up to their first colon, that are not compared member by member."""
 
-_APART_IN_BUILD = ("rejected", "positions")
+_APART_IN_BUILD = ("rejected", "positions", "snapshots")
 """The same, of a build of the state."""
 
 
@@ -87,6 +87,7 @@ class _Shard:
             else:
                 self._recognise(key.removeprefix(self._keys.tag))
         yield from self._compare_lengths()
+        yield from self._read_snapshots()
         yield from self._compare_rejected()
         yield from self._compare_ends()
         base, tip = self._wanted.base, self._wanted.tip
@@ -151,6 +152,20 @@ class _Shard:
                 if size != count * positions.WIDTH and page not in self._looker.strays:
                     what = f"has {size} bytes, instead of {positions.WIDTH} for each of {count} events"
                     self._verified.add("position", self._looker.positions(page), what)
+
+    def _read_snapshots(self) -> Step[None]:
+        """Look whether all snapshots of the past can be read."""
+        for page in self._looker.places:
+            names = PageKeys(self._keys, page, self._wanted.build)
+            for place in (yield from snapshots.stored(self._keys, names)):
+                snapshot = yield from snapshots.nearest(self._keys, names, place)
+                if (
+                    snapshot is None
+                    or snapshot.position != place
+                    or (yield from snapshots.load(names, snapshot)) is None
+                ):
+                    where = f"{names.snapshots} {place.stream_id}"
+                    self._verified.add("snapshot", where, "cannot be read, or is of events that the log does not have")
 
     def _compare_rejected(self) -> Step[None]:
         """Look whether just those events were set aside that cannot be folded."""

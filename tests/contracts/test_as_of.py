@@ -315,6 +315,23 @@ def test_a_snapshot_of_events_that_a_failover_lost_is_passed_over(bus, page):
 
 
 @pytest.mark.damages_the_log
+def test_a_snapshot_that_cannot_be_read_is_said_to_be_and_not_used(bus, page):
+    one = page.add("observation", "one")
+    project(bus)
+    stored, at = PageKeys(keys_of(bus), "main").snapshots, one.position.stream_id
+    with only("from a snapshot"):
+        page.as_of(one.position)
+        assert bus.verify().is_sound
+        packed = send(bus, "HGET", stored, f"{at}/0")
+        for damaged in (packed[:-1], packed[:-5] + b"?" + packed[-4:], snapshots.pack([]), snapshots.pack([b"?"]), b""):
+            send(bus, "HSET", stored, f"{at}/0", damaged)
+            (finding,) = bus.verify().findings
+            assert (finding.kind, finding.where) == ("snapshot", f"{stored} {at}")
+            page.add("observation", "later")
+            assert page.as_of(one.position).list() == [one]
+
+
+@pytest.mark.damages_the_log
 def test_what_could_not_be_read_is_damaged_in_the_past_too(bus, page, way):
     one = page.add("observation", "x")
     raw_append(bus, subject=one.id, kind="updated", event='{"v":1,"nonsense":true}')
