@@ -12,7 +12,7 @@ from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, encode_document, entry_fields, entry_position
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.places import event_id_at
-from scratchbus.log.reading import cursors, read
+from scratchbus.log.reading import Cursor, cursors, read
 from scratchbus.log.snapshots import Snapshot
 from scratchbus.log.steps import Step
 from scratchbus.past.cut import Cut
@@ -63,27 +63,35 @@ def fold_page(
 
     Raises PositionLost, LogRewound, LogGap or CodeTooOld.
     """
-    shard, end, name = cut.position.shard, cut.position, names.page.encode()
+    end = cut.position
     stored = (yield from snapshots.load(names, base)) if base else []
-    begin = base.position if base and stored is not None else START._replace(shard=shard)
+    begin = base.position if base and stored is not None else START._replace(shard=end.shard)
     documents = {each.id: each for each in stored or ()}
     (cursor,) = yield from cursors(log, begin, [names.page])
     if share * _DENSE >= 1:
         cursor.page = ""
-    count = 0
-    while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
-        entries = chunks[0][1]
-        if cursor.position > end:
-            entries = [entry for entry in entries if entry_position(entry, shard) <= end]
-        for entry in entries:
-            if _is_of(entry, name):
-                apply(documents, decode(entry, shard))
-                count += 1
-        if progress is not None:
-            progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
+    count = yield from fold_events(log, names.page, cursor, end, documents, progress)
     if snapshots.is_due(count, len(documents)):
         yield from _keep(log, names, end, documents)
     return documents
+
+
+def fold_events(
+    log: Log, page: str, cursor: Cursor, end: Position, documents: Documents, progress: Progress | None = None
+) -> Step[int]:
+    """Fold the events of a page behind a cursor, up to a position, into documents; return how many there were."""
+    name, begin, count = page.encode(), cursor.position, 0
+    while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
+        entries = chunks[0][1]
+        if cursor.position > end:
+            entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
+        for entry in entries:
+            if _is_of(entry, name):
+                apply(documents, decode(entry, end.shard))
+                count += 1
+        if progress is not None:
+            progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
+    return count
 
 
 def _keep(log: Log, names: PageKeys, at: Position, documents: Documents) -> Step[None]:
@@ -109,13 +117,16 @@ def decode(entry: RawEntry, shard: int) -> Event | Poison:
 
 
 def apply(documents: Documents, item: Event | Poison) -> None:
-    """Fold one event, as a projector does: what cannot be folded marks its document as damaged."""
+    """Fold one event, as a projector does: what cannot be folded marks its document as damaged.
+
+    The documents are of this fold alone, and are changed in place.
+    """
     if isinstance(item, Poison):
         before = documents.get(item.envelope["subject"])
         if before is not None:
             documents[before.id] = scratch_page.damage(before, *item.position[:2])
         return
-    after, _ = scratch_page.fold(documents.get(item.subject), item)
+    after, _ = scratch_page.fold(documents.get(item.subject), item, in_place=True)
     if after is None:
         documents.pop(item.subject, None)
     else:

@@ -28,13 +28,14 @@ START = 1_800_000_000_000
 
 
 def fold(*events, step=1000):
-    """Return the observation after these events, one a second."""
-    observation = None
+    """Return the observation after these events, one a second; copied or changed in place, it is the same."""
+    observation = changed = None
     for number, event in enumerate(events):
         placed = event.placed(
             id=f"e{number}", page="main", subject="S", type="t", ms=START + number * step, seq=number + 1
         )
-        observation = evolve(observation, placed)
+        observation, changed = evolve(observation, placed), evolve(changed, placed, in_place=True)
+        assert changed == observation
     return observation
 
 
