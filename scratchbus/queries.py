@@ -36,6 +36,7 @@ IN_MEMORY = 200
 
 _SCAN = 200  # documents a scan asks for at once
 _ALL = 1_000_000
+_SUBJECTS, _EVENTS = 50, 10  # whose histories are asked for at once, and of how many events each
 
 
 class Look(NamedTuple):
@@ -59,7 +60,6 @@ class Earlier(Protocol):
 
     def undo(self, log: Log, page: str, tail: Position) -> Step[Mapping[str, Observation | None]]:
         """Return, as they were, all that had events since then, up to this end of the log; None for what was not."""
-        ...
 
 
 class Freshness(NamedTuple):
@@ -78,10 +78,7 @@ def look(
     ahead: Ahead | None = None,
     earlier: Earlier | None = None,
 ) -> Step[Look]:
-    """Ask the query script once, or again after folding what is missing. Raises Behind.
-
-    With `earlier`, the time and the overlay are those of the page as it was then.
-    """
+    """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind."""
     shard = log.shard(page)
     keys = log.keys(shard)
     most = -1 if freshness.stale_ok else IN_MEMORY
@@ -265,6 +262,23 @@ def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tup
     if rest and len(entries) < most:
         raise PositionLost(f"{subject}: its event {rest} is no longer in the log; the log was trimmed")
     return [item for _, item in decode_all(entries, shard) if isinstance(item, Event)], rest
+
+
+def walk_all_back(log: Log, page: str, ends: Mapping[str, str]) -> Step[dict[str, list[Event]]]:
+    """Return of each subject all events up to the one with this stream id, newest first. Raises PositionLost."""
+    shard, asked, found = log.shard(page), list(ends.items()), dict[str, list[Event]]()
+    keys = log.keys(shard)
+    for first in range(0, len(asked), _SUBJECTS):
+        some = asked[first : first + _SUBJECTS]
+        commands = [_HISTORY.command((keys.log, keys.heads(page)), (*each, _EVENTS)) for each in some]
+        replies = yield Call(shard, tuple(commands))
+        for (subject, _), (entries, rest) in zip(some, replies, strict=True):
+            events, at = [item for _, item in decode_all(entries, shard) if isinstance(item, Event)], rest.decode()
+            while at:
+                more, at = yield from walk_back(log, page, subject, at, 500)
+                events += more
+            found[subject] = events
+    return found
 
 
 def read_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:

@@ -99,7 +99,7 @@ def _as_it_was(core: Core, page: str, cut: Cut, progress: Progress | None) -> St
     names = PageKeys(keys, page, checkpoint.build)
     base = yield from snapshots.nearest(keys, names, end)
     begin = base.position if base else START
-    before, _ = yield from count_positions(end.shard, names.positions, begin)
+    before, _ = (yield from count_positions(end.shard, names.positions, begin)) if base else (0, 0)
     until, indexed = yield from count_positions(end.shard, names.positions, end)
     since = indexed - until + last.seq - max(checkpoint.position, end).seq
     most = max(FEW, until - before + (base.documents if base else 0))

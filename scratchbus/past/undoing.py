@@ -18,9 +18,7 @@ from scratchbus.log.reading import CHUNK, Cursor, read
 from scratchbus.log.steps import Step
 from scratchbus.projections import scratch_page
 from scratchbus.projections.filters import Filter
-from scratchbus.queries import Freshness, active, get, search, walk_back
-
-_AT_ONCE = 500  # events of one observation
+from scratchbus.queries import Freshness, active, get, search, walk_all_back
 
 
 class Known(NamedTuple):
@@ -100,14 +98,9 @@ def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[C
 
 def states_before(log: Log, page: str, before: Mapping[str, str]) -> Step[dict[str, Observation | None]]:
     """Return each observation as it was after the event with this stream id; None where there was none."""
-    states: dict[str, Observation | None] = {}
-    for id, at in before.items():
-        events = []
-        while at:
-            some, at = yield from walk_back(log, page, id, at, _AT_ONCE)
-            events += some
-        state: Observation | None = None
+    histories = yield from walk_all_back(log, page, {id: at for id, at in before.items() if at})
+    states: dict[str, Observation | None] = dict.fromkeys(before)
+    for id, events in histories.items():
         for event in reversed(events):
-            state, _ = scratch_page.fold(state, event)
-        states[id] = state
+            states[id], _ = scratch_page.fold(states[id], event, in_place=True)
     return states

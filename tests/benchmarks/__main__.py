@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 
 from tests.benchmarks import report
+from tests.benchmarks.auditing import measure_audit
 from tests.benchmarks.crowd import measure_crowd
 from tests.benchmarks.delivering import measure_delivery, measure_subscribe
 from tests.benchmarks.growth import measure_growth
@@ -41,6 +42,7 @@ PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "subscribe": measure_subscribe,
     "crowd": measure_crowd,
     "rebuild": measure_rebuild,
+    "audit": measure_audit,
     "growth": measure_growth,
     "memory": measure_memory,
 }

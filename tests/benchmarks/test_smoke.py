@@ -15,7 +15,7 @@ from tests.log.engine_processes import is_alive
 
 TINY = Sizes(
     rounds=2, adds=4, batches=1, backlog=10, reads=2, small_page=25, large_page=50, memory=(20,),
-    followers=8, published=5,
+    followers=8, published=5, audited=1_000,
 )  # fmt: skip
 
 TAKEN = {"ours": [0.2, 0.4, 0.3], "theirs": [0.1, 0.1, 0.3]}
@@ -87,7 +87,7 @@ def test_every_part_measures_on_a_real_engine(tmp_path: Path):
         about = {"machine": report.machine(stage.bare), "sizes": {}}
     rows = [row for part in parts.values() for row in part]
     assert all(row.ours > 0 for row in rows if row.unit != "bytes")
-    assert sum(row.floor is not None for row in rows) == 19
+    assert sum(row.floor is not None for row in rows) == 23
     assert all(row.reached is not None for row in rows if row.floor is not None)
     console = Console(record=True, width=report.WIDE, file=(tmp_path / "out.txt").open("w"))
     report.show(console, about, parts)

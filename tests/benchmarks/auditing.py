@@ -1,0 +1,135 @@
+"""Auditing: a replay against bare `XRANGE`, and what looking back costs in a long log against a short one."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import re
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from scratchbus import Bus, BusPosition, NewObservation
+from scratchbus.log.reading import cursors
+from scratchbus.past.folding import Documents, fold_events
+from tests.benchmarks.measure import Side, interleave
+from tests.benchmarks.processes import running
+from tests.benchmarks.rows import Floor, Row, rates, times
+from tests.benchmarks.stage import BATCH, Sizes, Stage, catch_up, given
+
+SHORT, LEAST = 100, 2_000
+"""The long log has so many times as many events as the short one, which has at least as many as that."""
+
+SEEN = 10
+"""How often each observation is seen."""
+
+AGO, LIMIT = 100, 20
+"""How many events ago the recent past is, and how many observations are asked for there: as the row says."""
+
+MOST_ABOVE = 200 * 2**20
+"""How many bytes a replay may use beside what is left at its end."""
+
+_STATUS = Path("/proc/self/status")
+
+
+def measure_audit(stage: Stage, sizes: Sizes) -> list[Row]:
+    """Measure all of it, on one long log and one short one."""
+    long, short = stage.bus("long"), stage.bus("short")
+    then = _see(long, sizes.audited), _see(short, max(LEAST, sizes.audited // SHORT))
+    return [*_replay(stage, sizes, long), *_memory(stage, long), *_looking_back(sizes, (long, short), then)]
+
+
+def _see(bus: Bus, count: int) -> BusPosition:
+    """Add so many events: each observation is seen several times, far apart. Return where it was a moment ago."""
+    page, apart = bus.page(), max(1, count // SEEN)
+    numbers = [*range(count)]
+    for first in range(0, count, BATCH):
+        some = numbers[first : first + BATCH]
+        page.add_many([NewObservation(**given(each), dedupe_key=f"key-{each % apart}") for each in some])
+    then = bus.position()
+    for each in numbers[:AGO]:
+        page.add(**given(each), dedupe_key=f"key-{each % apart}")
+    catch_up(bus)
+    return then
+
+
+def _replay(stage: Stage, sizes: Sizes, bus: Bus) -> list[Row]:
+    """Compare reading, decoding and folding all events of a log with reading them by a bare client."""
+    log = bus.core.log.keys(0).log
+
+    def bare() -> None:
+        after = "-"
+        while True:
+            rows: Any = stage.bare.xrange(log, min=after, count=BATCH)
+            if not rows:
+                return
+            after = f"({rows[-1][0].decode()}"
+
+    taken = interleave(
+        min(3, sizes.rounds),
+        Side("replay: read, decode, fold", sizes.audited, lambda: _fold(bus)),
+        Side("bare XRANGE", sizes.audited, bare),
+    )
+    ours, theirs = taken
+    return [rates(taken, ours, theirs, floor=Floor("ratio", "at least", 0.4))]
+
+
+def _fold(bus: Bus) -> Documents:
+    """Fold all events of the page, without what is stored of it."""
+    documents: Documents = {}
+    (cursor,) = bus.run(cursors(bus.core.log, None))
+    end = bus.position().shards[0]
+    bus.run(fold_events(bus.core.log, bus.page().name, cursor, end, documents))
+    return documents
+
+
+def _memory(stage: Stage, bus: Bus) -> list[Row]:
+    """Measure by how much a process that replays is larger, at its largest, than what is left of it at the end."""
+    if not _STATUS.exists():
+        return []  # only Linux tells
+    with running(_fold_alone, stage.url, bus.core.log.bus) as other:
+        above = other.hear()
+    return [
+        Row("replay: memory above the final state's", "", "bytes", above, floor=Floor("ours", "at most", MOST_ABOVE))
+    ]
+
+
+def _fold_alone(pipe: Connection, url: str, name: str) -> None:
+    with Bus.connect(url, bus=name) as bus:
+        documents = _fold(bus)
+        most = _resident("VmHWM")
+        gc.collect()
+        if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+            libc.malloc_trim(0)
+        pipe.send(most - _resident("VmRSS"))
+        assert documents
+
+
+def _resident(name: str) -> int:
+    """Return the bytes of memory that this process has, or had when it had most."""
+    found = re.search(rf"{name}:\s+(\d+) kB", _STATUS.read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def _looking_back(sizes: Sizes, buses: tuple[Bus, Bus], then: tuple[BusPosition, BusPosition]) -> list[Row]:
+    """Compare histories, and the page a moment ago, in a long and in a short log."""
+    pages = [bus.page() for bus in buses]
+    ids = [[each.id for each in page.list(limit=sizes.reads)][::-1] for page in pages]
+    rows = []
+
+    def histories(at: int) -> None:
+        for id in ids[at]:
+            pages[at].history(id)
+
+    def moments(at: int) -> None:
+        for _ in ids[at]:
+            pages[at].as_of(then[at]).active(limit=LIMIT)
+
+    for what, look in (("history(id)", histories), ("as_of(recent).active(limit=20)", moments)):
+        names = [f"in {bus.position().shards[0].seq:,} events" for bus in buses]
+        sides = [Side(names[at], len(ids[at]), partial(look, at)) for at in range(len(buses))]
+        taken = interleave(sizes.rounds, *sides)
+        rows.append(times(taken, *names, what=f"{what} {names[0]}", floor=Floor("ratio", "at most", 2)))
+    return rows
