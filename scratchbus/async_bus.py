@@ -46,10 +46,10 @@ class AsyncBus:
     def __init__(self, opened: opening.Opened) -> None:
         self._opened = opened
         self._engine = opened.target.async_engine()
-        self._waiter = opened.target.async_reader()
+        self._reader = opened.target.async_reader()
         self._is_greeted = False
         self.core = opened.core
-        self.feeds = AsyncFeeds(self.core.log, opened.target.async_reader)
+        self.feeds = AsyncFeeds(self.core.log, self._reader)
         self.keeper = AsyncKeeper(self.run)
         self._live_pages = AsyncLivePages(self.core, self._greeted, self.run, self.feeds, self.keeper)
 
@@ -179,7 +179,7 @@ class AsyncBus:
         """Wait until there is an event behind one of these positions, by shard; say whether there is."""
         if self.core.log.is_spread and len(behind) > 1:
             return await self.feeds.wait_behind(behind, seconds)
-        return await self._waiter.run(reading.wait(self.core.log, behind, seconds))
+        return await self._reader.run(reading.wait(self.core.log, behind, seconds))
 
     async def position(self) -> BusPosition:
         """Return where the logs of the bus end, as an opaque token for `events(after=…)`."""
@@ -235,12 +235,11 @@ class AsyncBus:
         return await self.run(push_registry(self.core, opening.as_registry(registry)))
 
     async def close(self) -> None:
-        """Close the connections; every operation from then on raises BusClosed."""
+        """Close the connections; every operation from then on raises BusClosed, also what waits for events by then."""
         await self._live_pages.close()
         await self.keeper.close()
-        await self.feeds.close()
         await self._engine.close()
-        await self._waiter.close()
+        await self.feeds.close()
 
     async def __aenter__(self) -> Self:
         return await self._greeted()

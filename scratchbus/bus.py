@@ -45,9 +45,9 @@ class Bus:
     def __init__(self, opened: opening.Opened) -> None:
         self._opened = opened
         self._engine = opened.target.engine()
-        self._waiter = opened.target.reader()
+        self._reader = opened.target.reader()
         self.core = opened.core
-        self.feeds = Feeds(self.core.log, opened.target.reader)
+        self.feeds = Feeds(self.core.log, self._reader)
         self.keeper = Keeper(self.run)
         self._live_pages = LivePages(self.core, self.run, self.feeds, self.keeper)
         self.run(opening.greet(opened))
@@ -95,22 +95,17 @@ class Bus:
         names what does not exist.
         """
         narrow = looking.narrow_of(pages, types, kinds)
-        reader = self._opened.target.reader()
-        try:
-            places = reader.run(reading.cursors(self.core.log, after, pages))
-            while stop is None or not stop.is_set():
-                self._engine.check_open()
-                ms = reading.block_ms(follow, stop)
-                chunks = reader.run(reading.read(self.core.log, places, ms))
-                yield from reading.decode_wanted(chunks, narrow)
-                if chunks:
-                    continue
-                if ms is None:
-                    return
-                if self.core.log.is_spread and len(places) > 1:
-                    self.feeds.wait_behind({place.position.shard: place.position for place in places}, ms / 1000)
-        finally:
-            reader.close()
+        places = self._reader.run(reading.cursors(self.core.log, after, pages))
+        while stop is None or not stop.is_set():
+            ms = reading.block_ms(follow, stop)
+            chunks = self._reader.run(reading.read(self.core.log, places, ms))
+            yield from reading.decode_wanted(chunks, narrow)
+            if chunks:
+                continue
+            if ms is None:
+                return
+            if self.core.log.is_spread and len(places) > 1:
+                self.feeds.wait_behind({place.position.shard: place.position for place in places}, ms / 1000)
 
     def subscribe(
         self,
@@ -181,7 +176,7 @@ class Bus:
         """Wait until there is an event behind one of these positions, by shard; say whether there is."""
         if self.core.log.is_spread and len(behind) > 1:
             return self.feeds.wait_behind(behind, seconds)
-        return self._waiter.run(reading.wait(self.core.log, behind, seconds))
+        return self._reader.run(reading.wait(self.core.log, behind, seconds))
 
     def position(self) -> BusPosition:
         """Return where the logs of the bus end, as an opaque token for `events(after=…)`."""
@@ -237,12 +232,11 @@ class Bus:
         return self.run(push_registry(self.core, opening.as_registry(registry)))
 
     def close(self) -> None:
-        """Close the connections; every operation from then on raises BusClosed."""
+        """Close the connections; every operation from then on raises BusClosed, also what waits for events by then."""
         self._live_pages.close()
         self.keeper.close()
-        self.feeds.close()
         self._engine.close()
-        self._waiter.close()
+        self.feeds.close()
 
     def __enter__(self) -> Self:
         return self

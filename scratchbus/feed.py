@@ -145,6 +145,15 @@ class Feed:
             if follower in self._followers:
                 self._followers.remove(follower)
 
+    def stir(self) -> None:
+        """Have all who follow look again."""
+        with self.lock:
+            self._stir()
+
+    def _stir(self) -> None:
+        for follower in self._followers:
+            follower.stir()
+
     def advance(self, block_ms: int) -> Step[None]:
         """Read what follows, waiting up to `block_ms` for it, and offer it. Only one may do so at a time."""
         if self._cursor is None:
@@ -174,8 +183,7 @@ class Feed:
             self._cursor, self._origin = cursor, cursor.origin
             self._before, self._before_id = cursor.position.seq, cursor.event_id
             self._items, self._torn, self._bytes = [], [], 0
-            for follower in self._followers:
-                follower.stir()
+            self._stir()
 
     def _take(self, items: list[Item]) -> None:
         with self.lock:

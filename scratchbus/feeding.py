@@ -50,9 +50,9 @@ class _Alarm:
 class Feeds:
     """The feeds of a Bus."""
 
-    def __init__(self, log: Log, make_reader: Callable[[], Engine]) -> None:
+    def __init__(self, log: Log, reader: Engine) -> None:
         self._log = log
-        self._make_reader = make_reader
+        self._reader = reader
         self._feeds: dict[int, _Led] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -82,7 +82,8 @@ class Feeds:
             if led.pump is None:
                 led.lead_or_wait(woken, seconds)
                 return
-        woken.wait(seconds)
+        if not self._closed.is_set():
+            woken.wait(seconds)
 
     def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
         """Wait until there may be an event behind one of these positions, by shard; say whether there may."""
@@ -100,16 +101,17 @@ class Feeds:
         return woken.is_set()
 
     def close(self) -> None:
-        """End all reading."""
+        """End all reading, and wake whoever waits for it."""
         self._closed.set()
-        for led in self._feeds.values():
-            led.engine.close()
+        self._reader.break_off()
+        for led in list(self._feeds.values()):
+            led.feed.stir()
 
     def _led(self, shard: int) -> _Led:
         with self._lock:
             led = self._feeds.get(shard)
             if led is None:
-                led = self._feeds[shard] = _Led(Feed(self._log, shard), self._make_reader())
+                led = self._feeds[shard] = _Led(Feed(self._log, shard), self._reader)
             return led
 
     def _pump(self, led: _Led) -> None:
@@ -160,17 +162,17 @@ class _Led:
 class AsyncFeeds:
     """The feeds of an AsyncBus, in one event loop."""
 
-    def __init__(self, log: Log, make_reader: Callable[[], AsyncEngine]) -> None:
+    def __init__(self, log: Log, reader: AsyncEngine) -> None:
         self._log = log
-        self._make_reader = make_reader
-        self._feeds: dict[int, tuple[Feed, AsyncEngine, asyncio.Task[None]]] = {}
+        self._reader = reader
+        self._feeds: dict[int, tuple[Feed, asyncio.Task[None]]] = {}
 
     def feed(self, shard: int) -> Feed:
-        """Return the feed of a shard; a task reads it from now on."""
+        """Return the feed of a shard; a task reads it from now on. Raises BusClosed."""
+        self._reader.check_open()
         if shard not in self._feeds:
-            feed, engine = Feed(self._log, shard), self._make_reader()
-            task = asyncio.create_task(self._pump(feed, engine), name=f"feed {shard}")
-            self._feeds[shard] = (feed, engine, task)
+            feed = Feed(self._log, shard)
+            self._feeds[shard] = feed, asyncio.create_task(self._pump(feed), name=f"feed {shard}")
         return self._feeds[shard][0]
 
     async def wait(self, woken: asyncio.Event, seconds: float) -> None:
@@ -183,31 +185,32 @@ class AsyncFeeds:
         """Wait until there may be an event behind one of these positions, by shard; say whether there may."""
         woken = asyncio.Event()
         alarm = _Alarm(woken.set)
-        for shard in behind:
-            self.feed(shard).join(alarm)
+        feeds = [self.feed(shard) for shard in behind]
+        for feed in feeds:
+            feed.join(alarm)
         try:
-            if any(self.feed(shard).is_past(position) for shard, position in behind.items()):
+            if any(feed.is_past(position) for feed, position in zip(feeds, behind.values(), strict=True)):
                 return True
             await self.wait(woken, seconds)
         finally:
-            for shard in behind:
-                self.feed(shard).leave(alarm)
+            for feed in feeds:
+                feed.leave(alarm)
         return woken.is_set()
 
     async def close(self) -> None:
-        """End all reading."""
-        feeds, self._feeds = self._feeds, {}
-        for _, engine, task in feeds.values():
+        """End all reading, and wake whoever waits for it."""
+        await self._reader.break_off()
+        for _, task in self._feeds.values():
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            await engine.close()
+        await asyncio.gather(*(task for _, task in self._feeds.values()), return_exceptions=True)
+        for feed, _ in self._feeds.values():
+            feed.stir()
 
-    async def _pump(self, feed: Feed, engine: AsyncEngine) -> None:
+    async def _pump(self, feed: Feed) -> None:
         attempt = 0
         while True:
             try:
-                await engine.run(feed.advance(LONGEST_BLOCK_MS))
+                await self._reader.run(feed.advance(LONGEST_BLOCK_MS))
                 attempt, feed.trouble = 0, None
                 await asyncio.sleep(0)  # those who were woken come first
             except Exception as problem:  # whoever follows must not wait for a task that is gone

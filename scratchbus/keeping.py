@@ -78,6 +78,8 @@ class Keeper:
                 try:
                     self._run(kept.keep())
                 except Exception as problem:  # whatever it is, the others have to be kept
+                    if self._closed.is_set():
+                        return
                     logger.warning("could not be kept; trying again", reason=f"{type(problem).__name__}: {problem}")
             self._closed.wait(BEAT)
 

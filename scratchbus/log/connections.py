@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from hiredis import pack_command
@@ -28,6 +30,11 @@ Commands = tuple[tuple[Any, ...], ...]
 
 class Connection(Protocol):
     """What is used of redis-py's blocking connections."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the socket is open, as far as it knows."""
+        ...
 
     def connect(self) -> None:
         """Open the socket, unless it is open."""
@@ -122,6 +129,14 @@ def whole_from(commands: Commands, missing: list[int]) -> Commands:
         (command[0].replace("SHA", ""), Script.known[command[1]], *command[2:]) if index in missing else command
         for index, command in enumerate(commands)
     )[missing[0] :]
+
+
+def hang_up(connection: Connection) -> None:
+    """End what another thread waits for on a connection: it is told that the connection broke, and closes it."""
+    found = getattr(connection, "_sock", None)  # redis-py's own `disconnect` would take it from under that thread
+    if isinstance(found, socket.socket):
+        with suppress(OSError):  # it broke already
+            socket.socket.shutdown(found, socket.SHUT_RDWR)  # that of TLS would take the session from under it too
 
 
 def backoff(attempt: int) -> float:

@@ -17,18 +17,11 @@ from typing import Any, TypeVar
 from redis import exceptions as redis_errors
 
 from scratchbus.errors import BusClosed, ScratchbusError
-from scratchbus.log.connections import (
-    AsyncConnection,
-    Commands,
-    Connection,
-    pack,
-    whole_from,
-)
+from scratchbus.log.connections import AsyncConnection, Commands, Connection, hang_up, pack, whole_from
 from scratchbus.log.delivery import Address, Sending, Topology, deliver
 from scratchbus.log.steps import Call, Interrupted, Pause, Step
 
 T = TypeVar("T")
-
 
 Revive = Callable[[], object] | None
 """What to call when no connection can be opened, before that is tried once more; None where nothing would help."""
@@ -44,12 +37,14 @@ class Engine:
         self._topology = topology
         self._revive = revive
         self._idle: dict[Address, deque[Connection]] = defaultdict(deque)
+        self._busy: set[Connection] = set()
         self._is_closed = False
         self._pid = os.getpid()
         self.where = where
 
     def run(self, conversation: Step[T]) -> T:
-        """Run a conversation to its end and return its result."""
+        """Run a conversation to its end and return its result. Raises BusClosed."""
+        self.check_open()
         return self._drive(conversation, self.execute)
 
     def execute(self, call: Call) -> list[Any]:
@@ -75,6 +70,7 @@ class Engine:
 
     def _send(self, sending: Sending) -> list[Any]:
         connection = self.take(sending.address)
+        self._busy.add(connection)
         try:
             return self._exchange(connection, sending.commands)
         except redis_errors.ReadOnlyError:
@@ -86,21 +82,29 @@ class Engine:
             connection.disconnect()  # its reply may still be on the way
             raise
         finally:
+            self._busy.discard(connection)
             self._idle[sending.address].append(connection)
             if self._is_closed:
                 self.close()
 
     def _exchange(self, connection: Connection, commands: Commands) -> list[Any]:
-        if self._revive is not None:
-            try:
-                connection.connect()
-            except redis_errors.ConnectionError:
-                self._revive()
+        if not connection.is_connected:
+            self._connect(connection)
+        self.check_open()  # `break_off` has not seen what was taken, or got a socket, too late
         replies, missing = self._converse(connection, commands)
         if missing:
-            again = whole_from(commands, missing)
-            replies[missing[0] :], _ = self._converse(connection, again)
+            replies[missing[0] :], _ = self._converse(connection, whole_from(commands, missing))
         return replies
+
+    def _connect(self, connection: Connection) -> None:
+        try:
+            connection.connect()
+        except redis_errors.ConnectionError:
+            self.check_open()
+            if self._revive is None:
+                raise
+            self._revive()
+            connection.connect()
 
     def _converse(self, connection: Connection, commands: Commands) -> tuple[list[Any], list[int]]:
         """Send commands; return their replies, and which of them are scripts that the engine does not have."""
@@ -130,7 +134,7 @@ class Engine:
         """Return an idle connection to a server, or a new one. Raises BusClosed."""
         self.check_open()
         if self._pid != os.getpid():  # a forked child must not share its parent's sockets
-            self._idle, self._pid = defaultdict(deque), os.getpid()
+            self._idle, self._busy, self._pid = defaultdict(deque), set(), os.getpid()
         try:
             return self._idle[address].pop()
         except IndexError:
@@ -143,6 +147,12 @@ class Engine:
             with suppress(IndexError):  # another thread may take the last one
                 while True:
                     idle.pop().disconnect()
+
+    def break_off(self) -> None:
+        """Close at once: what other threads wait for ends with BusClosed. For an engine that only reads."""
+        self.close()
+        for connection in list(self._busy) if self._pid == os.getpid() else ():
+            hang_up(connection)
 
 
 class AsyncEngine:
@@ -165,13 +175,15 @@ class AsyncEngine:
         self._topology = topology
         self._revive = revive
         self._idle: dict[Address, deque[AsyncConnection]] = defaultdict(deque)
+        self._waits: set[asyncio.Timeout] = set()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timeout = timeout
         self.where = where
 
     async def run(self, conversation: Step[T]) -> T:
-        """Run a conversation to its end and return its result."""
+        """Run a conversation to its end and return its result. Raises BusClosed."""
+        self.check_open()
         return await self._drive(conversation, self.execute)
 
     async def execute(self, call: Call) -> list[Any]:
@@ -214,7 +226,8 @@ class AsyncEngine:
 
     async def _exchange(self, connection: AsyncConnection, commands: Commands) -> list[Any]:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._timeout) as wait:
+                self._waits.add(wait)
                 if self._revive is not None:
                     try:
                         await connection.connect()
@@ -222,11 +235,12 @@ class AsyncEngine:
                         await asyncio.to_thread(self._revive)
                 replies, missing = await self._converse(connection, commands)
                 if missing:
-                    again = whole_from(commands, missing)
-                    replies[missing[0] :], _ = await self._converse(connection, again)
+                    replies[missing[0] :], _ = await self._converse(connection, whole_from(commands, missing))
         except TimeoutError:
             await connection.disconnect(nowait=True)
             raise redis_errors.TimeoutError(f"no reply within {self._timeout:g} s") from None
+        finally:
+            self._waits.discard(wait)
         return replies
 
     async def _converse(self, connection: AsyncConnection, commands: Commands) -> tuple[list[Any], list[int]]:
@@ -270,8 +284,15 @@ class AsyncEngine:
             while idle:
                 await idle.pop().disconnect()
 
+    async def break_off(self) -> None:
+        """Close at once: what other tasks wait for ends with BusClosed. For an engine that only reads."""
+        await self.close()
+        for wait in self._waits:
+            if not wait.expired():
+                wait.reschedule(0)
+
     def _forget_other_loops(self) -> None:
         """Let go of connections that another event loop opened: in this one they are of no use."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._idle, self._loop = defaultdict(deque), loop
+            self._idle, self._waits, self._loop = defaultdict(deque), set(), loop

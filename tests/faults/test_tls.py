@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +16,9 @@ import trustme
 from scratchbus import AsyncBus, Bus
 from scratchbus.edges.cli import main
 from scratchbus.edges.exit_codes import ENGINE, OK
-from scratchbus.errors import EngineAuth, EngineUnreachable, InvalidURL, ScratchbusError
+from scratchbus.errors import BusClosed, EngineAuth, EngineUnreachable, InvalidURL, ScratchbusError
 from tests.faults.servers import Server, free_port, system_binary
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
@@ -139,6 +142,20 @@ async def test_what_is_trusted_opens(places: Places, name: str) -> None:
         assert SECRET not in str(bus.status())
     async with AsyncBus.connect(url, source="tester") as other:
         assert await other.page().get(added.id) == added
+
+
+def test_closing_ends_at_once_what_waits_behind_tls(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    before = set(threading.enumerate())
+    bus = Bus.connect(places.url(TRUSTED["its authority is named"]), source="tester")
+    capsys.readouterr()  # that the server is not set up to keep anything
+    with bus.view(), ThreadPoolExecutor() as pool:
+        following = pool.submit(list, bus.events(bus.position(), follow=True))
+        eventually(lambda: len(bus._reader._busy) == 2)
+        bus.close()
+        with pytest.raises(BusClosed):
+            following.result(2)
+    eventually(lambda: set(threading.enumerate()) <= before, within=2)
+    assert capsys.readouterr().err == ""
 
 
 async def everything_is_closed() -> None:
