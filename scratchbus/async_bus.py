@@ -127,9 +127,10 @@ class AsyncBus:
     ) -> AsyncSubscription:
         """Return a durable subscription: its place in the log is kept under this name, and one consumer is active.
 
-        A new name begins behind `after`, one that is known where it was, unless `reset` is set. Deliveries come in
-        order, until they are acked; one that failed `max_attempts` times becomes a dead letter. A `retry_delay` doubles
-        with each attempt; a number is in seconds. Raises InvalidInput; its iteration, SubscriptionMismatch.
+        A new name begins behind `after` when it is entered, or iterated over; one that is known goes on where it was,
+        unless `reset` is set. Deliveries come in order, until they are acked; one that failed `max_attempts` times
+        becomes a dead letter. A `retry_delay` doubles with each attempt; a number is in seconds. Raises InvalidInput;
+        its iteration, SubscriptionMismatch.
         """
         filters = Filters.of(looking.narrow_of(pages, types, kinds), tags)
         terms = Terms(after, reset, max_attempts, retry_delay, handler_timeout)

@@ -33,7 +33,7 @@ end
 local holder = field('token')
 local left = (tonumber(field('until')) or 0) - now
 
-if op == 'take' then
+if op == 'take' or op == 'declare' then -- a name that is new begins, and one that is to be set anew
   local name, lease, who, filters, start, is_reset = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7], ARGV[8]
   if holder ~= '' and holder ~= token and left > 0 then
     return {field('filters') == filters and 0 or -1, field('holder'), left, field('filters')}
@@ -41,11 +41,12 @@ if op == 'take' then
   if field('cursor') == '' then
     if start == '' then return {-2} end
     call('SADD', NAMES, name)
-    call('HSET', SUB, 'cursor', start)
+    call('HSET', SUB, 'cursor', start, 'filters', filters)
   elseif is_reset == '1' then
     call('HSET', SUB, 'cursor', start)
     call('HDEL', SUB, 'origins', 'trying', 'attempts', 'due')
   end
+  if op == 'declare' then return {1} end
   local since = holder == token and field('since') or ms(now)
   call('HSET', SUB, 'filters', filters, 'token', token, 'holder', who, 'since', since, 'until', ms(now + lease))
   local is_takeover = holder ~= '' and holder ~= token

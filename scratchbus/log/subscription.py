@@ -62,6 +62,12 @@ class Lease(NamedTuple):
             raise SubscriptionHeld(self.name, holder, "be set anew")
         return Held(holder, reply[2])
 
+    def declare(self, filters: str, start: str, reset: bool = False) -> Step[None]:
+        """Have a name that is new, or `reset`, begin at `start`, and do not take it. Raises SubscriptionHeld."""
+        reply = yield from self._do("declare", self.name, self.ms, self.who, filters, start, int(reset))
+        if reset and reply[0] != 1:
+            raise SubscriptionHeld(self.name, reply[1].decode(), "be set anew")
+
     def keep(self, cursor: str, origins: str) -> Step[int]:
         """Prolong the lease and move the cursor on, never back; return how many letters are to be delivered again.
 

@@ -87,8 +87,9 @@ class Delivery(Ticket):
 class Subscription:
     """A durable subscription, in a `with`: iterate over it for what happens, in order, at least once.
 
-    One consumer of a name is active; others wait in their iteration, and take over when it ends or vanishes. What
-    leaves the `with` by an exception counts as a failed attempt of the last delivery. Made by `bus.subscribe`.
+    Entering it records a new name and its place. One consumer of a name is active; others wait in their iteration, and
+    take over when it ends or vanishes. What leaves the `with` by an exception counts as a failed attempt of the last
+    delivery. Made by `bus.subscribe`.
     """
 
     def __init__(
@@ -173,6 +174,11 @@ class Subscription:
             self._bus.run(self._consumer.write(hold))
 
     def __enter__(self) -> Self:
+        try:
+            self._bus.run(self._consumer.declare())
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:

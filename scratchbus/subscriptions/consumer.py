@@ -138,14 +138,24 @@ class Consumer:
 
     # -- the lease ---------------------------------------------------------------------------------------------------
 
+    def declare(self) -> Step[None]:
+        """Record the name and its place, if it is new or to be set anew. Raises SubscriptionHeld, for the latter."""
+        if not self._is_known:
+            start = yield from self._start()
+            yield from self._lease().declare(str(self._filters), start, self._terms.reset)
+            self._is_known = True
+
+    def _start(self) -> Step[str]:
+        places = yield from cursors(self._core.log, self._terms.after)
+        return str(BusPosition(tuple(place.position for place in places)))
+
+    def _lease(self) -> Lease:
+        return Lease(self._core.log.keys(0), self.name, self._token, self._who, self._lease_ms)
+
     def _stand_in_line(self) -> Step[float]:
         terms, log = self._terms, self._core.log
-        start = ""
-        if not self._is_known:
-            places = yield from cursors(log, terms.after)
-            start = str(BusPosition(tuple(place.position for place in places)))
-        lease = Lease(log.keys(0), self.name, self._token, self._who, self._lease_ms)
-        begun = time.monotonic()
+        start = "" if self._is_known else (yield from self._start())
+        lease, begun = self._lease(), time.monotonic()
         try:
             taken = yield from lease.take(str(self._filters), start, terms.reset and not self._is_known)
         except NotFound:

@@ -85,8 +85,9 @@ class AsyncDelivery(Ticket):
 class AsyncSubscription:
     """A durable subscription, in an `async with`: iterate over it for what happens, in order, at least once.
 
-    One consumer of a name is active; others wait in their iteration, and take over when it ends or vanishes. What
-    leaves the `async with` by an exception counts as a failed attempt of the last delivery. Made by `bus.subscribe`.
+    Entering it records a new name and its place. One consumer of a name is active; others wait in their iteration, and
+    take over when it ends or vanishes. What leaves the `async with` by an exception counts as a failed attempt of the
+    last delivery. Made by `bus.subscribe`.
     """
 
     def __init__(
@@ -164,6 +165,11 @@ class AsyncSubscription:
             await self._bus.run(self._consumer.write(hold))
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._bus.run(self._consumer.declare())
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:

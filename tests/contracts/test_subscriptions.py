@@ -14,6 +14,7 @@ from scratchbus.errors import (
     EngineReadOnly,
     InvalidField,
     InvalidName,
+    InvalidPosition,
     InvalidTTL,
     LeaseLost,
     LogGap,
@@ -317,6 +318,48 @@ def test_a_lease_lasts_as_long_as_its_consumer_is_there(connect):
             assert seen == []
 
 
+def test_a_new_name_is_there_when_it_is_entered(bus, page):
+    fill(page, 2)
+    with bus.subscribe("router", after=bus.position(), types=["observation"]) as deliveries:
+        assert not deliveries.is_active
+        assert (status_of(bus).lag, status_of(bus).holder) == (0, None)
+        assert status_of(bus).filters == '{"types":["observation"]}'
+    page.add("observation", "missed by nobody")
+    assert status_of(bus).lag == 1
+    with bus.subscribe("router", after=bus.position()) as deliveries:
+        assert contents(deliveries, 1) == ["missed by nobody"]
+
+
+def test_entering_leaves_a_known_name_where_it_is_unless_it_is_to_be_set_anew(bus, page):
+    fill(page, 3)
+    with bus.subscribe("router") as deliveries:
+        assert contents(deliveries, 1) == ["0"]
+    with bus.subscribe("router", after=bus.position()):
+        pass
+    assert status_of(bus).lag == 2
+    with bus.subscribe("router", after=bus.position(), reset=True):
+        assert status_of(bus).lag == 0
+
+
+def test_entering_waits_for_nobody(connect):
+    one, two = connect("one"), connect("two")
+    fill(one.page(), 1)
+    with one.subscribe("router") as active:
+        next(active).ack()
+        with two.subscribe("router"), two.subscribe("router", types=["risk_alert"]):
+            assert status_of(one).holder.startswith("one@")
+        with pytest.raises(SubscriptionHeld, match="cannot be set anew"), two.subscribe("router", reset=True):
+            pass
+        assert active.is_active
+
+
+def test_who_could_not_enter_keeps_nothing(bus):
+    with pytest.raises(InvalidPosition), bus.subscribe("router", after="nonsense"):
+        pass
+    assert bus.run(read_subscriptions(bus.core)) == []
+    assert bus.keeper._kept == []
+
+
 def test_the_same_name_with_other_filters_is_refused_while_it_is_held(connect):
     one, two = connect("one"), connect("two")
     fill(one.page(), 1)
@@ -605,6 +648,9 @@ def test_both_facades_have_the_same_methods(ours, theirs):
 async def test_an_async_consumer_gets_the_same(bus, page, engine):
     fill(page, 3)
     async with AsyncBus.connect(engine.url, bus=bus.core.log.bus, source="tester") as other:
+        async with other.subscribe("declared", after=bus.position()):
+            assert (status_of(bus, "declared").lag, status_of(bus, "declared").holder) == (0, None)
+        bus.unsubscribe("declared")
         seen = []
         async with other.subscribe("router", retry_delay="10ms") as deliveries:
             async for delivery in deliveries:
