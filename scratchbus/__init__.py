@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from scratchbus.async_page import AsyncPage
     from scratchbus.bus import Bus
     from scratchbus.domain.difference import Difference
-    from scratchbus.domain.events import AnyEvent, Event
+    from scratchbus.domain.events import AnyEvent, Erased, Event
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.domain.registry import Registry
@@ -49,6 +49,7 @@ _HOMES = {
     "Difference": "domain.difference",
     "AnyEvent": "domain.events",
     "Event": "domain.events",
+    "Erased": "domain.events",
     "Claim": "domain.observation",
     "NewObservation": "domain.observation",
     "Observation": "domain.observation",
@@ -83,6 +84,7 @@ __all__ = [
     "DeadLetter",
     "Delivery",
     "Difference",
+    "Erased",
     "Event",
     "Finding",
     "Job",

@@ -7,12 +7,12 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.operations import adding, changing, claiming, looking, refuting, tracing
+from scratchbus.operations import adding, changing, claiming, erasing, looking, refuting, tracing
 from scratchbus.past import AsyncPastPage, When, as_of
 from scratchbus.rebuilding import Progress
 from scratchbus.working import AsyncHost, AsyncJob, claim_next
@@ -239,6 +239,15 @@ class AsyncPage:
         Raises InvalidField without a reason, and NotChangeable for what is archived already.
         """
         return await self._bus.run(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
+
+    async def erase(self, id: str, *, reason: str, event_id: str | None = None) -> Erased:
+        """Take out of the log all events about it, and out of everything that was made of them; return the tombstone.
+
+        The tombstone says who erased it, why, when, and which positions. Nothing else changes, and nothing brings it
+        back but a backup. Erasing it again changes nothing, and ends what was cut short. Raises NotFound, Conflict, or
+        RebuildHeld while someone rebuilds.
+        """
+        return await self._bus.run(erasing.erase(self._bus.core, self.name, id, reason, event_id))
 
     async def trace(self, action: str) -> Trace:
         """Return what led to an action: the observations linked to it, and the evidence they rest on.

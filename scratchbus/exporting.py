@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from scratchbus.core import Core
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.position import Position
 from scratchbus.errors import InvalidExport, NotEmpty, shown
 from scratchbus.log.append import Log
@@ -83,6 +83,8 @@ class _Shard:
         self._tail = tail
         self._state = State()
         self._entries: list[RawEntry] = []
+        self._missing: set[int] = set()  # numbers of events that were not there, and that no tombstone named yet
+        self._erased: list[int] = []
         self._touched: dict[tuple[str, str], set[str]] = {}  # by page and subject: the dedupe keys it had or has
         self._begun: dict[str, int] = {}  # of what is on the system page, where it began
         self._soonest: dict[str, int] = {}  # of each page, before when nothing on it expires
@@ -97,7 +99,8 @@ class _Shard:
         shard = self._keys.shard
 
         def refuse(kind: str, where: str, what: str) -> None:
-            raise InvalidExport(number, f"the event at {where} {what}")
+            if kind != "gap":  # a tombstone may explain it, later on
+                raise InvalidExport(number, f"the event at {where} {what}")
 
         try:
             event = decode_entry(entry, shard)
@@ -105,6 +108,7 @@ class _Shard:
             raise InvalidExport(number, f"is no event: {poison.reason}") from None
         if self._log.shard(event.page) != shard:
             raise InvalidExport(number, f"page {shown(event.page)} is on another shard of this bus")
+        self._missing.update(range(self._state.at.seq + 1, event.seq))
         page = self._state.page(event.page)
         before = page.documents.get(event.subject)
         self._state.apply(entry, event, refuse)
@@ -116,6 +120,8 @@ class _Shard:
         if self._is_there(event):
             return
         self._entries.append(entry)
+        if isinstance(event, Erased):
+            self._erased += [seq for place in event.positions if (seq := Position.parse(place).seq) in self._missing]
         words = self._touched.setdefault((event.page, event.subject), set())
         for document in (before, page.documents.get(event.subject)):
             if document is not None and document.dedupe_key:
@@ -140,13 +146,16 @@ class _Shard:
         (done,) = yield from ask(self._keys.shard, *_SCRIPT.command(names, arguments))  # twice does no harm
         if not done:
             raise NotEmpty(self._keys.shard)
-        self._tail, self._entries, self._touched = tail, [], {}
+        self._missing.difference_update(self._erased)
+        self._tail, self._entries, self._erased, self._touched = tail, [], [], {}
 
     def end(self, number: int) -> Step[None]:
-        """Write the rest. Raises InvalidExport in the middle of a batch, NotEmpty when the log has more than that."""
+        """Write the rest. Raises InvalidExport when something is missing, NotEmpty when the log has more than that."""
         if self._state.batch[0] != self._state.batch[1]:
             raise InvalidExport(number, "ends in the middle of a batch")
         yield from self.flush()
+        if self._missing:
+            raise InvalidExport(number, f"is the last, and {len(self._missing)} events were missing before it")
         if self._tail and self._state.at.seq < Position.parse(self._tail.partition("|")[0]).seq:
             raise NotEmpty(self._keys.shard)
 
@@ -155,6 +164,8 @@ class _Shard:
         keys = self._keys
         for id, flat in self._entries:
             yield ("XADD", keys.log, id, *flat)
+        for seq in self._erased:
+            yield ("ZADD", keys.erased, seq, seq)
         for (name, subject), words in self._touched.items():
             page = self._state.peek(name)
             head, document = self._head(name, subject), page.documents.get(subject)

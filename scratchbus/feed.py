@@ -166,6 +166,8 @@ class Feed:
             return
         if chunks:
             self._take([Item(entry, self.shard) for entry in chunks[0][1]])
+            if self._cursor.position.seq != self._before + len(self._items) + len(self._torn):
+                self._cursor = None  # some were erased in between: its items have to stand one after the other
 
     def after(self, cursor: Cursor) -> list[Item] | None:
         """Return the items behind a cursor; None when the feed does not have the event there. Call it with the lock."""
@@ -199,6 +201,13 @@ class Feed:
             self._trim()
             for follower in self._followers:
                 follower.offer(new)
+            if any(item.fields.get(b"kind") == b"erased" for item in new):
+                self._forget(new[-1])
+
+    def _forget(self, last: Item) -> None:
+        """Keep nothing of what is before an item, which was erased in part."""
+        self._before, self._before_id = last.position.seq, last.id
+        self._items, self._bytes = [], 0
 
     def _trim(self) -> None:
         if len(self._items) <= KEPT and self._bytes <= KEPT_BYTES:

@@ -15,8 +15,7 @@ from typing import NamedTuple, cast
 from scratchbus.counts import counts
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import Position
-from scratchbus.errors import LogRewound, PositionLost
+from scratchbus.errors import LogRewound
 from scratchbus.log import positions
 from scratchbus.log.append import Log
 from scratchbus.log.codec import (
@@ -30,6 +29,7 @@ from scratchbus.log.codec import (
     is_batch_end,
 )
 from scratchbus.log.commit import Checkpoint, Command, Outcome, checkpoint_key, commit
+from scratchbus.log.gaps import find_gaps
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.steps import Pause, Step, ask_all
 from scratchbus.logs import stderr_logger
@@ -68,6 +68,7 @@ class Fold:
     before: Documents = field(default_factory=dict)
     folded: list[Event | Poison] = field(default_factory=list)
     rejected: list[tuple[RawEntry, str]] = field(default_factory=list)
+    gaps: dict[str, int] = field(default_factory=dict)
 
     def load(self, key: tuple[str, str], row: bytes | None) -> None:
         """Take a document as it was before the stretch."""
@@ -130,6 +131,8 @@ def fold_once(
         return Folded(0, True, Outcome.DONE), checkpoint
     items = list(decode_all(entries, shard))
     fold = Fold(shard)
+    if entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
+        fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
     if not (yield from load_documents(keys, fold, needed(item for _, item in items), checkpoint, key)):
         return Folded(0, False, Outcome.LOST), checkpoint
     for entry, item in items:
@@ -181,8 +184,6 @@ def _read_stretch(
             raise LogRewound(
                 f"shard {shard}: the state was folded from another log; run `scratchbus rebuild` to have it folded anew"
             )
-        if entries and entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
-            yield from _explain_gaps(keys, checkpoint.position, entries)
         checkpoint = checkpoint._replace(origin=word)
         whole = _whole_batches(entries, chunk)
         if whole or not entries:
@@ -196,22 +197,6 @@ def _whole_batches(entries: list[RawEntry], chunk: int) -> list[RawEntry]:
     """Return so many entries, or fewer, that the last ends its batch; more when the first batch is longer than that."""
     ends = [at for at, entry in enumerate(entries, 1) if is_batch_end(entry)]
     return entries[: max((at for at in ends if at <= chunk), default=ends[0] if ends else 0)]
-
-
-def _explain_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> Step[None]:
-    """Raise PositionLost if the log begins only after what is missing; a hole in its middle is kept for `status`."""
-    (first,) = yield from ask_all(keys.shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)])
-    if first and first[0][0] == entries[0][0] and entry_position(entries[0], keys.shard).seq != after.seq + 1:
-        raise PositionLost(
-            f"shard {keys.shard}: the log was trimmed to {entries[0][0].decode()}, after the checkpoint {after};"
-            " restore the events between them from a backup of the engine"
-        )
-    before = after
-    for entry in entries:
-        position = entry_position(entry, keys.shard)
-        if position.seq != before.seq + 1:
-            logger.warning("gap in the log", shard=keys.shard, after=str(before), next=str(position))
-        before = position
 
 
 def load_documents(
@@ -272,12 +257,9 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
             for index in now - was:
                 writes["ZADD", name.index(*index)] += (after.added_seq, subject)
     places: dict[str, list[int]] = defaultdict(list)
-    seq = checkpoint.position.seq
+    for place, missing in fold.gaps.items():
+        writes["HSET", names_of("").gaps] += (place, missing)
     for item in fold.folded:
-        here = item.position
-        if here.seq != seq + 1:
-            writes["HSET", names_of("").gaps] += (here.stream_id, here.seq - seq - 1)
-        seq = here.seq
         if isinstance(item, Poison):
             places[item.envelope["page"]] += item.position[:2]
             continue

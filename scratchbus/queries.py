@@ -16,11 +16,12 @@ from scratchbus.ahead import Ahead, fold_ahead
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position, millis
-from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, LogRewound, PositionLost
+from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, LogRewound, NotFound, PositionLost
 from scratchbus.folding import Fold, decode_all, fold_once
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Head, decode_documents, decode_entry
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
+from scratchbus.log.gaps import not_erased
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.lag import end_of
 from scratchbus.log.steps import Call, Pause, Script, Step, ask, ask_all
@@ -293,5 +294,9 @@ def known_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
     """Return the events that were at these positions just now. Raises LogRewound when one is not there any more."""
     events = yield from read_events(log, positions)
     if len(events) < len(positions):
+        there = {event.position for event in events}
+        gone = [position for position in positions if position not in there]
+        if not (yield from not_erased(log.keys(gone[0].shard), gone)):
+            raise NotFound(f"the event at {gone[0]} was erased; the history of what it was about says why")
         raise LogRewound(f"shard {positions[0].shard}: the log was replaced meanwhile; try again")
     return events

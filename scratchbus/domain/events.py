@@ -196,6 +196,14 @@ class Cleared(Event):
     kind: Literal["cleared"] = "cleared"
 
 
+class Erased(Event):
+    """What was said about it was erased: the events at these positions (stream ids) are gone from the log for ever."""
+
+    kind: Literal["erased"] = "erased"
+    reason: str
+    positions: list[str]
+
+
 class TypesChanged(Event):
     """The registry of observation types was replaced by this text (YAML)."""
 
@@ -204,7 +212,18 @@ class TypesChanged(Event):
 
 
 AnyEvent = Annotated[
-    Added | Updated | Repeated | StatusChanged | Claimed | Released | Lapsed | Linked | Due | Cleared | TypesChanged,
+    Added
+    | Updated
+    | Repeated
+    | StatusChanged
+    | Claimed
+    | Released
+    | Lapsed
+    | Linked
+    | Due
+    | Cleared
+    | Erased
+    | TypesChanged,
     Field(discriminator="kind"),
 ]
 
@@ -219,6 +238,7 @@ EVENTS: dict[str, type[Event]] = {
     "linked": Linked,
     "due": Due,
     "cleared": Cleared,
+    "erased": Erased,
     "types_changed": TypesChanged,
 }
 """Every kind of event and its class."""

@@ -30,6 +30,7 @@ def _own(event: Event) -> str:
 _ARCHIVED: dict[str, Any] = {"by": "#by#", "status": "archived", "status_class": "final"}
 _START = "0-0"
 _IN_DOUBT = "whether the last write happened is not known: retry it with the same event_id"
+_NUMBERS = {name.upper(): str(number) for number, name in enumerate(FIELDS)}
 _SCRIPT = Script(
     "append/inputs",
     "append/soonest",
@@ -45,9 +46,13 @@ _SCRIPT = Script(
         "DISPLACED": _own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
         "EXPIRED": _own(StatusChanged(reason_code="expired", **_ARCHIVED)),
         "LAPSED": _own(Lapsed(by="#by#")),
-        **{name.upper(): str(number) for number, name in enumerate(FIELDS)},
+        **_NUMBERS,
     },
 )
+ERASE = Script(
+    "append/inputs", "append/soonest", "append/retries", "append/heads", "append/erasing", constants=_NUMBERS
+)
+"""The script that appends a tombstone, and takes out what it stands for."""
 
 
 class Written(NamedTuple):
@@ -133,6 +138,7 @@ def append(
     room: int = 0,
     on_full: str = "displace",
     mode: Literal["all", "each"] = "all",
+    script: Script = _SCRIPT,
 ) -> Step[Appended]:
     """Append events of one page: all or, when one is refused, none; mode "each" skips what is refused.
 
@@ -157,7 +163,7 @@ def append(
     while True:
         options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by)
         try:
-            reply, *copies = yield Call(shard, (_SCRIPT.command(names, (*options, *arguments)), *wait), is_write=True)
+            reply, *copies = yield Call(shard, (script.command(names, (*options, *arguments)), *wait), is_write=True)
             break
         except (Interrupted, EngineLoading) as lost:
             if time.monotonic() > begun + log.patience:

@@ -106,6 +106,11 @@ class ShardKeys:
         return f"{self.tag}checkpoint:{projection}"
 
     @property
+    def erased(self) -> str:
+        """Sorted set: the `seq` of every event that was erased, by itself."""
+        return self.tag + "erased"
+
+    @property
     def rebuilding(self) -> str:
         """Hash: who builds the state anew until when, and the last build that was begun."""
         return self.tag + "rebuilding"

@@ -6,6 +6,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.log.append import Log
 from scratchbus.log.codec import RawEntry, entry_fields, entry_position
+from scratchbus.log.gaps import not_erased
 from scratchbus.log.lag import end_of
 from scratchbus.log.steps import Step, ask, ask_all
 
@@ -53,10 +54,10 @@ def batch_end(log: Log, position: Position) -> Step[Position]:
             " of another bus"
         )
     low, high = entry_position(before[0], shard) if before else None, entry_position(after[0], shard)
-    if low is None and position.seq < high.seq:
+    was_erased = position.seq < high.seq and not (yield from not_erased(keys, [position]))
+    if low is None and position.seq < high.seq and not was_erased:
         raise PositionLost(f"shard {shard}: the log was trimmed to {high}, after {position}; ask for a later position")
     is_there = position == high
-    was_erased = low is not None and low.seq < position.seq < high.seq
     if not (is_there or was_erased):
         raise LogRewound(
             f"shard {shard}: the log has no event at {position}; it was rewound or replaced, or the position is of"

@@ -12,6 +12,7 @@ from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost,
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
 from scratchbus.log.commit import read_checkpoint
+from scratchbus.log.gaps import are_erased, not_erased
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.positions import read_positions
 from scratchbus.log.steps import Call, Script, Step, ask, ask_all
@@ -221,12 +222,15 @@ def _read_indexed(log: Log, place: Cursor) -> Step[list[RawEntry]]:
     entries: list[RawEntry] = reply
     if len(entries) != len(spots):
         there = {entry_position(entry, shard) for entry in entries}
-        gone = [spot for spot in spots if spot not in there]
-        if gone[0] == spots[0]:
+        gone = yield from not_erased(keys, [spot for spot in spots if spot not in there])
+        if gone and gone[0] == spots[0]:
             raise _trimmed(place.position, f"{gone[0]} is not there")
-        missing = f"{len(gone)} events of page {place.page!r} are missing, the first at {gone[0]}"
-        raise LogGap(f"shard {shard}: {missing}; {_ANEW}")
+        if gone:
+            missing = f"{len(gone)} events of page {place.page!r} are missing, the first at {gone[0]}"
+            raise LogGap(f"shard {shard}: {missing}; {_ANEW}")
     place.position = spots[-1]
+    if not entries:
+        return (yield from _read_indexed(log, place))  # all of them were erased just now
     place.event_id = entry_fields(entries[-1]).get(b"id", b"").decode()
     return entries
 
@@ -238,8 +242,8 @@ def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: li
     place.origin = origin
     if at and place.event_id and entry_fields(at[0]).get(b"id", b"").decode() != place.event_id:
         raise LogRewound(f"shard {shard}: {was} is another event than before; read the log again from the start")
-    if not at and was.seq:
-        keys = log.keys(shard)
+    keys = log.keys(shard)
+    if not at and was.seq and not (yield from are_erased(keys, was.seq - 1, was.seq + 1)):
         tail, first = yield from ask_all(shard, [("GET", keys.tail), ("XRANGE", keys.log, "-", "+", "COUNT", 1)])
         end = Position.parse(tail.partition(b"|")[0].decode()) if tail else START
         if (end.ms, end.seq) < (was.ms, was.seq):
@@ -254,7 +258,7 @@ def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: li
         seq = int(entry[0].rpartition(b"-")[2])
         if before is not None and seq <= before:
             raise LogRewound(f"shard {shard}: after {was} comes {entry[0].decode()}; read the log again from the start")
-        if before is not None and seq != before + 1:
+        if before is not None and seq != before + 1 and not (yield from are_erased(keys, before, seq)):
             (first,) = yield from ask_all(shard, [("XRANGE", log.keys(shard).log, "-", "+", "COUNT", 1)])
             if first and first[0][0] == entry[0]:
                 raise _trimmed(was, f"it begins at {entry[0].decode()}")

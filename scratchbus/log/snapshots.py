@@ -19,6 +19,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
 from scratchbus.log.codec import decode_documents, entry_fields, entry_position
 from scratchbus.log.commit import checkpoint_key, read_checkpoint
+from scratchbus.log.gaps import are_erased, count_all_erased
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.positions import count_positions
 from scratchbus.log.steps import Step, ask, ask_all
@@ -72,7 +73,9 @@ def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot 
         if row is None:
             continue  # it has just been deleted
         documents, parts, event_id = row.decode().split("|", 2)
-        was_trimmed = not at and first and entry_position(first[0], keys.shard) > place
+        was_trimmed = bool(not at and first and entry_position(first[0], keys.shard) > place)
+        if not at and not was_trimmed:
+            was_trimmed = yield from are_erased(keys, place.seq - 1, place.seq + 1)
         if was_trimmed or (at and entry_fields(at[0]).get(b"id", b"").decode() == event_id):
             return Snapshot(place, int(documents), int(parts))
     return None
@@ -91,16 +94,21 @@ def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
     return documents if len(documents) == snapshot.documents else None
 
 
-def store(names: PageKeys, position: Position, event_id: str, rows: int, parts: Sequence[bytes]) -> Step[None]:
-    """Write a snapshot of so many documents, if this user may and the engine has room.
+def store(
+    keys: ShardKeys, names: PageKeys, snapshot: Snapshot, event_id: str, parts: Sequence[bytes], erased: int
+) -> Step[None]:
+    """Write a snapshot, if this user may and the engine has room.
 
-    To say it twice does no harm, so it is sent as a read is.
+    `erased` is how many events had been erased when it was begun: if it are more, it may have them in it, and goes. To
+    say it twice does no harm, so it is sent as a read is.
     """
-    shard, id = position.shard, position.stream_id
+    shard, id = keys.shard, snapshot.position.stream_id
     with suppress(EngineReadOnly, EngineForbidden, EngineFull):
         for number, part in enumerate(parts):
             yield from ask(shard, "HSET", names.snapshots, f"{id}/{number}", part)
-        yield from ask(shard, "HSET", names.snapshots, id, f"{rows}|{len(parts)}|{event_id}")
+        yield from ask(shard, "HSET", names.snapshots, id, f"{snapshot.documents}|{len(parts)}|{event_id}")
+        if (yield from count_all_erased(keys)) != erased:
+            yield from ask(shard, "HDEL", names.snapshots, id, *(f"{id}/{number}" for number in range(len(parts))))
 
 
 def pack(rows: Sequence[bytes]) -> bytes:
@@ -120,6 +128,7 @@ def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool
     before, events = yield from count_positions(shard, names.positions, last.position if last else START)
     if not is_due(events - before, (yield from ask(shard, "ZCARD", names.all))):
         return False
+    erased = yield from count_all_erased(keys)
     rows, parts = 0, list[bytes]()
     while ids := (yield from ask(shard, "ZRANGE", names.all, rows, rows + PART - 1)):
         found, now = yield from ask_all(shard, [("HMGET", names.docs, *ids), ("GET", key)])
@@ -127,5 +136,5 @@ def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool
             return False
         parts.append(pack(found))
         rows += len(found)
-    yield from store(names, checkpoint.position, checkpoint.event_id, rows, parts)
+    yield from store(keys, names, Snapshot(checkpoint.position, rows, len(parts)), checkpoint.event_id, parts, erased)
     return True

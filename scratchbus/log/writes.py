@@ -27,8 +27,8 @@ from scratchbus.log.codec import encode_body, encode_tags
 
 _CLASS = {"open": "o", "closed": "c", "final": "f"}
 
-Op = Literal["a", "u", "s", "x", "n", "d", "c", "p", "e", "l", "g"]
-"""How an event is guarded; see append/inputs.lua."""
+Op = Literal["a", "u", "s", "x", "n", "d", "c", "p", "e", "l", "g", "r"]
+"""How an event is guarded; see append/inputs.lua, and append/erasing.lua for r."""
 
 FIELDS = (
     "id", "digest", "subject", "kind", "type", "body", "op", "version", "allowed", "status", "class", "priority",
@@ -104,6 +104,10 @@ def refusal(page: str, room: int, write: Write, reason: str, details: list[objec
             return Claimed(subject, by, moment(until))
         case "rested", _:
             return Conflict(f"more came to rest on {subject} while it was being {write.verb}; try again")
+        case "behind", _:
+            return Conflict(f"{subject}: its last event is not folded yet; try again")
+        case "rebuilt", _:
+            return Conflict(f"{subject}: someone is building the state anew; try again when that is done")
         case "unheld", _:
             return NotClaimed(subject)
         case "full", _:

@@ -10,6 +10,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.log import snapshots
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, encode_document, entry_fields, entry_position
+from scratchbus.log.gaps import count_all_erased
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.places import event_id_at
 from scratchbus.log.reading import Cursor, cursors, read
@@ -64,6 +65,7 @@ def fold_page(
     Raises PositionLost, LogRewound, LogGap or CodeTooOld.
     """
     end = cut.position
+    erased = yield from count_all_erased(log.keys(end.shard))
     stored = (yield from snapshots.load(names, base)) if base else []
     begin = base.position if base and stored is not None else START._replace(shard=end.shard)
     documents = {each.id: each for each in stored or ()}
@@ -72,7 +74,7 @@ def fold_page(
         cursor.page = ""
     count = yield from fold_events(log, names.page, cursor, end, documents, progress)
     if snapshots.is_due(count, len(documents)):
-        yield from _keep(log, names, end, documents)
+        yield from _keep(log, names, end, documents, erased)
     return documents
 
 
@@ -94,13 +96,14 @@ def fold_events(
     return count
 
 
-def _keep(log: Log, names: PageKeys, at: Position, documents: Documents) -> Step[None]:
+def _keep(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:
     rows = [*documents.values()]
     packed = [
         snapshots.pack([encode_document(each) for each in rows[start : start + snapshots.PART]])
         for start in range(0, len(rows), snapshots.PART)
     ]
-    yield from snapshots.store(names, at, (yield from event_id_at(log, at)), len(rows), packed)
+    made = Snapshot(at, len(rows), len(packed))
+    yield from snapshots.store(log.keys(at.shard), names, made, (yield from event_id_at(log, at)), packed, erased)
 
 
 def _is_of(entry: RawEntry, page: bytes) -> bool:

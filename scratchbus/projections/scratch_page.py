@@ -51,6 +51,8 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
     """
     if isinstance(event, Added):
         return _added(event)
+    if event.kind == "erased":
+        return None
     change = _CHANGES.get(event.kind)
     if change is None:
         return observation

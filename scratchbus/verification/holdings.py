@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from scratchbus.domain.observation import Observation
 from scratchbus.errors import shown
 from scratchbus.log.codec import Head, decode_document, encode_document
+from scratchbus.log.gaps import STATUS
 from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys
 from scratchbus.projections import scratch_page
 from scratchbus.verification.state import PageState, State
@@ -119,6 +120,8 @@ class Holdings:
         if page == SYSTEM_PAGE:
             return _differences((head.version, head.position), (subject.events, subject.last), ("version", "position"))
         wanted = self.tip.peek(page).head(id)
+        if wanted is not None and wanted.status == STATUS:
+            head = head._replace(priority=0, added=0, fence=0)
         return _differences(head, wanted, Head._fields) if wanted is not None else _presence(False, True)
 
     def _room(self, page: str, id: str) -> int | None:

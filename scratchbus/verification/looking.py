@@ -10,7 +10,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.errors import InvalidInput
 from scratchbus.folding import decode_all
 from scratchbus.log import positions
-from scratchbus.log.codec import Poison, RawEntry
+from scratchbus.log.codec import Poison, RawEntry, entry_position
 from scratchbus.log.commit import Checkpoint, checkpoint_key
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.lag import end_of
@@ -63,7 +63,7 @@ class Looker:
     def fold(self, state: State, end: Position, say: Say) -> Step[None]:
         """Fold the log up to a position, as far as it has that."""
         while state.at < end:
-            entries = yield from self._read(state.at, end)
+            entries = yield from self._read(state, end)
             if not entries:
                 return
             for entry, item in decode_all(entries, self._shard):
@@ -73,7 +73,7 @@ class Looker:
         """Fold the log up to the checkpoint, say what is wrong with it, and compare the positions of its pages."""
         base = self._wanted.base
         while base.at < end:
-            entries = yield from self._read(base.at, end)
+            entries = yield from self._read(base, end)
             if not entries:
                 break
             places: dict[str, list[int]] = defaultdict(list)
@@ -85,11 +85,16 @@ class Looker:
             self._note(base.at.seq)
         self._wanted.tip = base.branch()
 
-    def _read(self, after: Position, end: Position) -> Step[list[RawEntry]]:
-        found = yield from ask(
+    def _read(self, state: State, end: Position) -> Step[list[RawEntry]]:
+        """Read what comes next, and tell the state what was erased of it."""
+        after = state.at
+        found: list[RawEntry] = yield from ask(
             self._shard, "XRANGE", self._keys.log, f"({after.stream_id}", end.stream_id, "COUNT", _CHUNK
         )
-        return list(found)
+        if found and (last := entry_position(found[-1], self._shard).seq) != after.seq + len(found):
+            gone = yield from ask(self._shard, "ZRANGEBYSCORE", self._keys.erased, after.seq, last)
+            state.erased.update(map(int, gone))
+        return found
 
     def _compare_places(self, places: dict[str, list[int]]) -> Step[None]:
         """Compare the positions of pages with those of the events that were just folded."""

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position, millis
 from scratchbus.log.codec import Head, Poison, RawEntry, entry_fields
+from scratchbus.log.gaps import STATUS
 from scratchbus.projections import scratch_page
 
 Say = Callable[[str, str, str], None]
@@ -22,7 +23,8 @@ _CLASSES = {"open": "o", "closed": "c", "final": "f"}
 class Subject(NamedTuple):
     """How the log leaves a subject: how many events it has, the last one, and the head of one that left its page.
 
-    `is_sure` is false when something that is no event was said of it.
+    `is_sure` is false when something that is no event was said of it. Of one that was erased nobody knows the priority
+    and when it was added any more.
     """
 
     events: int = 0
@@ -64,6 +66,7 @@ class State:
     relations: dict[str, set[str]] = field(default_factory=lambda: {"evidence": set(), "links": set(), "causes": set()})
     rejected: set[str] = field(default_factory=set)
     gaps: dict[str, int] = field(default_factory=dict)
+    erased: set[int] = field(default_factory=set)
     trunk: State | None = None
 
     def branch(self) -> State:
@@ -92,7 +95,7 @@ class State:
             self.relations[relation].add(f"{start}\t{end}")
         page = self.page(item.page)
         before, known = page.documents.get(item.subject), page.subjects.get(item.subject, Subject())
-        if item.prev != known.last:
+        if item.prev != known.last and not isinstance(item, Erased):
             say("chain", str(item.position), f"says that {item.prev!r} came before it, and not {known.last!r}")
         if before is not None and item.type != before.type:
             say("chain", str(item.position), f"is of the type {item.type!r}, its observation of {before.type!r}")
@@ -101,8 +104,11 @@ class State:
             self._reject(item.page, item.subject, item.position, problem, say)
             return
         gone = _gone(before, item) if before is not None and after is None else known.gone
+        count = known.events + 1
+        if isinstance(item, Erased):
+            count, gone = len(item.positions) + 1, _erased(item)
         page.documents[item.subject] = after
-        page.subjects[item.subject] = Subject(known.events + 1, item.position.stream_id, gone, known.is_sure)
+        page.subjects[item.subject] = Subject(count, item.position.stream_id, gone, known.is_sure)
         for document, holder in ((before, None), (after, item.subject)):
             if document is not None and document.is_open and document.dedupe_key:
                 page.holders[document.dedupe_key] = holder
@@ -118,9 +124,9 @@ class State:
         """Look whether an entry may come next."""
         if here.seq <= self.at.seq:
             say("order", str(here), f"comes behind {self.at}")
-        elif here.seq != self.at.seq + 1:
-            say("gap", str(here), f"{here.seq - self.at.seq - 1} events are missing before it, behind {self.at}")
-            self.gaps[here.stream_id] = here.seq - self.at.seq - 1
+        elif missing := sum(seq not in self.erased for seq in range(self.at.seq + 1, here.seq)):
+            say("gap", str(here), f"{missing} events are missing before it, behind {self.at}")
+            self.gaps[here.stream_id] = missing
         elif here.ms < self.at.ms:
             say("order", str(here), f"its time is before that of {self.at}")
         index, _, total = batch.partition("/")
@@ -173,3 +179,9 @@ def _gone(before: Observation, event: Event) -> Head:
     return head._replace(
         version=head.version + 1, status=event.kind, status_class="f", wake=0, position=event.position.stream_id
     )
+
+
+def _erased(event: Erased) -> Head:
+    """Return what is known of the head of a subject that was erased."""
+    version, place = len(event.positions) + 1, event.position.stream_id
+    return Head(version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, place, 0, 0, (), "")

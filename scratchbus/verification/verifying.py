@@ -16,6 +16,7 @@ from scratchbus.log import positions, snapshots
 from scratchbus.log.append import Log
 from scratchbus.log.codec import entry_fields
 from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.log.gaps import not_erased
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.rebuilding import Progress
@@ -27,7 +28,7 @@ _AT_ONCE = 500  # members of a key that a look takes
 
 _APART = (
     "log", "tail", "origin", "floor", "meta", "subscriptions", "subscription", "dead", "again", "cursor", "ids",
-    "checkpoint", "rebuilding",
+    "checkpoint", "rebuilding", "erased",
 )  # fmt: skip
 """The keys, up to their first colon, that are not compared member by member."""
 
@@ -135,11 +136,15 @@ class _Shard:
         at = b"0"
         while True:
             at, flat = yield from ask(self._shard, "HSCAN", key, at, "COUNT", _AT_ONCE)
-            spots = [row.rpartition(b"|")[2] for row in flat[1::2]]
-            found = yield from ask_all(self._shard, [("XRANGE", self._keys.log, spot, spot) for spot in spots])
-            for id, spot, entries in zip(flat[::2], spots, found, strict=True):
-                if not entries or entry_fields(entries[0]).get(b"id") != id:
-                    self._verified.add("id", f"{key} {id.decode()}", f"is not that of the event at {spot.decode()}")
+            places = [said_end(row.rpartition(b"|")[2], self._shard) for row in flat[1::2]]
+            found = yield from ask_all(
+                self._shard, [("XRANGE", self._keys.log, place.stream_id, place.stream_id) for place in places]
+            )
+            gone = [place for place, entries in zip(places, found, strict=True) if not entries]
+            lost = yield from not_erased(self._keys, gone)
+            for id, place, entries in zip(flat[::2], places, found, strict=True):
+                if place in lost or (entries and entry_fields(entries[0]).get(b"id") != id):
+                    self._verified.add("id", f"{key} {id.decode('utf-8', 'replace')}", f"is not that of {place}")
             if int(at) == 0:
                 return
 

@@ -52,6 +52,18 @@ def test_an_imported_bus_is_equal_to_the_one_exported(bus: Bus, copy: Bus) -> No
     assert copy.types.text == bus.types.text
 
 
+def test_what_was_erased_is_missing_in_the_copy_too(bus: Bus, copy: Bus) -> None:
+    live(bus)
+    page = bus.page()
+    tombstone = page.erase(page.list(text="rests")[0].id, reason="asked for")
+    page.add("observation", "later")
+    copy.import_events(export(bus))
+    for each in (bus, copy):
+        assert each.verify().findings == []
+        assert [event.kind for event in each.page().history(tombstone.subject)] == ["erased"]
+    assert list(copy.events()) == list(bus.events())
+
+
 def test_an_imported_bus_goes_on_where_the_other_ended(bus: Bus, copy: Bus) -> None:
     live(bus)
     copy.import_events(export(bus))
@@ -110,7 +122,6 @@ def test_what_is_no_export_is_refused_with_its_line(bus: Bus, copy: Bus) -> None
         "no JSON": [*lines[:2], "{"],
         "no event": [*lines[:2], '{"kind":"added"}'],
         "a list": [*lines[:2], "[]"],
-        "an event too few": [*lines[:1], *lines[2:]],
         "an event twice": [*lines[:2], lines[1]],
         "a body of another kind": [*lines[:2], _edit(lines[2], event={"v": 1, "by": "x"})],
         "another before it": [*lines[:1], _edit(lines[1], prev="1-1")],
@@ -123,6 +134,8 @@ def test_what_is_no_export_is_refused_with_its_line(bus: Bus, copy: Bus) -> None
         assert caught.value.line in (2, 3), what
         assert "\n" not in str(caught.value)
     assert send(copy, "EXISTS", keys_of(copy).log) == 0
+    with pytest.raises(InvalidExport, match=r"missing|came before it"):
+        copy.import_events([*lines[:1], *lines[2:]])
     batch = next(number for number, line in enumerate(lines) if json.loads(line)["batch"].startswith("1/12"))
     with pytest.raises(InvalidExport, match="in the middle of a batch"):
         copy.import_events(lines[: batch + 3])

@@ -13,6 +13,7 @@ from scratchbus.expiry import sweep
 from scratchbus.log.keys import PageKeys
 from scratchbus.verification import looking, verifying
 from scratchbus.verification.looking import Looker
+from tests.engines import ENGINES
 from tests.inspection import forget, keys_of, project, raw_append, send
 from tests.waiting import eventually
 
@@ -134,6 +135,7 @@ def tampered(bus: Bus, key: str, *commands: tuple[object, ...]) -> list[str]:
 
 @pytest.mark.damages_the_log
 @pytest.mark.real
+@pytest.mark.parametrize("engine", ENGINES[1:3], indirect=True)
 def test_one_thing_dropped_changed_swapped_or_put_into_any_key_is_found(scene: Bus) -> None:
     tag = keys_of(scene).tag
     tried = set()
@@ -188,6 +190,7 @@ def _ways(bus: Bus, key: str, kind: str) -> Iterator[tuple[str, list[tuple[objec
 
 @pytest.mark.damages_the_log
 @pytest.mark.real
+@pytest.mark.parametrize("engine", ENGINES[1:2], indirect=True)
 def test_a_byte_flipped_in_any_event_is_found(scene: Bus) -> None:
     log = keys_of(scene).log
     entries = send(scene, "XRANGE", log, "-", "+")

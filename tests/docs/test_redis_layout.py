@@ -48,6 +48,8 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         send(bus, "XDEL", bus.core.log.keys(0).log, raw_append(bus, "user:42", kind="exploded"))
         raw_append(bus, "user:42", kind="exploded")
         project(bus)
+        private = bus.page("user:44")
+        private.erase(private.add("observation", "private").id, reason="asked for")
         lease = bus.run(take(bus.core.log.keys(0), "tester"))
         bus.run(fold_once(bus.core.log, 0, build=lease.build))
         yield bus

@@ -16,7 +16,7 @@ anything = TypeAdapter(AnyEvent)
 
 KINDS = {
     "added", "updated", "repeated", "status_changed", "claimed", "released", "lapsed", "linked", "due", "cleared",
-    "types_changed",
+    "types_changed", "erased",
 }  # fmt: skip
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.exit_codes import INTERNAL, INVALID_INPUT, OK, USAGE
+from scratchbus.edges.exit_codes import INTERNAL, INVALID_INPUT, NOT_FOUND, OK, USAGE
 from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.keys import PageKeys
 from tests.edges.conftest import Cli
@@ -74,3 +74,17 @@ def test_csv_has_a_line_of_names_and_then_the_events(cli: Cli):
     (row,) = csv.DictReader(io.StringIO(cli("tail", "--format", "csv").out))
     assert (row["subject"], row["kind"], row["page"]) == (id, "added", cli.page)
     assert json.loads(row["event"])["content"] == 'naïve “quotes”, "commas"'
+
+
+def test_an_observation_is_erased_and_its_history_says_so(cli: Cli):
+    id = cli.add("private")
+    cli("resolve", id)
+    assert cli("erase", id).code == USAGE  # a reason is needed
+    said = cli("erase", id, "--reason", "asked for")
+    assert (said.code, said.out) == (OK, f"erased {id} 2 events\n")
+    (tombstone,) = cli.json("history", id).documents
+    assert (tombstone["kind"], tombstone["reason"], len(tombstone["positions"])) == ("erased", "asked for", 2)
+    assert cli.json("erase", id, "--reason", "asked for").document == tombstone
+    assert cli("show", id).code == NOT_FOUND
+    assert "private" not in cli.anywhere("tail", "--format", "jsonl").out
+    assert cli("history", id).out.count("asked for") == 1

@@ -188,7 +188,7 @@ def head_of(document: Observation) -> Head:
 def _judge_heads(page: str, held: PageState, folded: Documents) -> Iterable[Finding]:
     if page == SYSTEM_PAGE:
         return  # no observations are there
-    live = {id: head for id, head in held.heads.items() if head.status != "cleared"}
+    live = {id: head for id, head in held.heads.items() if head.status not in ("cleared", "erased")}
     expected = {id: head_of(document) for id, document in folded.items() if document is not None}
     yield from _differences("heads != fold", page, live, expected)
 

@@ -184,6 +184,7 @@ TRIES: dict[str, Try] = {
     **_writes(),
     "page: claim next": Try(APPENDS, _some, lambda bus, _: bus.page().claim_next(types=["risk_alert"], tags=["t"])),
     "page: refute": Try(APPENDS, _some, lambda bus, id: bus.page().refute(id, reason="it is not so")),
+    "page: erase": Try(ADMINISTERS, _some, lambda bus, id: bus.page().erase(id, reason="asked for")),
     "page: trace": Try(READS, _linked, lambda bus, _: bus.page().trace("goal-1")),
     "page: consequences": Try(READS, _some, lambda bus, id: bus.page().consequences(id)),
     "bus: work": Try(APPENDS, _some, _work),

@@ -53,6 +53,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "dead-letters ls {subscription}": READS,
     "dead-letters retry {subscription} --all": SUBSCRIBES,
     "dead-letters drop {subscription} --all": SUBSCRIBES,
+    "erase {open} --reason asked": ADMINISTERS,
     "rebuild": ADMINISTERS,
     "verify": ADMINISTERS,
     "import {export}": ADMINISTERS,

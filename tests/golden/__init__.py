@@ -82,6 +82,8 @@ STORY: list[tuple[str, str, dict[str, Any]]] = [
     ("D", "added", {"content": "of D"}),
     ("D", "status_changed", {"status": "resolved", "status_class": "closed", "reason_code": "resolved"}),
     ("D", "cleared", {}),
+    ("F", "added", {"content": "of F", "tags": ["private"]}),
+    ("F", "erased", {"reason": "asked for by whom it was about", "positions": ["1795256156952-23"]}),
     ("types", "types_changed", {"text": "types:\n  observation:\n"}),
 ]  # fmt: skip
 """What happens: subject, kind, and what the event says of its own. Every field of every kind is in it."""

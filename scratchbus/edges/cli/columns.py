@@ -10,6 +10,7 @@ from scratchbus.domain.events import (
     Added,
     Claimed,
     Due,
+    Erased,
     Event,
     Linked,
     Repeated,
@@ -22,7 +23,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import duration_text
 from scratchbus.edges.cli.output import IN_PIPES, WIDE, WIDER, WIDEST, Cell, Heading, Row
-from scratchbus.edges.cli.words import ago, ahead, clock, compact, one_line, short
+from scratchbus.edges.cli.words import ago, ahead, clock, compact, one_line, plural, short
 
 T = TypeVar("T")
 
@@ -117,7 +118,7 @@ OBSERVATION: Columns[Observation] = (
 KIND_STYLES = {
     "added": "bold", "updated": "cyan", "repeated": "yellow", "status_changed": "green", "claimed": "magenta",
     "released": "magenta", "lapsed": "magenta", "linked": "blue", "due": "bold yellow", "cleared": "dim",
-    "types_changed": "cyan",
+    "erased": "bold red", "types_changed": "cyan",
 }  # fmt: skip
 """The colours of the kinds of events; others are as they are."""
 
@@ -143,6 +144,8 @@ def happened(event: Event) -> str:
             text = f"to {event.action}"
         case Due():
             text = f"by event {event.trigger}" if event.trigger else "its time has come"
+        case Erased():
+            text = f"{plural(len(event.positions), 'event')}: {event.reason}"
         case TypesChanged():
             text = "the observation types; see `scratchbus types list`"
         case _:

@@ -1,4 +1,4 @@
-"""Keeping what is stored in order: `rebuild`, `verify`, `import`."""
+"""Keeping what is stored in order: `rebuild`, `verify`, `erase`, `import`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import click
 
-from scratchbus.edges.cli.common import Session, command, pass_session
+from scratchbus.edges.cli.common import Session, command, event_id_option, pass_session
 from scratchbus.edges.cli.output import Cell
 from scratchbus.edges.cli.words import one_line, plural
 from scratchbus.edges.exit_codes import INTERNAL
@@ -55,6 +55,28 @@ def verify(session: Session) -> None:
         return
     session.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
     raise click.exceptions.Exit(INTERNAL)
+
+
+@command(examples=('scratchbus erase 01M7ZG05XPKZK2CR4XCAZB2BQ8 --reason "asked for by whom it was about"',))
+@click.argument("id")
+@click.option("--reason", required=True, metavar="TEXT", help="Why: the tombstone keeps it.")
+@event_id_option
+@pass_session
+def erase(session: Session, id: str, reason: str, event_id: str | None) -> None:
+    """Take all that was said about an observation out of the log, for good.
+
+    Its events go, and everything that was made of them. A tombstone stays in the log: who erased it, why, when, and
+    which positions are empty since. Nothing brings it back but a backup, so see to those too. Give the whole id.
+    """
+    from scratchbus.edges.documents import event_document
+
+    with session.open() as place:
+        tombstone = place.page.erase(place.id(id), reason=reason, event_id=event_id)
+    if session.as_json:
+        session.out.document(event_document(tombstone))
+    else:
+        count = len(tombstone.positions)
+        session.out.sentence(Cell("erased", "red"), Cell(id), Cell(f"{plural(count, 'event')}"))
 
 
 @command("import", examples=("scratchbus tail --format jsonl > all.jsonl", "scratchbus import all.jsonl --bus copy"))

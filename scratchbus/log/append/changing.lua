@@ -111,7 +111,7 @@ local function change(k, at)
     allowed, tags = '', ''
   end
   local head = load_head(subject)
-  if not head or head.status == 'cleared' then return {'missing'} end
+  if not head or head.status == 'cleared' or head.status == 'erased' then return {'missing'} end
   if version ~= '' and tonumber(version) ~= head.version then return {'version', tonumber(version), head.version} end
   local status, held = head.status, is_held(head)
   if has_expired(head) and op ~= 'x' and op ~= 'n' then status = 'archived' end

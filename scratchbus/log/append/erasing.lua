@@ -1,0 +1,85 @@
+-- Erasing: what the log has of one subject goes, with all that was made of it but its document, which goes when the
+-- tombstone is folded. Alone in its batch. `argument` has, each as "<length>:<text>": the token of the lease under which
+-- nobody rebuilds, how many entries there are, their stream ids, and relations with their members.
+
+local at = FIRST
+local id, subject, kind = ARGV[at], ARGV[at + @SUBJECT@], ARGV[at + @KIND@]
+local PREFIX = sub(TAIL, 1, -5)
+
+local function parts(text)
+  local out, from = {}, 1
+  while from <= #text do
+    local _, colon, length = find(text, '^(%d+):', from)
+    out[#out + 1] = sub(text, colon + 1, colon + tonumber(length))
+    from = colon + tonumber(length) + 1
+  end
+  return out
+end
+
+local function seq_of(place) return tonumber(match(place, '^%d+-(%d+)') or 0) end
+
+local head, given = load_head(subject), parts(ARGV[at + @ARGUMENT@])
+if not head then return {0, 1, 'missing'} end
+if tonumber(ARGV[at + @VERSION@]) ~= head.version then
+  return {0, 1, 'version', tonumber(ARGV[at + @VERSION@]), head.version}
+end
+if call('HGET', PREFIX .. 'rebuilding', 'token') ~= given[1] then return {0, 1, 'rebuilt'} end
+local checkpoint = call('GET', PREFIX .. 'checkpoint:scratch_page') or ''
+if seq_of(checkpoint) < seq_of(head.pos) then return {0, 1, 'behind'} end -- else someone may be about to fold it
+local STATE = PREFIX .. 'p' .. (match(checkpoint, '|(%d+)|%d+|[^|]*|[^|]*$') or '1') .. ':'
+
+local gone, scores = {}, {}
+for k = 3, 2 + tonumber(given[2]) do
+  gone[#gone + 1] = given[k]
+  scores[#scores + 1] = int(seq_of(given[k]))
+  scores[#scores + 1] = int(seq_of(given[k]))
+end
+for from = 1, #gone, 1000 do
+  local to = math.min(from + 999, #gone)
+  call('XDEL', LOG, unpack(gone, from, to)) -- first: whoever may not is refused before anything is written
+  call('XDEL', STATE .. 'rejected', unpack(gone, from, to))
+  call('ZADD', PREFIX .. 'erased', unpack(scores, 2 * from - 1, 2 * to))
+end
+for k = 3 + #gone, #given, 2 do call('ZREM', STATE .. given[k], given[k + 1]) end
+call('DEL', STATE .. 'snapshots:' .. PAGE)
+
+-- The positions of the page: 16 bytes each, in order. Those that go are found by halving; what is between them is kept.
+
+local POSITIONS, kept, from = STATE .. 'positions:' .. PAGE, {}, 0
+local places = call('GET', POSITIONS) or ''
+
+local function seq_at(index)
+  local seq = 0
+  for i = index * 16 + 9, index * 16 + 16 do seq = seq * 256 + string.byte(places, i) end
+  return seq
+end
+
+for _, place in ipairs(gone) do
+  local low, high = from, math.floor(#places / 16)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if seq_at(middle) < seq_of(place) then low = middle + 1 else high = middle end
+  end
+  if low * 16 < #places and seq_at(low) == seq_of(place) then
+    kept[#kept + 1] = sub(places, from * 16 + 1, low * 16)
+    from = low + 1
+  end
+end
+kept[#kept + 1] = sub(places, from * 16 + 1)
+kept = table.concat(kept)
+if kept == '' then call('DEL', POSITIONS) else call('SET', POSITIONS, kept) end
+
+if head.class == 'o' then
+  call('ZREM', OPEN, subject)
+  if head.key ~= '' then call('HDEL', DEDUPE, head.key) end
+end
+local pos = MS .. '-' .. int(last_seq + 1)
+call('XADD', LOG, pos, 'id', id, 'subject', subject, 'page', PAGE, 'kind', kind, 'type', head.type, 'batch', '1/1',
+  'prev', '', 'event', ARGV[at + @BODY@])
+call('SET', TAIL, pos .. '|' .. id)
+call('HSET', HEADS, subject, int(head.version + 1) .. '|erased|f|' .. head.type .. '|' .. head.priority .. '|'
+  .. head.added .. '|0|0|' .. head.fence .. '||0|' .. pos .. '||||')
+if ARGV[at + @DIGEST@] ~= '' then
+  call('HSET', IDS .. int(math.floor(now / DAY)), id, ARGV[at + @DIGEST@] .. '|' .. pos)
+end
+return {1, now, last_seq + 1, head.version + 1, kind, subject, tonumber(head.fence)}

@@ -1,0 +1,343 @@
+"""What a subject said is taken out of everything, and a tombstone says so; nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from scratchbus import Bus, NewObservation, Page, because
+from scratchbus.domain.events import Updated
+from scratchbus.errors import EventIdReused, InvalidField, InvalidId, LogGap, NotFound, RebuildHeld
+from scratchbus.folding import catch_up
+from scratchbus.log import rebuild as leases
+from scratchbus.log import snapshots
+from scratchbus.log.append import Log, append
+from scratchbus.log.codec import encode_document, entry_fields
+from scratchbus.log.commit import read_checkpoint
+from scratchbus.log.gaps import count_all_erased
+from scratchbus.log.keys import PageKeys
+from scratchbus.log.steps import Step
+from scratchbus.log.writes import Write
+from tests.contracts.test_verifying import live
+from tests.inspection import documents, entries, heads, keys_of, project, send
+from tests.waiting import eventually
+
+SECRET = "s3cr3t-content"
+
+
+def whisper(page: Page) -> str:
+    """Say something private in every way, among others; return its id."""
+    before = page.add("observation", "before")
+    id = page.add_many(
+        [
+            NewObservation(type="observation", content="first of a batch"),
+            NewObservation(
+                type="risk_alert", content=SECRET, tags=[SECRET], owner=SECRET, dedupe_key=SECRET,
+                context={"a": SECRET}, metadata={"b": SECRET}, evidence=[before.id], ttl="1h",
+            ),
+            NewObservation(type="observation", content="last of a batch"),
+        ]
+    )[1].id  # fmt: skip
+    page.update(id, content=f"{SECRET} again", tags=[SECRET, "t"])
+    page.add("risk_alert", SECRET, dedupe_key=SECRET, times=2)
+    with because(page.history(id)[0]):
+        page.link(id, SECRET)
+    page.claim(id, by=SECRET)
+    page.add("observation", "rests on it", evidence=[id])
+    return id
+
+
+def holds(bus: Bus, word: str) -> list[str]:
+    """Return the keys that have a word in them."""
+    found = []
+    for key in (key.decode() for key in send(bus, "KEYS", f"{{{bus.core.log.bus}:*")):
+        kind = send(bus, "TYPE", key).decode()
+        command = {
+            "hash": ("HGETALL", key),
+            "zset": ("ZRANGE", key, 0, -1),
+            "set": ("SMEMBERS", key),
+            "stream": ("XRANGE", key, "-", "+"),
+            "string": ("GET", key),
+        }[kind]
+        if word in key or word in repr(send(bus, *command)):
+            found.append(key)
+    return found
+
+
+def test_nothing_of_it_is_left_and_the_tombstone_says_who_why_when_and_what(bus: Bus, page: Page) -> None:
+    id = whisper(page)
+    project(bus)
+    events = page.history(id)
+    assert holds(bus, SECRET)
+    tombstone = page.erase(id, reason="asked for by whom it was about")
+    assert holds(bus, SECRET) == []
+    assert page.history(id) == [tombstone]
+    assert (tombstone.kind, tombstone.by, tombstone.subject) == ("erased", "tester", id)
+    assert tombstone.reason == "asked for by whom it was about"
+    assert tombstone.positions == [event.position.stream_id for event in events]
+    assert page.get(id) is None
+    assert id not in [one.id for one in page.list(limit=None)]
+    assert id not in [one.id for one in page.active()]
+
+
+@pytest.mark.parametrize("is_folded", [True, False])
+def test_nothing_else_changes_and_verification_stays_green(bus: Bus, page: Page, is_folded: bool) -> None:
+    live(bus)
+    id = whisper(page)
+    if is_folded:
+        project(bus)
+    before = {key: one for key, one in _all(bus).items() if key[1] != id}
+    logged = {entry[0] for shard in range(bus.core.log.shards) for entry in entries(bus, shard)}
+    tombstone = page.erase(id, reason="asked for")
+    assert _all(bus) == before
+    left = {entry[0] for shard in range(bus.core.log.shards) for entry in entries(bus, shard)}
+    assert logged - left == {place.encode() for place in tombstone.positions}
+    assert left - logged == {tombstone.position.stream_id.encode()}
+    assert bus.verify().findings == []
+    bus.rebuild()
+    assert _all(bus) == before
+    assert bus.verify().findings == []
+    assert bus.status().shards[bus.core.log.shard("main")].gaps == []
+
+
+def _all(bus: Bus) -> dict[tuple[str, str], object]:
+    project(bus)
+    return dict(documents(bus))
+
+
+@pytest.mark.damages_the_log
+def test_a_gap_that_no_erasure_explains_is_one_still(bus: Bus, page: Page) -> None:
+    id = whisper(page)
+    page.erase(id, reason="asked for")
+    lost = page.history(page.list(text="last of a batch")[0].id)[0]
+    send(bus, "XDEL", keys_of(bus).log, lost.position.stream_id)
+    page.add("observation", "later")
+    with pytest.raises(LogGap, match="missing"):
+        list(bus.events())
+    assert "gap" in {finding.kind for finding in bus.verify().findings}
+
+
+def test_every_reader_goes_past_it(bus: Bus, page: Page, connect: Callable[..., Bus]) -> None:
+    id = whisper(page)
+    project(bus)
+    everything = [event for event in bus.events() if event.subject != id]
+    stood = list(bus.events())[-3].position  # at an event that will be gone
+    gone = page.history(id)[1].position
+    with bus.view() as view, bus.subscribe("old") as deliveries:
+        next(deliveries).ack()
+        tombstone = page.erase(id, reason="asked for")
+        view.wait_for(tombstone.position)
+        assert view.get(id) is None
+        assert view.list(limit=None) == page.list(limit=None)
+        kinds = []
+        for delivery in deliveries:
+            kinds.append(delivery.event.subject)
+            delivery.ack()
+            if delivery.event.kind == "erased":
+                break
+        assert kinds[-1] == id
+    rest = [event.id for event in bus.events()]
+    assert rest == [event.id for event in everything] + [tombstone.id]
+    assert [event.id for event in bus.events(pages=["main"])] == rest
+    for place in (gone, stood):
+        after = [event.id for event in bus.events(place)]
+        assert after == [event.id for event in [*everything, tombstone] if event.position > place]
+    with connect().view() as fresh:
+        assert fresh.list(limit=None) == page.list(limit=None)
+    with bus.subscribe("new") as deliveries:
+        assert next(deliveries).event.id == everything[0].id
+
+
+def test_a_reader_that_stands_still_in_the_middle_goes_on(bus: Bus, page: Page) -> None:
+    id = whisper(page)
+    events, indexed = bus.events(), bus.events(pages=["main"])
+    first = [next(events), next(indexed)]
+    tombstone = page.erase(id, reason="asked for")
+    assert [event.id for event in events][-1] == tombstone.id
+    assert [event.id for event in indexed][-1] == tombstone.id
+    assert first[0] == first[1]
+
+
+def test_who_folds_from_the_start_sees_no_gap(bus: Bus, page: Page) -> None:
+    id = whisper(page)
+    page.erase(id, reason="asked for")
+    send(bus, "DEL", keys_of(bus).checkpoint("scratch_page"))
+    for key in send(bus, "KEYS", f"{keys_of(bus).tag}p1:*"):
+        send(bus, "DEL", key)
+    page.add("observation", "later")
+    assert [one.content for one in page.list(limit=2)] == ["later", "rests on it"]
+    assert bus.verify().findings == []
+
+
+def test_it_is_off_its_page_for_good(bus: Bus, page: Page) -> None:
+    id = whisper(page)
+    page.erase(id, reason="asked for")
+    for write in (page.resolve, page.archive, page.claim, page.reopen):
+        with pytest.raises(NotFound):
+            write(id)
+    with pytest.raises(NotFound):
+        page.update(id, content="back")
+    assert page.add("risk_alert", "another", dedupe_key=SECRET[::-1]).occurrences == 1
+
+
+def test_its_key_and_room_are_free(connect: Callable[..., Bus]) -> None:
+    with connect(max_observations=1) as bus:
+        page = bus.page()
+        first = page.add("risk_alert", "one", dedupe_key="k")
+        page.erase(first.id, reason="asked for")
+        second = page.add("risk_alert", "two", dedupe_key="k")
+        assert second.id != first.id
+        assert [one.id for one in page.active()] == [second.id]
+
+
+def test_what_is_resolved_archived_or_cleared_is_erased_as_well(bus: Bus, page: Page) -> None:
+    ids = [page.add("observation", SECRET).id for _ in range(3)]
+    for id in ids:
+        page.resolve(id, reason=SECRET)
+    page.archive(ids[1])
+    page.clear_resolved([ids[2]])
+    for id in ids:
+        page.erase(id, reason="asked for")
+    assert holds(bus, SECRET) == []
+    assert bus.verify().findings == []
+
+
+def test_doing_it_again_changes_nothing(bus: Bus, page: Page) -> None:
+    id = whisper(page)
+    first = page.erase(id, reason="asked for", event_id="mine")
+    assert page.erase(id, reason="asked for", event_id="mine") == first
+    assert page.erase(id, reason="once more") == first
+    other = page.add("observation", "other")
+    with pytest.raises(EventIdReused):
+        page.erase(other.id, reason="asked for", event_id="mine")
+
+
+def test_a_retry_of_a_write_that_was_erased_is_told_so(bus: Bus, page: Page) -> None:
+    added = page.add("observation", SECRET, event_id="mine")
+    page.erase(added.id, reason="asked for")
+    with pytest.raises(NotFound, match="was erased"):
+        page.add("observation", SECRET, event_id="mine")
+
+
+def test_dead_letters_of_it_are_gone(bus: Bus, page: Page) -> None:
+    id = page.add("observation", "private").id
+    page.add("observation", "other")
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        for _ in range(2):
+            next(deliveries).fail(SECRET)
+    page.erase(id, reason="asked for")
+    assert [letter.subject == id for letter in bus.dead_letters()] == [False]
+
+
+def test_what_a_killed_rebuild_left_is_cleared_too(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scratchbus.rebuilding.CHUNK", 3)
+    monkeypatch.setattr("scratchbus.log.rebuild.LEASE_MS", 300)
+    id = whisper(page)
+
+    def die(done: int, total: int) -> None:
+        if done > 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bus.rebuild(die)
+    page.erase(id, reason="asked for")
+    assert holds(bus, SECRET) == []
+
+
+def test_it_is_refused_while_someone_rebuilds(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = whisper(page)
+    lease = bus.run(leases.take(keys_of(bus), "another"))
+    pauses = iter(range(100))
+    monkeypatch.setattr("time.sleep", lambda _: bus.run(lease.keep()) if next(pauses) < 50 else None)
+    with pytest.raises(RebuildHeld):
+        page.erase(id, reason="asked for")
+    assert page.get(id) is not None
+    bus.run(lease.leave())
+
+
+def test_it_needs_a_reason_and_something_to_erase(bus: Bus, page: Page) -> None:
+    added = page.add("observation", "one")
+    with pytest.raises(InvalidField, match="reason"):
+        page.erase(added.id, reason="")
+    with pytest.raises(InvalidId):
+        page.erase("nonsense", reason="asked for")
+    with pytest.raises(NotFound):
+        page.erase("01ARZ3NDEKTSV4RRFFQ69G5FAV", reason="asked for")
+    assert heads(bus)["main", added.id].status == "active"
+
+
+def test_a_subject_with_many_events_is_erased_whole(bus: Bus, page: Page) -> None:
+    id = page.add("observation", SECRET).id
+    updates = [
+        Write(Updated(id=f"u{number}", page=page.name, subject=id, by="x", changes={"content": SECRET}), "u")
+        for number in range(700)
+    ]
+    bus.run(append(bus.core.log, page.name, updates))
+    other = page.add("observation", "other")
+    tombstone = page.erase(id, reason="asked for")
+    assert len(tombstone.positions) == 701
+    assert [event.subject for event in bus.events()] == [other.id, id]
+    assert bus.verify().findings == []
+    assert json.loads(entry_fields(entries(bus, bus.core.log.shard("main"))[-1])[b"event"])["reason"] == "asked for"
+    eventually(lambda: page.list() == [other])
+
+
+def test_what_was_cut_short_is_ended_by_calling_again(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = whisper(page)
+    with bus.subscribe("router", max_attempts=1) as deliveries:
+        for _ in range(4):
+            next(deliveries).fail("no")
+    with monkeypatch.context() as dying:
+        dying.setattr("scratchbus.operations.erasing.catch_up", _die_after(2))
+        with pytest.raises(KeyboardInterrupt):
+            page.erase(id, reason="asked for")
+    (tombstone,) = page.history(id)
+    assert page.erase(id, reason="asked for") == tombstone
+    assert holds(bus, SECRET) == []
+    assert id not in {letter.subject for letter in bus.dead_letters()}
+    assert bus.verify().findings == []
+
+
+def _die_after(times: int) -> Callable[..., object]:
+    """Return a fold that is killed when it is called so often."""
+    calls = iter(range(times - 1))
+
+    def fold(log: Log, shard: int) -> Step[None]:
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        yield from catch_up(log, shard)
+
+    return fold
+
+
+def test_the_past_is_without_it_as_well(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scratchbus.log.snapshots.LEAST_EVENTS", 2)
+    monkeypatch.setattr("scratchbus.log.snapshots.EVENTS_PER_DOCUMENT", 0)
+    first = page.add("observation", "at the beginning")
+    id = whisper(page)
+    places = [event.position for event in bus.events()]
+    before = {place: {one.id: one for one in page.as_of(place).list(limit=None)} for place in places}
+    page.erase(id, reason="asked for")
+    page.erase(first.id, reason="asked for")
+    for place in places:
+        now = {one.id: one for one in page.as_of(place).list(limit=None)}
+        assert now == {key: one for key, one in before[place].items() if key not in (id, first.id)}
+    assert holds(bus, SECRET) == []
+    assert bus.verify().findings == []
+
+
+def test_a_snapshot_that_was_begun_before_it_does_not_keep_it(
+    bus: Bus, page: Page, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = whisper(page)
+    project(bus)
+    keys, other = keys_of(bus), connect()
+    names = PageKeys(keys, page.name, bus.run(read_checkpoint(keys)).build)
+    packed = [snapshots.pack([encode_document(one) for one in page.list(limit=None)])]
+    end, erased = page.history(id)[-1], bus.run(count_all_erased(keys))
+    other.page().erase(id, reason="asked for")
+    made = snapshots.Snapshot(end.position, 5, 1)
+    bus.run(snapshots.store(keys, names, made, end.id, packed, erased))
+    assert send(bus, "EXISTS", names.snapshots) == 0
