@@ -40,7 +40,10 @@ def fold_without(log: Log, page: str, cut: Cut, judge: Without, progress: Progre
             whole = whole_batches(items)
             torn[shard] = items[whole:]
             batches += _batches(item for item in items[:whole] if item.position <= ends[shard])
-        for batch in sorted(batches, key=_when):
+        batches.sort(key=_when)
+        if log.shards > 1:
+            _settle(judge, batches)
+        for batch in batches:
             for each in _kept(judge, batch):
                 if (each.envelope["page"] if isinstance(each, Poison) else each.page) == page:
                     apply(documents, each)
@@ -64,6 +67,14 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
 def _when(batch: list[Item]) -> tuple[int, int, int]:
     ms, seq, shard = batch[0].position
     return ms, shard, seq
+
+
+def _settle(judge: Without, batches: list[list[Item]]) -> None:
+    """Judge batches until nothing more is left out: of one millisecond on two shards, either may rest on the other."""
+    events = [[item.event for item in batch if isinstance(item.event, Event)] for batch in batches]
+    kept, was = sum(map(len, events)), -1
+    while kept != was:
+        was, kept = kept, sum(len(judge.keep(batch)) for batch in events)
 
 
 def _kept(judge: Without, batch: list[Item]) -> Iterator[Event | Poison]:
