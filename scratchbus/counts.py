@@ -65,6 +65,8 @@ class Counts:
     missed: int = 0
     subscriptions: defaultdict[str, Handled] = field(default_factory=lambda: defaultdict(Handled))
     jobs: defaultdict[str, int] = field(default_factory=_none)
+    archived: int = 0
+    trimmed: int = 0
 
 
 counts = Counts()

@@ -15,7 +15,8 @@ from scratchbus.domain.position import START, Position
 from scratchbus.errors import LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position, is_batch_end
-from scratchbus.log.reading import Cursor, Narrow, read
+from scratchbus.log.cursor import Cursor
+from scratchbus.log.reading import Narrow, read
 from scratchbus.log.steps import Step, ask_all
 
 KEPT = 4_096

@@ -18,6 +18,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.errors import LogRewound
 from scratchbus.log import positions
 from scratchbus.log.append import Log
+from scratchbus.log.below import read_floor, stretch_after
 from scratchbus.log.codec import (
     Poison,
     RawEntry,
@@ -126,7 +127,7 @@ def fold_once(
     """
     keys, key = log.keys(shard), checkpoint_key(log.keys(shard), build)
     begin = Checkpoint.parse(None, shard)._replace(build=build or 1)
-    checkpoint, entries, is_all = yield from _read_stretch(keys, key, begin, known, chunk)
+    checkpoint, entries, is_all = yield from _read_stretch(log, keys, key, begin, known, chunk)
     if not entries:
         return Folded(0, True, Outcome.DONE), checkpoint
     items = list(decode_all(entries, shard))
@@ -160,9 +161,9 @@ def catch_up(log: Log, shard: int) -> Step[None]:
 
 
 def _read_stretch(
-    keys: ShardKeys, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
+    log: Log, keys: ShardKeys, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
 ) -> Step[tuple[Checkpoint, list[RawEntry], bool]]:
-    """Read the checkpoint first, then whole batches after it."""
+    """Read the checkpoint first, then whole batches after it; what was trimmed is read from the archive."""
     shard = keys.shard
     guess = known or begin
     count = chunk
@@ -184,13 +185,28 @@ def _read_stretch(
             raise LogRewound(
                 f"shard {shard}: the state was folded from another log; run `scratchbus rebuild` to have it folded anew"
             )
+        archived: list[RawEntry] = []
+        if entries and entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
+            archived = yield from _read_below(log, checkpoint.position, count)
         checkpoint = checkpoint._replace(origin=word)
+        entries = archived or entries
         whole = _whole_batches(entries, chunk)
         if whole or not entries:
-            return checkpoint, whole, len(whole) == len(entries) < count
+            return checkpoint, whole, not archived and len(whole) == len(entries) < count
         if count >= _LONGEST_BATCH:
             return checkpoint, list(entries), False  # no such batch is ever written; do not stand still
         count = _LONGEST_BATCH
+
+
+def _read_below(log: Log, after: Position, count: int) -> Step[list[RawEntry]]:
+    """Return the next archived entries behind a position, none when it is not below the floor. Raises PositionLost."""
+    floor = yield from read_floor(log, after.shard)
+    while after < floor.position:
+        stretch = yield from stretch_after(log, floor, after, count)
+        if stretch.entries:
+            return stretch.entries
+        after = stretch.at
+    return []
 
 
 def _whole_batches(entries: list[RawEntry], chunk: int) -> list[RawEntry]:

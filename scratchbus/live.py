@@ -21,7 +21,7 @@ from scratchbus.domain.position import Position
 from scratchbus.errors import BusClosed, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.feed import Feed, Item
 from scratchbus.log.connections import backoff
-from scratchbus.log.reading import Cursor
+from scratchbus.log.cursor import Cursor
 from scratchbus.log.steps import Pause, Step, ask
 from scratchbus.logs import stderr_logger
 from scratchbus.projections.live_page import LivePage

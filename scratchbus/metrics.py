@@ -104,6 +104,8 @@ def _what_was_done() -> Iterator[Metric]:
     yield _counter("sweeps", "Looks at what has fallen due.", [], [([], counts.sweeps)])
     yield _counter("fallen_due", "Events appended because time went by.", ["what"], _each(counts.fallen_due))
     yield _counter("missed_events", "Events that were gone before the expirer saw them.", [], [([], counts.missed)])
+    yield _counter("events_archived", "Events that this process archived.", [], [([], counts.archived)])
+    yield _counter("events_trimmed", "Archived events that it took out of logs.", [], [([], counts.trimmed)])
     yield _counter("engine_errors", "Operations that ended with an error.", ["error"], _each(counts.engine_errors))
     yield _counter("jobs", "Observations that workers claimed, and what became of them.", ["what"], _each(counts.jobs))
     names, handled = ["subscription"], dict(counts.subscriptions)

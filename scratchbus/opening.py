@@ -8,6 +8,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from scratchbus.archive.past import Archive
+from scratchbus.archive.stores import open_store
 from scratchbus.core import Core, refresh_registry
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.registry_yaml import parse_registry
@@ -56,6 +58,7 @@ def prepare(url: str | None, source: str | None, config: str | Path | None, over
             id_days=ceil(settings.seconds("idempotency_window") / 86_400),
             replicas=settings.replicas if settings.ack == "replica" else 0,
             is_spread=engine.kind == "cluster",
+            past=Archive(open_store(settings.archive_url), settings.bus) if settings.archive_url else None,
             replica_ms=min(2_000, round(settings.seconds("socket_timeout") * 500)),  # before the socket gives up
         ),
         registry=registry,

@@ -19,12 +19,13 @@ from scratchbus.domain.position import Position, millis
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, LogRewound, NotFound, PositionLost
 from scratchbus.folding import Fold, decode_all, fold_once
 from scratchbus.log.append import Log
+from scratchbus.log.below import entries_at, from_archive, read_floor
 from scratchbus.log.codec import Head, decode_documents, decode_entry
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
 from scratchbus.log.gaps import not_erased
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.lag import end_of
-from scratchbus.log.steps import Call, Pause, Script, Step, ask, ask_all
+from scratchbus.log.steps import Call, Pause, Script, Step, ask
 from scratchbus.projections import scratch_page
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import by_priority, is_active
@@ -240,7 +241,8 @@ def read_head(log: Log, page: str, id: str) -> Step[Head | None]:
 def history(log: Log, page: str, subject: str) -> Step[list[Event]]:
     """Return the events about a subject, oldest first; it costs what it returns.
 
-    An entry that is no event is left out. Raises PositionLost when the log was trimmed past an early one.
+    An entry that is no event is left out. Raises PositionLost when an early one was archived, and the archive cannot be
+    read.
     """
     events: list[Event] = []
     at = ""
@@ -260,8 +262,20 @@ def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tup
     keys = log.keys(shard)
     (reply,) = yield Call(shard, (_HISTORY.command((keys.log, keys.heads(page)), (subject, at, most)),))
     entries, rest = reply[0], reply[1].decode()
+    if not entries and not rest:
+        rest = yield from _last_archived(log, page, subject)
     if rest and len(entries) < most:
-        raise PositionLost(f"{subject}: its event {rest} is no longer in the log; the log was trimmed")
+        floor = yield from read_floor(log, shard)
+        position = Position.parse(rest)._replace(shard=shard)
+        if position > floor.position:
+            raise PositionLost(f"{subject}: its event {rest} is no longer in the log; the log was trimmed")
+        more, rest = yield from from_archive(
+            log,
+            shard,
+            f"the event {rest} about {subject}",
+            lambda past: past.back(shard, floor.origin, position, most - len(entries)),
+        )
+        entries += more
     return [item for _, item in decode_all(entries, shard) if isinstance(item, Event)], rest
 
 
@@ -282,16 +296,34 @@ def walk_all_back(log: Log, page: str, ends: Mapping[str, str]) -> Step[dict[str
     return found
 
 
+def _last_archived(log: Log, page: str, subject: str) -> Step[str]:
+    """Return the stream id of the last event about a subject whose head was dropped, "" if it never was."""
+    floor = yield from read_floor(log, log.shard(page))
+    if not floor.position.seq:
+        return ""
+    seen = yield from look(log, page, Freshness(), lambda _: (), "get", subject)
+    for document in seen.found:
+        return document.position.stream_id
+    last = yield from from_archive(
+        log,
+        floor.position.shard,
+        f"the history of {subject}, if there is one,",
+        lambda past: past.last_of(floor.position.shard, floor.origin, page, subject),
+    )
+    return last.stream_id if last else ""
+
+
 def read_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
-    """Return the events at these positions, all of one shard; what is not there is left out."""
-    shard = positions[0].shard
-    spots = [position.stream_id for position in positions]
-    replies = yield from ask_all(shard, [("XRANGE", log.keys(shard).log, spot, spot) for spot in spots])
-    return [decode_entry(entry, shard) for entries in replies for entry in entries]
+    """Return the events at these positions, all of one shard; what is not there is left out. Raises PositionLost."""
+    entries = yield from entries_at(log, positions)
+    return [decode_entry(entry, positions[0].shard) for entry in entries]
 
 
 def known_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
-    """Return the events that were at these positions just now. Raises LogRewound when one is not there any more."""
+    """Return the events that were at these positions just now.
+
+    Raises PositionLost, or LogRewound when one is not there any more.
+    """
     events = yield from read_events(log, positions)
     if len(events) < len(positions):
         there = {event.position for event in events}

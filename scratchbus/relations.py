@@ -141,14 +141,16 @@ def gather(log: Log, pages: Mapping[str, str], freshness: Freshness) -> Step[dic
 
 
 def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
-    """Return the page of each of these ids that any page of the bus has."""
+    """Return the page of each of these ids that any page of the bus has, or had until it was archived."""
     found: dict[str, str] = {}
     for shard in range(log.shards):
         keys = log.keys(shard)
+        build = (yield from read_checkpoint(keys)).build
         names = [row.decode() for row in (yield from ask(shard, "HKEYS", keys.pages))]
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
             rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in some])
-            for name, heads in zip(some, rows, strict=True):
-                found |= {id: name for id, head in zip(ids, heads, strict=True) if head}
+            old = yield from ask_all(shard, [("ZMSCORE", PageKeys(keys, name, build).all, *ids) for name in some])
+            for name, heads, scores in zip(some, rows, old, strict=True):
+                found |= {id: name for id, *there in zip(ids, heads, scores, strict=True) if any(there)}
     return found

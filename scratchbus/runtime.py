@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from scratchbus.errors import (
+    ArchiveUnavailable,
     Behind,
     EngineFull,
     EngineLoading,
@@ -37,6 +38,7 @@ PASSING: tuple[type[ScratchbusError], ...] = (
     EngineLoading,
     EngineReadOnly,
     EngineFull,
+    ArchiveUnavailable,
     NotReplicated,
     Behind,
     LogRewound,

@@ -28,6 +28,9 @@ DurationName = Literal[
     "idempotency_window",
     "sweep_interval",
     "subscription_lease",
+    "subscription_ttl",
+    "retain",
+    "archive_interval",
     "socket_timeout",
     "connect_timeout",
 ]
@@ -52,6 +55,10 @@ def _number(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("write a whole number")  # which true and false are, to Python
     return value
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
 
 
 def _source(value: str) -> str:
@@ -90,6 +97,13 @@ class Settings(BaseModel):
     auto_archive_after: Lasting = "1h"
     sweep_interval: Finite = "1s"
     subscription_lease: Finite = "3s"
+    subscription_ttl: Lasting = "30d"
+
+    archive_url: Annotated[str, BeforeValidator(_text)] | None = Field(default=None, repr=False)  # it may hold a key
+    retain: Finite = "7d"
+    retain_events: Annotated[Whole, Field(ge=1)] = 10_000
+    archive_segment: Annotated[Whole, Field(ge=1, le=1_000_000)] = 50_000
+    archive_interval: Finite = "1m"
 
     fresh_timeout: Finite = "30s"
     idempotency_window: Finite = "7d"
@@ -176,6 +190,8 @@ def _from_file(path: str | Path | None) -> dict[str, _Given]:
 def _expanded(name: str, value: Any, base: Path) -> Any:
     if name in ("home", "observation_types") and isinstance(value, str):
         return base / Path(value).expanduser()
+    if name == "archive_url" and isinstance(value, str) and "://" not in value:
+        return str(base / Path(value).expanduser())
     return value
 
 

@@ -14,8 +14,9 @@ from scratchbus.folding import catch_up
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, decode_documents
 from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.log.cursor import Cursor
 from scratchbus.log.keys import PageKeys
-from scratchbus.log.reading import Cursor, read
+from scratchbus.log.reading import read
 from scratchbus.log.steps import Step, ask_all
 from scratchbus.projections.live_page import LivePage, Turn
 

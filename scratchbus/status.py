@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from scratchbus.core import Core
 from scratchbus.domain.position import Position
+from scratchbus.log.below import read_floor
 from scratchbus.log.codec import Head
 from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.connect import UNKNOWN, read_info, risks
@@ -42,7 +43,7 @@ class ShardStatus(BaseModel):
     """One log: how many events it holds, where it ends, and how far behind the projection is.
 
     `lag_seconds` is how old the first event is that is not folded yet. `gaps` are the first of those there are,
-    `missing` is how many events all of them lack.
+    `missing` is how many events all of them lack. `floor` is the last event that is in the archive alone, if any is.
     """
 
     shard: int
@@ -54,6 +55,7 @@ class ShardStatus(BaseModel):
     rejected: int
     missing: int = 0
     gaps: list[Gap] = []
+    floor: str | None = None
 
 
 class PageStatus(BaseModel):
@@ -71,7 +73,8 @@ class Status(BaseModel):
     """A bus as a whole. `directory` is that of an embedded engine; `risks` are how the engine may lose events.
 
     What the engine does not tell this user is "unknown", or None; so is `memory_limit_bytes` where there is no limit.
-    `pages` are the busiest of `page_count`; `open` counts the open observations of all.
+    `pages` are the busiest of `page_count`; `open` counts the open observations of all. `archive` is where this process
+    reads what was archived, None where it cannot.
     """
 
     bus: str
@@ -90,6 +93,7 @@ class Status(BaseModel):
     page_count: int
     open: int
     pages: list[PageStatus]
+    archive: str | None = None
 
 
 class _EngineStatus(NamedTuple):
@@ -123,6 +127,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         page_count=len(sizes),
         open=sum(sizes.values()),
         pages=[PageStatus(page=page, open=sizes[page], claimed=claims.get(page)) for page in busiest],
+        archive=core.log.past.where if core.log.past else None,
         **engine._asdict(),
     )
 
@@ -136,6 +141,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
         shard, [("XLEN", keys.log), ("GET", keys.tail), ("XLEN", rejects), ("HKEYS", keys.pages)]
     )
     gaps = yield from _read_gaps(keys, checkpoint.build)
+    floor = (yield from read_floor(core.log, shard)).position
     lag = (yield from read_lags(core.log, [done]))[done]
     status = ShardStatus(
         shard=shard,
@@ -147,6 +153,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
         rejected=rejected,
         missing=sum(gap.missing for gap in gaps),
         gaps=gaps[:MOST_GAPS],
+        floor=floor.stream_id if floor.seq else None,
     )
     return status, [name.decode() for name in names]
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from scratchbus.domain.values import check_id
 from scratchbus.errors import InvalidId, NotFound, shown
 from scratchbus.log.append import Log
+from scratchbus.log.commit import read_checkpoint
+from scratchbus.log.keys import PageKeys
 from scratchbus.log.steps import Step, ask
 
 SHORTEST = 6
@@ -53,14 +55,16 @@ def whole_id(log: Log, page: str, given: str) -> Step[str]:
 
 
 def _ending_in(log: Log, page: str, suffix: str) -> Step[set[str]]:
-    """Return the ids that end so; the engine looks at the heads of the page and sends only those."""
+    """Return the ids that end so, by the heads of the page and, where these were dropped, by what is on the page."""
     keys = log.keys(log.shard(page))
+    shard = keys.shard
+    build = (yield from read_checkpoint(keys)).build
     found: set[str] = set()
-    cursor = b"0"
-    while True:
-        cursor, row = yield from ask(
-            keys.shard, "HSCAN", keys.heads(page), cursor, "MATCH", f"*{suffix}", "COUNT", _AT_ONCE
-        )
-        found.update(field.decode() for field in row[::2] if len(field) == WHOLE)
-        if cursor in (b"0", 0):
-            return found
+    for scan, key in (("HSCAN", keys.heads(page)), ("ZSCAN", PageKeys(keys, page, build).all)):
+        cursor: object = b"0"
+        while True:
+            cursor, row = yield from ask(shard, scan, key, cursor, "MATCH", f"*{suffix}", "COUNT", _AT_ONCE)
+            found.update(field.decode() for field in row[::2] if len(field) == WHOLE)
+            if cursor in (b"0", 0):
+                break
+    return found

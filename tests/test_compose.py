@@ -69,7 +69,7 @@ def _runnable(command: str, service: dict[str, Any], host: Path) -> list[str]:
 
 def test_it_starts_one_engine_and_the_daemons_twice_where_one_may_fall():
     replicas = {name: service.get("deploy", {}).get("replicas", 1) for name, service in SERVICES.items()}
-    assert replicas == {"redis": 1, "projector": 2, "expirer": 2, "logwatch": 1}
+    assert replicas == {"redis": 1, "projector": 2, "expirer": 2, "archiver": 1, "logwatch": 1}
     assert SERVICES["redis"]["image"] == "redis:8"
 
 
@@ -99,7 +99,7 @@ def test_the_engine_keeps_everything(engine: redis.Redis):
 @pytest.mark.parametrize("name", DAEMONS)
 def test_a_daemon_waits_for_the_engine_and_speaks_to_it(name: str):
     daemon = DAEMONS[name]
-    assert daemon["environment"] == {"SCRATCHBUS_URL": "redis://redis:6379"}
+    assert daemon["environment"]["SCRATCHBUS_URL"] == "redis://redis:6379"
     assert daemon["depends_on"] == {"redis": {"condition": "service_healthy"}}
     assert "healthcheck" in SERVICES["redis"]
 
@@ -133,7 +133,11 @@ def test_a_daemons_command_starts_against_an_engine_and_stops_when_asked(
     with (
         open(said, "wb") as output,
         subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, "SCRATCHBUS_URL": url}, stdout=output, stderr=output
+            command,
+            cwd=ROOT,
+            env={**os.environ, "SCRATCHBUS_URL": url, "SCRATCHBUS_ARCHIVE_URL": str(tmp_path / "archive")},
+            stdout=output,
+            stderr=output,
         ) as daemon,
     ):
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scratchbus.errors import Conflict, EngineError, InvalidInput, NotFound
+from scratchbus.errors import ArchiveUnavailable, Conflict, EngineError, InvalidInput, NotFound
 
 OK = 0
 INTERNAL = 1
@@ -18,6 +18,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (Conflict, CONFLICT),
     (InvalidInput, INVALID_INPUT),
     (EngineError, ENGINE),
+    (ArchiveUnavailable, ENGINE),
 )
 
 

@@ -36,7 +36,8 @@ is in attributes, never only in the text.
     │   ├── SubscriptionHeld    a consumer is at it                  (.name, .holder)
     │   ├── LeaseLost           another consumer may have taken over (.name)
     │   ├── NotDelivered        it was not handed out, or no longer  (.name)
-    │   └── TooManyUnacked      too many were handed out and not acked (.name)
+    │   ├── TooManyUnacked      too many were handed out and not acked (.name)
+    │   └── ArchiveBusy         another archiver is at work          (.shard, .who)
     ├── EngineError             the Redis or Valkey server
     │   ├── EngineUnreachable · EngineAuth · EngineTooOld · EngineReadOnly · EngineFull · EngineLoading
     │   ├── EngineMissing       there is no server binary to start
@@ -45,6 +46,10 @@ is in attributes, never only in the text.
     │   ├── EngineForbidden     the server's ACL forbids it
     │   ├── NotReplicated       written, but on too few replicas     (.copies, .wanted)
     │   └── ForeignData         the data directory is another engine's
+    ├── ArchiveError            the archive of the log
+    │   ├── ArchiveDamaged      a file is missing, or not what was put there
+    │   ├── ArchiveForeign      it is that of another bus or log
+    │   └── ArchiveUnavailable  no permission, no space, no answer
     ├── BusClosed               the bus was closed by its own program
     ├── ViewClosed              the view was closed, or never entered
     └── LogError                reading the log
@@ -56,6 +61,7 @@ is in attributes, never only in the text.
         └── StateTooOld         state of an older form than this code reads
 """
 
+from scratchbus.errors.archive import ArchiveBusy, ArchiveDamaged, ArchiveError, ArchiveForeign, ArchiveUnavailable
 from scratchbus.errors.base import ScratchbusError, shown
 from scratchbus.errors.closed import BusClosed, ViewClosed
 from scratchbus.errors.engine import (
@@ -120,6 +126,11 @@ from scratchbus.errors.subscribing import (
 )
 
 __all__ = [
+    "ArchiveBusy",
+    "ArchiveDamaged",
+    "ArchiveError",
+    "ArchiveForeign",
+    "ArchiveUnavailable",
     "Behind",
     "BusClosed",
     "Claimed",

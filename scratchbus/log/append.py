@@ -14,6 +14,8 @@ from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, Inv
 from scratchbus.log.codec import encode_body, entry_fields
 from scratchbus.log.connections import PATIENCE, backoff
 from scratchbus.log.keys import SYSTEM_PAGE, ShardKeys, shard_of
+from scratchbus.log.past import Past
+from scratchbus.log.revive import revive
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
 from scratchbus.log.writes import FIELDS, Write, refusal
 
@@ -89,7 +91,8 @@ class Appended(NamedTuple):
 class Log:
     """A bus's log as one process knows it: its name, its shards, and how far each was seen to reach.
 
-    `is_spread`: the shards are on several servers, so that no call may concern two of them.
+    `is_spread`: the shards are on several servers, so that no call may concern two of them. `past` reads what was
+    trimmed, where that can be read.
     """
 
     bus: str
@@ -100,6 +103,7 @@ class Log:
     replica_ms: int = 2_000
     patience: float = PATIENCE
     is_spread: bool = False
+    past: Past | None = None
     seen: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))
     _keys: dict[int, ShardKeys] = field(default_factory=dict)
@@ -159,12 +163,11 @@ def append(
     _check_size(arguments, len(writes))
     names = log.names(page)
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
-    scan, begun, attempt = "", time.monotonic(), 0
+    scan, begun, attempt, revived = "", time.monotonic(), 0, set[str]()
     while True:
         options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by)
         try:
             reply, *copies = yield Call(shard, (script.command(names, (*options, *arguments)), *wait), is_write=True)
-            break
         except (Interrupted, EngineLoading) as lost:
             if time.monotonic() > begun + log.patience:
                 raise EngineUnreachable(f"{lost}; {_IN_DOUBT}") from None
@@ -175,6 +178,11 @@ def append(
             if scan:
                 error.args = (f"{error}; {_IN_DOUBT}",)
             raise
+        else:
+            subject = writes[reply[1] - 1].event.subject if reply[0] == 0 and reply[2] == b"missing" else None
+            if subject is None or subject in revived or not (yield from revive(keys, page, subject)):
+                break
+            revived.add(subject)
     outcome = _read_reply(log, shard, page, room, writes, reply)
     counts.append_took.add(time.monotonic() - begun)
     for row in outcome.written:

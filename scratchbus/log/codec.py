@@ -18,9 +18,9 @@ from scratchbus.errors import CodeTooOld
 _PREFIX = b'{"v":%d,' % SCHEMA
 _BODY_SERIALIZERS = {kind: cls.__pydantic_serializer__ for kind, cls in EVENTS.items()}
 _BODY_VALIDATORS = {kind.encode(): cls.__pydantic_validator__ for kind, cls in EVENTS.items()}
-_LAYOUT = [b"id", b"subject", b"page", b"kind", b"type", b"batch", b"prev", b"event"]
+LAYOUT = [b"id", b"subject", b"page", b"kind", b"type", b"batch", b"prev", b"event"]
 """The fields of an entry, in the order in which the append script writes them."""
-_EMPTY = [b""] * len(_LAYOUT)
+_EMPTY = [b""] * len(LAYOUT)
 _QUOTED = {ord(char): f"%{ord(char):02X}" for char in "%,|"}
 
 _DOCUMENT = Observation.__pydantic_serializer__
@@ -75,7 +75,7 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
     """Return the event of a raw entry, of whatever schema version. Raises Poison, or CodeTooOld for a newer one."""
     ms, _, seq = entry[0].partition(b"-")
     flat = entry[1]
-    values = flat[1::2] if flat[::2] == _LAYOUT else list(map(entry_fields(entry).get, _LAYOUT, _EMPTY))
+    values = flat[1::2] if flat[::2] == LAYOUT else list(map(entry_fields(entry).get, LAYOUT, _EMPTY))
     id, subject, page, kind, type_, batch, prev, body = values
     if not body.startswith(_PREFIX):
         body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
@@ -105,7 +105,7 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
 def _envelope(entry: RawEntry, shard: int) -> dict[str, Any]:
     """Return what is known of an entry that is no event."""
     fields, position = entry_fields(entry), entry_position(entry, shard)
-    texts = {name.decode(): fields.get(name, b"").decode("utf-8", "replace") for name in _LAYOUT[:-1]}
+    texts = {name.decode(): fields.get(name, b"").decode("utf-8", "replace") for name in LAYOUT[:-1]}
     return texts | position._asdict()
 
 

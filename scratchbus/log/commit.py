@@ -87,7 +87,7 @@ def commit(
     A commit whose reply is lost is recognised by its token when the checkpoint is read again.
     """
     now = was._replace(position=position, event_id=event_id.decode("utf-8", "replace"), token=token_hex(6))
-    arguments: list[Any] = [str(was), str(now), position.stream_id, event_id, was.origin]
+    arguments: list[Any] = [str(was), str(now), position.stream_id, event_id, was.origin, keys.floor]
     for command in commands:
         arguments.append(len(command))
         arguments += command

@@ -19,7 +19,7 @@ from redis import exceptions as redis_errors
 from scratchbus.errors import BusClosed, ScratchbusError
 from scratchbus.log.connections import AsyncConnection, Commands, Connection, hang_up, pack, whole_from
 from scratchbus.log.delivery import Address, Sending, Topology, deliver
-from scratchbus.log.steps import Call, Interrupted, Pause, Step
+from scratchbus.log.steps import Call, Fetch, Interrupted, Pause, Step
 
 T = TypeVar("T")
 
@@ -64,9 +64,9 @@ class Engine:
                 reply = None
                 continue
             try:
-                reply = handle(request)
+                reply = request.call() if isinstance(request, Fetch) else handle(request)
             except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
-                step, reply = conversation.throw, error  # type: ignore[assignment]
+                step, reply = conversation.throw, error
 
     def _send(self, sending: Sending) -> list[Any]:
         connection = self.take(sending.address)
@@ -203,9 +203,9 @@ class AsyncEngine:
                 reply = None
                 continue
             try:
-                reply = await handle(request)
+                reply = await (asyncio.to_thread(request.call) if isinstance(request, Fetch) else handle(request))
             except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
-                step, reply = conversation.throw, error  # type: ignore[assignment]
+                step, reply = conversation.throw, error
 
     async def _send(self, sending: Sending) -> list[Any]:
         connection = self.take(sending.address)

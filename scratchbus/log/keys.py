@@ -13,6 +13,9 @@ from redis.crc import key_slot
 SYSTEM_PAGE = "_bus"
 """The page, on shard 0, of what concerns the whole bus."""
 
+CURSORS = ("reminders",)
+"""The readers that have a cursor of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShardKeys:
@@ -43,8 +46,18 @@ class ShardKeys:
 
     @property
     def floor(self) -> str:
-        """String: `<stream id>|<event id>` of the last event that was trimmed, if any was."""
+        """String: `<stream id>|<event id>` of the last event that is for the archive alone, if any is."""
         return self.tag + "floor"
+
+    @property
+    def archiver(self) -> str:
+        """String: `<token>|<who>` of the archiver that is at work; it expires."""
+        return self.tag + "archiver"
+
+    @property
+    def kept(self) -> str:
+        """Stream, on shard 0: trimmed entries that everyone needs, such as the registry in force."""
+        return self.tag + "kept"
 
     @property
     def pages(self) -> str:

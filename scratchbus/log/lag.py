@@ -12,7 +12,10 @@ from scratchbus.log.steps import Step, ask_all
 
 
 class Lag(NamedTuple):
-    """How many events are behind a position, and how old the first of them is (seconds, by the engine's clock)."""
+    """How many events are behind a position, and how old the first of them is (seconds, by the engine's clock).
+
+    Of those that were archived the age is not known; then it is that of the first one in the log.
+    """
 
     events: int = 0
     seconds: float = 0.0
@@ -32,7 +35,8 @@ def read_lags(log: Log, positions: Iterable[Position]) -> Step[dict[Position, La
         for position, entries in zip(some, found, strict=True):
             if entries:
                 first = Position.parse(entries[0][0].decode())
-                lags[position] = Lag(end.seq - first.seq + 1, max(0, now - first.ms) / 1000)
+                done = first.seq - 1 if position.ms and not position.seq else position.seq
+                lags[position] = Lag(end.seq - done, max(0, now - first.ms) / 1000)
             else:
                 lags[position] = Lag()
     return lags

@@ -97,7 +97,15 @@ while #ids < limit and looked < 5000 do
   if statuses ~= '' and #some > 0 then
     local kept = {}
     for i, head in ipairs(call('HMGET', HEADS, unpack(some))) do
-      if head then
+      if not head then -- dropped below the floor, when it was final; its document says how
+        local doc = call('HGET', DOCS, some[i])
+        for status in string.gmatch(doc or '', '"status":"([^"]*)"') do
+          if string.find(statuses, ',' .. status .. ',', 1, true) then
+            kept[#kept + 1] = some[i]
+            break
+          end
+        end
+      else
         local status, class, expires = string.match(head, '^%d+|([^|]*)|(%a)|[^|]*|%d+|%d+|(%d+)')
         if class == 'o' and expires ~= '0' and tonumber(expires) <= now then status = 'archived' end
         if string.find(statuses, ',' .. status .. ',', 1, true) then kept[#kept + 1] = some[i] end

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import START, BusPosition, Position
-from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
+from scratchbus.errors import InvalidPosition, LogGap, LogRewound, shown
 from scratchbus.log.append import Log
+from scratchbus.log.below import entries_at, read_floor, stretch_after
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
 from scratchbus.log.commit import read_checkpoint
-from scratchbus.log.gaps import are_erased, not_erased
+from scratchbus.log.cursor import ANEW, Below, Cursor, check, trimmed
+from scratchbus.log.gaps import not_erased
 from scratchbus.log.keys import PageKeys
+from scratchbus.log.past import Stretch
 from scratchbus.log.positions import read_positions
-from scratchbus.log.steps import Call, Script, Step, ask, ask_all
+from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.logs import stderr_logger
 
 CHUNK = 500
@@ -26,25 +28,7 @@ APART_MS = 60_000
 """How far servers' clocks, and the moments at which they are read, may be apart: so much comes again on other shards
 when a reader goes on behind one event of a bus that is on several servers."""
 
-_FETCH = Script("fetch", only_reads=True)
-
-_ANEW = "read the page, and go on behind bus.position()"
-
 logger = stderr_logger()
-
-
-@dataclass(slots=True)
-class Cursor:
-    """Where a reader stands in one shard's log; the event's id and the log's origin tell whether it is still that log.
-
-    A cursor with a time but no `seq` stands before the first event of that millisecond. While `page` is set, only
-    that page is read, through its history index.
-    """
-
-    position: Position
-    event_id: str = ""
-    origin: str = ""
-    page: str = ""
 
 
 class Stop(Protocol):
@@ -146,34 +130,59 @@ def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[li
     """Return the next entries behind the cursors, by shard, and move the cursors.
 
     With `block_ms` it waits that long for the first, unless the shards are on several servers: nobody should wait for
-    one while another has news (see `feeding`). Raises PositionLost when the log was trimmed past a cursor,
-    LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
+    one while another has news (see `feeding`). What was trimmed comes from the archive. Raises PositionLost when there
+    is none, LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
     """
     if len(places) == 1 and places[0].page:
         found = yield from _read_indexed(log, places[0])
         if found:
             return [(places[0].position.shard, found)]
-    block = () if block_ms is None else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))
-    groups = [places]
+    while True:
+        try:
+            return (yield from _read_on(log, places, block_ms))
+        except Below:
+            continue
+
+
+def _read_on(log: Log, places: list[Cursor], block_ms: int | None) -> Step[list[tuple[int, list[RawEntry]]]]:
+    """Return the next entries behind the cursors, and move these. Raises Below, and what `read` raises."""
+    stretches = yield from _read_below(log, places)
+    live = [place for place in places if place.position.shard not in stretches]
+    block = () if block_ms is None or stretches else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))
+    groups = [live] if live else []
     if log.is_spread and len(places) > 1:
-        groups, block = [[place] for place in places], ()
-    new: dict[str, list[RawEntry]] = {}
+        groups, block = [[place] for place in live], ()
+    found: dict[int, list[RawEntry]] = {shard: stretch.entries for shard, stretch in stretches.items()}
+    shards = {log.keys(place.position.shard).log.encode(): place.position.shard for place in live}
     checks: list[Any] = []
     for group in groups:
         answer, *some = yield from ask_all(group[0].position.shard, _questions(log, group, block))
-        new |= {key.decode(): entries for key, entries in answer or ()}
+        found |= {shards[key]: entries for key, entries in answer or ()}
         checks += some
-    by_key = _in_time(new)
-    out = []
-    for place, origin, at in zip(places, checks[::2], checks[1::2], strict=True):
+    for place, origin, at in zip(live, checks[::2], checks[1::2], strict=True):
+        yield from check(log, place, origin.decode() if origin else "", at, found.get(place.position.shard, []))
+    whole = _in_time(found, {shard: stretch.at.ms for shard, stretch in stretches.items()})
+    for place in places:
         shard = place.position.shard
-        entries = by_key.get(log.keys(shard).log, [])
-        yield from _check(log, place, origin.decode() if origin else "", at, entries)
-        if entries:
-            place.position = entry_position(entries[-1], shard)
-            place.event_id = entry_fields(entries[-1]).get(b"id", b"").decode()
-            out.append((shard, entries))
-    return out
+        entries = whole.get(shard, [])
+        if shard in stretches and len(entries) == len(found[shard]):
+            place.stand(stretches[shard].at, stretches[shard].event_id)
+        elif entries:
+            place.stand(entry_position(entries[-1], shard), entry_fields(entries[-1]).get(b"id", b"").decode())
+    return [(place.position.shard, mine) for place in places if (mine := whole.get(place.position.shard))]
+
+
+def _read_below(log: Log, places: list[Cursor]) -> Step[dict[int, Stretch]]:
+    """Return what comes next in the archive for the cursors that stand below the floor of their log, by shard."""
+    stretches: dict[int, Stretch] = {}
+    for place in places:
+        while place.below and place.position.shard not in stretches:
+            stretch = yield from stretch_after(log, place.below, place.position, CHUNK)
+            if stretch.entries:
+                stretches[place.position.shard] = stretch
+            else:
+                place.stand(stretch.at, stretch.event_id)
+    return stretches
 
 
 def _questions(log: Log, places: list[Cursor], block: tuple[Any, ...]) -> list[tuple[Any, ...]]:
@@ -188,16 +197,18 @@ def _questions(log: Log, places: list[Cursor], block: tuple[Any, ...]) -> list[t
     return commands
 
 
-def _in_time(found: dict[str, list[RawEntry]]) -> dict[str, list[RawEntry]]:
-    """Leave out what is later than the end of a shard that has more to give.
+def _in_time(found: dict[int, list[RawEntry]], ends: dict[int, int]) -> dict[int, list[RawEntry]]:
+    """Leave out what is later than the end of a shard that has more to give; `ends` are those known to have, in ms.
 
     So all shards are read in time's order, and whoever goes on behind an event's position has seen all before it.
     """
-    ends = [entry_position(entries[-1], 0).ms for entries in found.values() if len(entries) >= CHUNK]
+    full = {shard: entry_position(entries[-1], 0).ms for shard, entries in found.items() if len(entries) >= CHUNK}
+    ends = full | ends
     if not ends or len(found) == 1:
         return found
+    first = min(ends.values())
     return {
-        key: [entry for entry in entries if entry_position(entry, 0).ms <= min(ends)] for key, entries in found.items()
+        shard: [entry for entry in entries if entry_position(entry, 0).ms <= first] for shard, entries in found.items()
     }
 
 
@@ -208,67 +219,43 @@ def _read_indexed(log: Log, place: Cursor) -> Step[list[RawEntry]]:
     """
     shard = place.position.shard
     keys = log.keys(shard)
-    checkpoint = yield from read_checkpoint(keys)
-    key = PageKeys(keys, place.page, checkpoint.build).positions
-    spots = yield from read_positions(shard, key, place.position, CHUNK)
-    if (yield from read_checkpoint(keys)).build != checkpoint.build:
-        return (yield from _read_indexed(log, place))  # the index that was read may be gone in part
-    if not spots or checkpoint.origin != place.origin:
-        place.page = ""
-        if checkpoint.origin == place.origin and checkpoint.position > place.position:
-            place.position, place.event_id = checkpoint.position, checkpoint.event_id
-        return []
-    (reply,) = yield Call(shard, (_FETCH.command((keys.log,), [spot.stream_id for spot in spots]),))
-    entries: list[RawEntry] = reply
-    if len(entries) != len(spots):
-        there = {entry_position(entry, shard) for entry in entries}
-        gone = yield from not_erased(keys, [spot for spot in spots if spot not in there])
-        if gone and gone[0] == spots[0]:
-            raise _trimmed(place.position, f"{gone[0]} is not there")
-        if gone:
-            missing = f"{len(gone)} events of page {place.page!r} are missing, the first at {gone[0]}"
-            raise LogGap(f"shard {shard}: {missing}; {_ANEW}")
-    place.position = spots[-1]
-    if not entries:
-        return (yield from _read_indexed(log, place))  # all of them were erased just now
-    place.event_id = entry_fields(entries[-1]).get(b"id", b"").decode()
-    return entries
+    while True:
+        below = yield from _read_page_below(log, place)
+        if below:
+            return below
+        checkpoint = yield from read_checkpoint(keys)
+        key = PageKeys(keys, place.page, checkpoint.build).positions
+        spots = yield from read_positions(shard, key, place.position, CHUNK)
+        place.floor = yield from read_floor(log, shard)  # after the index, which loses what is below it
+        if place.below or (yield from read_checkpoint(keys)).build != checkpoint.build:
+            continue  # what was read may be gone in part
+        if not spots or checkpoint.origin != place.origin:
+            place.page = ""
+            if checkpoint.origin == place.origin and checkpoint.position > place.position:
+                place.stand(checkpoint.position, checkpoint.event_id)
+            return []
+        entries: list[RawEntry] = yield from entries_at(log, spots)
+        if len(entries) != len(spots):
+            there = {entry_position(entry, shard) for entry in entries}
+            gone = yield from not_erased(keys, [spot for spot in spots if spot not in there])
+            if gone and gone[0] == spots[0]:
+                raise trimmed(place.position, f"{gone[0]} is not there")
+            if gone:
+                missing = f"{len(gone)} events of page {place.page!r} are missing, the first at {gone[0]}"
+                raise LogGap(f"shard {shard}: {missing}; {ANEW}")
+        place.stand(spots[-1], entry_fields(entries[-1]).get(b"id", b"").decode() if entries else "")
+        if entries:  # else all of them were erased just now
+            return entries
 
 
-def _check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: list[RawEntry]) -> Step[None]:
-    shard, was = place.position.shard, place.position
-    if place.origin and origin != place.origin:
-        raise LogRewound(f"shard {shard}: the log is another one than was read before; read it again from the start")
-    place.origin = origin
-    if at and place.event_id and entry_fields(at[0]).get(b"id", b"").decode() != place.event_id:
-        raise LogRewound(f"shard {shard}: {was} is another event than before; read the log again from the start")
-    keys = log.keys(shard)
-    if not at and was.seq and not (yield from are_erased(keys, was.seq - 1, was.seq + 1)):
-        tail, first = yield from ask_all(shard, [("GET", keys.tail), ("XRANGE", keys.log, "-", "+", "COUNT", 1)])
-        end = Position.parse(tail.partition(b"|")[0].decode()) if tail else START
-        if (end.ms, end.seq) < (was.ms, was.seq):
-            raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
-        if first and entry_position(first[0], shard).seq > was.seq + 1:
-            raise _trimmed(was, f"it begins at {first[0][0].decode()}")
-        was_read = place.event_id and first and entry_position(first[0], shard).seq <= was.seq
-        if end.seq < was.seq or was_read:
-            raise LogRewound(f"shard {shard}: the log does not have {was}; read it again from the start")
-    before = was.seq if was.seq or was.ms == 0 else None
-    for entry in entries:
-        seq = int(entry[0].rpartition(b"-")[2])
-        if before is not None and seq <= before:
-            raise LogRewound(f"shard {shard}: after {was} comes {entry[0].decode()}; read the log again from the start")
-        if before is not None and seq != before + 1 and not (yield from are_erased(keys, before, seq)):
-            (first,) = yield from ask_all(shard, [("XRANGE", log.keys(shard).log, "-", "+", "COUNT", 1)])
-            if first and first[0][0] == entry[0]:
-                raise _trimmed(was, f"it begins at {entry[0].decode()}")
-            missing = f"events {before + 1} to {seq - 1} are missing before {entry[0].decode()}"
-            raise LogGap(f"shard {shard}: {missing}; {_ANEW}")
-        before = seq
-
-
-def _trimmed(was: Position, what: str) -> PositionLost:
-    return PositionLost(f"shard {was.shard}: the log was trimmed past {was}, {what}; {_ANEW}")
+def _read_page_below(log: Log, place: Cursor) -> Step[list[RawEntry]]:
+    """Return the next archived entries of a page, none at the floor, and move the cursor."""
+    while place.below:
+        stretch = yield from stretch_after(log, place.below, place.position, CHUNK, place.page)
+        place.stand(stretch.at, stretch.event_id)
+        if stretch.entries:
+            return stretch.entries
+    return []
 
 
 def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]:

@@ -6,7 +6,7 @@ never blocks. `Engine` and `AsyncEngine` drive it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from hashlib import sha1
 from importlib.resources import files
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -32,7 +32,13 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Request = Call | Pause
+class Fetch(NamedTuple):
+    """Call this, which takes its time over files or another network; the reply is what it returns."""
+
+    call: Callable[[], Any]
+
+
+Request = Call | Fetch | Pause
 Step = Generator[Request, Any, T]
 """A conversation whose result is a T."""
 

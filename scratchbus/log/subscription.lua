@@ -33,10 +33,23 @@ end
 local holder = field('token')
 local left = (tonumber(field('until')) or 0) - now
 
+if op == 'idle' then -- 3 ms after which one that nobody consumes is dropped
+  local last = math.max(tonumber(field('seen')) or 0, tonumber(field('until')) or 0)
+  if field('cursor') == '' or field('dropped') ~= '' then return {1, 0} end
+  if last == 0 then call('HSET', SUB, 'seen', ms(now)) end
+  if last == 0 or now - last <= tonumber(ARGV[3]) then return {1, 0} end
+  call('HSET', SUB, 'dropped', ms(now))
+  call('HDEL', SUB, 'token', 'holder', 'since', 'until')
+  return {1, 1, field('cursor')}
+end
+
 if op == 'take' or op == 'declare' then -- a name that is new begins, and one that is to be set anew
   local name, lease, who, filters, start, is_reset = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7], ARGV[8]
   if holder ~= '' and holder ~= token and left > 0 then
     return {field('filters') == filters and 0 or -1, field('holder'), left, field('filters')}
+  end
+  if field('dropped') ~= '' and is_reset ~= '1' then
+    return {-3, tonumber(field('dropped')), field('cursor'), field('who')}
   end
   if field('cursor') == '' then
     if start == '' then return {-2} end
@@ -44,11 +57,12 @@ if op == 'take' or op == 'declare' then -- a name that is new begins, and one th
     call('HSET', SUB, 'cursor', start, 'filters', filters)
   elseif is_reset == '1' then
     call('HSET', SUB, 'cursor', start)
-    call('HDEL', SUB, 'origins', 'trying', 'attempts', 'due')
+    call('HDEL', SUB, 'origins', 'trying', 'attempts', 'due', 'dropped')
   end
   if op == 'declare' then return {1} end
   local since = holder == token and field('since') or ms(now)
-  call('HSET', SUB, 'filters', filters, 'token', token, 'holder', who, 'since', since, 'until', ms(now + lease))
+  call('HSET', SUB, 'filters', filters, 'token', token, 'holder', who, 'since', since, 'until', ms(now + lease),
+    'seen', ms(now), 'who', who)
   local is_takeover = holder ~= '' and holder ~= token
   local wait = math.max(0, (tonumber(field('due')) or 0) - now)
   return {
@@ -81,7 +95,8 @@ end
 if holder == '' or holder ~= token then return {0} end
 
 if op == 'keep' then -- 3 length of the lease  4 cursor  5 origins of the logs it is in
-  call('HSET', SUB, 'until', ms(now + tonumber(ARGV[3])), 'cursor', further(field('cursor'), ARGV[4]), 'origins', ARGV[5])
+  call('HSET', SUB, 'until', ms(now + tonumber(ARGV[3])), 'cursor', further(field('cursor'), ARGV[4]), 'origins', ARGV[5],
+    'seen', ms(now))
   return {1, call('HLEN', AGAIN)}
 elseif op == 'note' then -- 3 position  4 attempts that failed, or are in doubt  5 ms to wait before the next
   call('HSET', SUB, 'trying', ARGV[3], 'attempts', ARGV[4], 'due', ms(now + tonumber(ARGV[5])))
@@ -93,5 +108,6 @@ elseif op == 'bury' then -- 3 position  4 letter  5 cursor
   call('HSET', SUB, 'cursor', further(field('cursor'), ARGV[5]))
 elseif op == 'leave' then
   call('HDEL', SUB, 'token', 'holder', 'since', 'until')
+  call('HSET', SUB, 'seen', ms(now))
 end
 return {1}

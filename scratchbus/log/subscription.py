@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
-from scratchbus.errors import LeaseLost, NotFound, SubscriptionHeld, SubscriptionMismatch
+from scratchbus.domain.position import BusPosition, Position, moment
+from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
+from scratchbus.log.append import Log
 from scratchbus.log.keys import ShardKeys
-from scratchbus.log.steps import Script, Step, ask
+from scratchbus.log.steps import Script, Step, ask, ask_all
 
 _SCRIPT = Script("subscription")
 
@@ -47,7 +50,8 @@ class Lease(NamedTuple):
     def take(self, filters: str, start: str, reset: bool = False) -> Step[Taken | Held]:
         """Take the lease if it is free; a name that is new, or `reset`, begins at `start`.
 
-        With an empty `start` the name must be there. Raises SubscriptionMismatch or SubscriptionHeld, or NotFound.
+        With an empty `start` the name must be there. Raises SubscriptionMismatch or SubscriptionHeld, NotFound, or
+        PositionLost when it was dropped.
         """
         reply = yield from self._do("take", self.name, self.ms, self.who, filters, start, int(reset))
         if reply[0] == 1:
@@ -55,6 +59,8 @@ class Lease(NamedTuple):
             return Taken(cursor, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
         if reply[0] == -2:
             raise removed(self.name)
+        if reply[0] == -3:
+            raise _dropped(self.name, *reply[1:])
         holder = reply[1].decode()
         if reply[0] == -1:
             raise SubscriptionMismatch(self.name, holder, reply[3].decode(), filters)
@@ -115,6 +121,37 @@ def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]
     return int((yield from _run(keys, name, "again", "", *positions))[0])
 
 
+def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
+    """Drop the subscriptions that nobody has consumed for so long; return their names and where they stood.
+
+    They stay known, but trimming no longer waits for them.
+    """
+    dropped = []
+    for name in (yield from names(keys)):
+        reply = yield from _run(keys, name, "idle", "", ttl_ms)
+        if reply[1]:
+            dropped.append((name, reply[2].decode()))
+    return dropped
+
+
+def read_cursors(log: Log) -> Step[dict[str, list[Position]]]:
+    """Return up to where each subscription that was not dropped is handled, in the logs that its pages are in."""
+    keys = log.keys(0)
+    known = yield from names(keys)
+    if not known:
+        return {}
+    rows = yield from ask_all(0, [("HGETALL", keys.subscription(name)) for name in known])
+    states = {name: texts(row) for name, row in zip(known, rows, strict=True)}
+    return {name: cursors_of(log, state) for name, state in states.items() if state and "dropped" not in state}
+
+
+def cursors_of(log: Log, state: dict[str, str]) -> list[Position]:
+    """Return up to where a subscription is handled, in the logs that its pages are in."""
+    pages = json.loads(state.get("filters", "{}")).get("pages")
+    shards = None if pages is None else {log.shard(page) for page in pages}
+    return [at for at in BusPosition.parse(state["cursor"]).shards if shards is None or at.shard in shards]
+
+
 def names(keys: ShardKeys) -> Step[list[str]]:
     """Return the names of all subscriptions."""
     return sorted(name.decode() for name in (yield from ask(keys.shard, "SMEMBERS", keys.subscriptions)))
@@ -133,6 +170,14 @@ def texts(row: list[bytes]) -> dict[str, str]:
 def removed(name: str) -> NotFound:
     """Return the error for a name that no subscription has."""
     return NotFound(f"there is no subscription {name!r}; see `scratchbus status`, or subscribe again")
+
+
+def _dropped(name: str, ms: int, cursor: bytes, who: bytes) -> PositionLost:
+    return PositionLost(
+        f"subscription {name!r} was dropped at {moment(ms):%Y-%m-%d %H:%M} UTC, since nobody had consumed it for longer"
+        f" than subscription_ttl; it stood at {cursor.decode()}, its last consumer was {who.decode() or 'unknown'}:"
+        " subscribe with reset=True to begin anew"
+    )
 
 
 def _run(keys: ShardKeys, name: str, *arguments: Any) -> Step[list[Any]]:

@@ -153,7 +153,7 @@ def _recall(core: Core, page: str, event: Event) -> Step[Observation | None]:
 def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
     """Return the observation, not settled, if this is the last event about it and it is still on the page."""
     head = yield from read_head(core.log, page, event.subject)
-    if head is None or head.position != event.position.stream_id:
+    if head is not None and head.position != event.position.stream_id:
         return None
     seen = yield from look(core.log, page, core.fresh, lambda _: (), "get", event.subject)
     for document in (*seen.found, *seen.overlay.values()):

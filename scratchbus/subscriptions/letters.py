@@ -12,8 +12,9 @@ from scratchbus.core import Core
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
 from scratchbus.errors import NotFound, PositionLost
+from scratchbus.log.below import entries_at
 from scratchbus.log.keys import ShardKeys
-from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.steps import Step, ask
 from scratchbus.log.subscription import deliver_again, names, read_hash, removed
 
 Positions = Position | str | Iterable[Position | str] | None
@@ -83,9 +84,8 @@ def drop_letters(core: Core, name: str, positions: Positions) -> Step[int]:
 
 
 def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:
-    """Return the entry of the log at a position, if it is there."""
-    at = Position.parse(position)
-    (found,) = yield from ask_all(at.shard, [("XRANGE", core.log.keys(at.shard).log, at.stream_id, at.stream_id)])
+    """Return the entry of the log at a position, if it is there. Raises PositionLost for one that was archived."""
+    found = yield from entries_at(core.log, [Position.parse(position)])
     return found[0] if found else None
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
 from pydantic import BaseModel
 
 from scratchbus.core import Core
-from scratchbus.domain.position import BusPosition, Position, moment
-from scratchbus.log.append import Log
+from scratchbus.domain.position import moment
 from scratchbus.log.lag import Lag, in_ms, read_lags
 from scratchbus.log.steps import Step, ask_all
-from scratchbus.log.subscription import names, texts
+from scratchbus.log.subscription import cursors_of, names, texts
 
 
 class SubscriptionStatus(BaseModel):
@@ -21,7 +19,7 @@ class SubscriptionStatus(BaseModel):
     `lag` counts all events of its logs behind the cursor, wanted or not; `lag_seconds` is how old the first of them is.
     `holder` is the active consumer, None when there is none; it has the lease since `since`, and would lose it at
     `until` if it vanished now. `trying` is the position of an event that failed `attempts` times, or whose consumers
-    went away.
+    went away. It was `dropped` when nobody had consumed it for `subscription_ttl`.
     """
 
     name: str
@@ -35,6 +33,7 @@ class SubscriptionStatus(BaseModel):
     trying: str | None
     attempts: int
     dead_letters: int
+    dropped: datetime | None = None
 
 
 def read_subscriptions(core: Core) -> Step[list[SubscriptionStatus]]:
@@ -49,7 +48,7 @@ def read_subscriptions(core: Core) -> Step[list[SubscriptionStatus]]:
         for name, row, count in zip(known, replies[: len(known)], replies[len(known) :], strict=True)
         if row  # else it was removed meanwhile
     ]
-    cursors = {name: _cursors(core.log, state) for name, state, _ in rows}
+    cursors = {name: cursors_of(core.log, state) for name, state, _ in rows}
     lags = yield from read_lags(core.log, [cursor for some in cursors.values() for cursor in some])
     now = in_ms(time)
     return [_status(name, state, count, [lags[at] for at in cursors[name]], now) for name, state, count in rows]
@@ -70,11 +69,5 @@ def _status(name: str, state: dict[str, str], dead_letters: int, lags: list[Lag]
         trying=state.get("trying"),
         attempts=int(state.get("attempts", 0)),
         dead_letters=dead_letters,
+        dropped=moment(int(state["dropped"])) if "dropped" in state else None,
     )
-
-
-def _cursors(log: Log, state: dict[str, str]) -> list[Position]:
-    """Return the places, in the logs that its pages are in, up to which the subscription was handled."""
-    pages = json.loads(state.get("filters", "{}")).get("pages")
-    shards = None if pages is None else {log.shard(page) for page in pages}
-    return [at for at in BusPosition.parse(state["cursor"]).shards if shards is None or at.shard in shards]

@@ -27,8 +27,8 @@ from scratchbus.verification.looking import Looker, Moved, batches, said_end
 _AT_ONCE = 500  # members of a key that a look takes
 
 _APART = (
-    "log", "tail", "origin", "floor", "meta", "subscriptions", "subscription", "dead", "again", "cursor", "ids",
-    "checkpoint", "rebuilding", "erased",
+    "log", "tail", "origin", "floor", "archiver", "kept", "meta", "subscriptions", "subscription", "dead", "again",
+    "cursor", "ids", "checkpoint", "rebuilding", "erased",
 )  # fmt: skip
 """The keys, up to their first colon, that are not compared member by member."""
 

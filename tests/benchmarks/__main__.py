@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 
 from tests.benchmarks import report
+from tests.benchmarks.archiving import measure_archive
 from tests.benchmarks.auditing import measure_audit
 from tests.benchmarks.crowd import measure_crowd
 from tests.benchmarks.delivering import measure_delivery, measure_subscribe
@@ -43,6 +44,7 @@ PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "crowd": measure_crowd,
     "rebuild": measure_rebuild,
     "audit": measure_audit,
+    "archive": measure_archive,
     "growth": measure_growth,
     "memory": measure_memory,
 }

@@ -3,7 +3,7 @@
 import pytest
 
 from scratchbus.feed import Feed, end_of
-from scratchbus.log.reading import Cursor
+from scratchbus.log.cursor import Cursor
 from tests.waiting import eventually
 
 

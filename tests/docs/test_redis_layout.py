@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from scratchbus import Bus, because
+from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.events import EVENTS
 from scratchbus.folding import fold_once
 from scratchbus.log.codec import Head, entry_fields
 from scratchbus.log.rebuild import take
+from scratchbus.log.trimming import Archiving
 from tests.docs.markdown import ROOT, codes, rows
 from tests.inspection import entries, project, raw_append, send
 from tests.travelling import only
@@ -23,7 +26,11 @@ TEXT = (ROOT / "docs" / "redis-layout.md").read_text("utf-8")
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
     """A bus on which everything has happened that leaves a key."""
-    with Bus.connect("memory://layout", source="tester", max_observations=2) as bus:
+    archive: dict[str, Any] = {"archive_url": tmp_path_factory.mktemp("archive"), "retain": "1ms", "retain_events": 1}
+    with Bus.connect("memory://layout", source="tester", max_observations=2, **archive) as bus:
+        bus.push_types(bus.types)
+        bus.page("user:42").add("observation", "x")
+        archive_bus(bus)
         page = bus.page("user:42")
         page.add("observation", "x", tags=["a#b"], owner="agent", event_id="mine")
         page.add("reminder", "y", remind_on={"type": "risk_alert"}, remind_at=datetime.now(UTC) + timedelta(hours=1))
@@ -52,6 +59,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         private.erase(private.add("observation", "private").id, reason="asked for")
         lease = bus.run(take(bus.core.log.keys(0), "tester"))
         bus.run(fold_once(bus.core.log, 0, build=lease.build))
+        bus.run(Archiving(bus.core.log.keys(0), "0123", "tester", 60_000).take())
         yield bus
 
 

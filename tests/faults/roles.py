@@ -16,6 +16,7 @@ from scratchbus.expiry import sweep
 from scratchbus.exporting import line_of
 from scratchbus.folding import catch_up
 from scratchbus.log.steps import ask
+from scratchbus.log.trimming import Archiving
 from tests.faults.operations import OPERATIONS
 from tests.faults.servers import Server
 from tests.travelling import only
@@ -155,6 +156,12 @@ def _writes() -> dict[str, Try]:
     return {f"page: {name}": row(name) for name in OPERATIONS}
 
 
+def _archive(bus: Bus) -> None:
+    lease = Archiving(bus.core.log.keys(0), "0123", "subject", 60_000)
+    bus.run(lease.take())
+    bus.run(lease.leave())
+
+
 def _raw(*command: str) -> Callable[[Bus], object]:
     return lambda bus: bus.run(ask(0, *(word.replace("@:", bus.core.log.keys(0).tag) for word in command)))
 
@@ -199,6 +206,7 @@ TRIES: dict[str, Try] = {
     "bus: import events": Try(ADMINISTERS, _some, lambda bus, *_: bus.import_events(exported(bus))),
     "bus: verify": Try(ADMINISTERS, _some, lambda bus, _: bus.verify()),
     "bus: rebuild": Try(ADMINISTERS, _some, lambda bus, _: bus.rebuild()),
+    "archive": Try(ADMINISTERS, _some, lambda bus, _: _archive(bus)),
     "bus: push types": Try(ADMINISTERS, _changed_types, _push),
     "write a page of the bus's own": Try(
         ADMINISTERS, _nothing, lambda bus: bus.page("_own").add("observation", "x", event_id="own")

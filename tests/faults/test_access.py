@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from scratchbus import AsyncBus, Bus, because
+from scratchbus.archive.archiver import archive_bus
 from scratchbus.errors import EngineAuth, EngineForbidden
 from scratchbus.log import append, subscription
 from scratchbus.page import Page
@@ -82,6 +84,21 @@ def test_whoever_may_commit_keeps_a_snapshot_of_the_past(guarded: GuardedServer,
     with Bus.connect(guarded.url_of(role)) as mine, only("from a snapshot"):
         assert mine.page().as_of(one.position).list() == [one]
     assert stored_snapshots(bus.page()) == (role in COMMITS)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_was_archived_is_read_by_every_role(guarded: GuardedServer, bus: Bus, role: str, tmp_path: Path) -> None:
+    terms: dict[str, Any] = {"archive_url": tmp_path, "retain": "1ms", "retain_events": 1}
+    with Bus.connect(guarded.url, source="owner", **terms) as owner:
+        ids = [owner.page().add("observation", str(number)).id for number in range(6)]
+        owner.push_types(owner.types)
+        owner.page().archive(ids[0])
+        owner.page().add("observation", "last")
+        archive_bus(owner)
+    with Bus.connect(guarded.url_of(role), source="subject", archive_url=tmp_path) as mine:
+        assert len(list(mine.events())) == 9
+        assert [event.kind for event in mine.page().history(ids[0])] == ["added", "status_changed"]
+        assert len(list(mine.events(pages="main"))) == 8
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -58,13 +58,14 @@ COMMANDS: dict[str, frozenset[str]] = {
     "verify": ADMINISTERS,
     "import {export}": ADMINISTERS,
     "types push {types}": ADMINISTERS,
+    "archive run": ADMINISTERS,
 }
 """What is called, with what is there already, and who may; `up` and `watch`, which go on, have tests of their own."""
 
 ELSEWHERE = {
     "up", "watch",  # below
     "stop", "demo",  # for the embedded engine, which has no users
-    "completion", "types check",  # ask nothing of the engine
+    "completion", "types check", "archive ls", "archive verify",  # ask nothing of the engine
 }  # fmt: skip
 
 
@@ -122,10 +123,12 @@ def test_a_command_is_done_or_refused_in_one_line(
     bus: Bus,
     role: str,
     command: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("SCRATCHBUS_URL", guarded.url_of(role))
+    monkeypatch.setenv("SCRATCHBUS_ARCHIVE_URL", str(tmp_path / "archive"))
     before = log_length(bus)
     code = main(["--source", "me", "--json", *command.format(**things).split()])
     out, err = capsys.readouterr()

@@ -38,7 +38,7 @@ def _transition(verb: str, done: str, help: str) -> BusCommand:
 
 review = _transition("review", "sent to review", "Send observations back for review: open, but not active.")
 resolve = _transition("resolve", "resolved", "Close observations: what they said has been dealt with.")
-archive = _transition("archive", "archived", "Put observations away for good.")
+archive_ids = _transition("archive", "archived", "Put observations away for good.")
 reopen = _transition("reopen", "reopened", "Make observations active again.")
 
 

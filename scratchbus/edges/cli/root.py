@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from scratchbus.edges.cli.adding import add, update
+from scratchbus.edges.cli.archiving import archive
 from scratchbus.edges.cli.auditing import diff, replay
 from scratchbus.edges.cli.changing import (
-    archive,
     claim,
     claim_next,
     clear_resolved,

@@ -32,10 +32,12 @@ _NAP = 0.1  # seconds that a stop may go unnoticed
 def up(session: Session, metrics_host: str, metrics_port: int | None) -> None:
     """Run what keeps the page current, until Ctrl-C.
 
-    That is the engine, a projector and an expirer. Without --url it is the embedded engine, which all processes of this
-    user share; it stays when this command ends, and `scratchbus stop` ends it.
+    That is the engine, a projector and an expirer, and an archiver where archive_url is set. Without --url it is the
+    embedded engine, which all processes of this user share; it stays when this command ends, and `scratchbus stop` ends
+    it.
     """
     from scratchbus import Bus
+    from scratchbus.archive.archiver import run_archiver
     from scratchbus.expiry import run_expirer
     from scratchbus.projector import run_projector
     from scratchbus.runtime import configure_logging, serve
@@ -45,12 +47,14 @@ def up(session: Session, metrics_host: str, metrics_port: int | None) -> None:
     with session.connect() as bus:
         status = bus.status()
     source = session.settings().source or "up"
+    runs = [run_projector, run_expirer, *([run_archiver] if session.settings().archive_url else [])]
+    names = ", ".join(run.__name__.removeprefix("run_") for run in runs)
     if session.as_json:
         metrics = {"metrics": exporter.url} if exporter else {}
         session.out.document({**where_it_is(status), **metrics, "pid": os.getpid()})
     else:
         ends = "Ctrl-C; the engine stays" + (", `scratchbus stop` ends it" if status.directory else "")
-        pairs = [*connection_hint(status), ("runs", Cell("projector, expirer"))]
+        pairs = [*connection_hint(status), ("runs", Cell(names))]
         pairs += [("metrics", Cell(exporter.url, "cyan"))] if exporter else []
         pairs += [("ends", Cell(ends))]
         session.out.block([Cell("scratchbus is up", "bold green")], "", pairs)
@@ -58,7 +62,7 @@ def up(session: Session, metrics_host: str, metrics_port: int | None) -> None:
     def connect() -> Bus:
         return Bus.connect(session.url, source=source, config=session.config, bus=session.bus)
 
-    serve(exporter.watching(connect) if exporter else connect, _side_by_side(run_projector, run_expirer))
+    serve(exporter.watching(connect) if exporter else connect, _side_by_side(*runs))
 
 
 def _side_by_side(*runs: Run) -> Run:

@@ -109,6 +109,9 @@ def _state(status: Status) -> Iterator[tuple[str, Cell]]:
     several = len(status.shards) > 1
     for shard in status.shards:
         yield f"log {shard.shard}" if several else "log", Cell(f"{plural(shard.events, 'event')}, ends at {shard.end}")
+        if shard.floor:
+            where = status.archive or "which archive_url does not name here"
+            yield "", Cell(f"up to {shard.floor} in the archive, {where}")
         yield "", _projection(shard)
         if shard.rejected:
             yield "", Cell(f"{plural(shard.rejected, 'event')} could not be read and are set aside", "bold red")
@@ -149,6 +152,8 @@ def _page(page: PageStatus) -> list[Cell]:
 def _subscription(each: SubscriptionStatus, now: datetime) -> list[Cell]:
     """Return how far it is, what it failed at, and who has its lease."""
     holder = Cell("nobody", "yellow" if each.lag else "dim")
+    if each.dropped is not None:
+        holder = Cell(f"dropped {clock(each.dropped, now)}, unconsumed for too long", "yellow")
     if each.holder is not None and each.since is not None:
         holder = Cell(f"{each.holder}, since {clock(each.since, now)}")
     return [

@@ -1,0 +1,300 @@
+"""The archiver: moves closed ranges of a log to its archive, and only then takes them out of the log.
+
+Segment, index and manifest are stored in this order, each for good; the manifest makes them count. Its name is that of
+the next event to be archived, and only one can be put: of two archivers one goes on, whatever their leases say. An
+archiver may be killed anywhere: files that no manifest names are nobody's, and the next run begins where the last
+manifest ends.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from secrets import token_hex
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from scratchbus.archive.manifest import Manifest, number_of
+from scratchbus.archive.past import Archive
+from scratchbus.archive.segment import MOST_BYTES, Draft
+from scratchbus.archive.shelf import Shelf
+from scratchbus.archive.trimmer import Trimmer
+from scratchbus.core import Core, Host
+from scratchbus.counts import counts
+from scratchbus.domain.position import Position
+from scratchbus.errors import (
+    ArchiveBusy,
+    ArchiveDamaged,
+    ArchiveForeign,
+    EngineForbidden,
+    EngineReadOnly,
+    LogGap,
+    SettingsError,
+)
+from scratchbus.folding import catch_up
+from scratchbus.log.below import read_floor
+from scratchbus.log.codec import RawEntry, entry_fields, entry_position, is_batch_end
+from scratchbus.log.keys import ShardKeys
+from scratchbus.log.lag import end_of
+from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.subscription import drop_idle
+from scratchbus.log.trimming import Archiving
+from scratchbus.logs import stderr_logger
+
+LEASE = 30.0
+"""Seconds after which another archiver takes over from one of which nothing was heard."""
+
+PATIENCE = 86_400.0
+"""Seconds beyond `retain` that events wait in the log for their segment to be full, before they go into a small one."""
+
+_CHUNK, _LONGEST_BATCH = 1_000, 4_096  # entries read at once
+
+logger = stderr_logger()
+
+
+class Progress(NamedTuple):
+    """How far a run is with one log: the events archived, of those to archive, and those taken out of the log."""
+
+    shard: int
+    archived: int
+    wanted: int
+    trimmed: int
+
+
+Report = Callable[[Progress], object]
+
+
+class Archived(BaseModel):
+    """What a run did to one log: the segments it wrote, with their events and bytes, and the events it took out.
+
+    `floor` is the last event that is in the archive alone, `end` the last that is in the archive.
+    """
+
+    shard: int
+    segments: int = 0
+    events: int = 0
+    bytes: int = 0
+    trimmed: int = 0
+    floor: str | None = None
+    end: str | None = None
+
+
+def archive_of(core: Core) -> Archive:
+    """Return the archive that the settings name. Raises SettingsError when they name none."""
+    if not isinstance(core.log.past, Archive):
+        raise SettingsError("archive_url: it is not set; set it to a directory, or to s3://, gs:// or az://")
+    return core.log.past
+
+
+def archive_bus(
+    bus: Host, *, patience: float = 0.0, lease: float = LEASE, report: Report = lambda progress: None
+) -> list[Archived]:
+    """Archive what is older than the settings keep live, and take out of the logs what nobody has still to read.
+
+    A subscription that nobody has consumed for `subscription_ttl` is dropped. With `patience` (seconds) a segment that
+    is not full waits as long for more. Raises SettingsError, ArchiveBusy, ArchiveDamaged, ArchiveForeign,
+    ArchiveUnavailable, LogGap, LogRewound or EngineError; whatever it is, nothing is lost, and the next run goes on.
+    """
+    archive = archive_of(bus.core)
+    ttl = bus.settings.ms("subscription_ttl")
+    if ttl is not None:
+        for name, cursor in bus.run(drop_idle(bus.core.log.keys(0), ttl)):
+            logger.warning("dropped a subscription that nobody consumes", subscription=name, cursor=cursor)
+    return [_LogArchiver(bus, archive, shard, patience, lease, report).run() for shard in range(bus.core.log.shards)]
+
+
+def run_archiver(bus: Host, stop: threading.Event) -> None:
+    """Archive every `archive_interval`, until `stop` is set; stand by while another archiver is at work.
+
+    Raises what `archive_bus` does.
+    """
+    while not stop.is_set():
+        try:
+            for done in archive_bus(bus, patience=PATIENCE):
+                if done.segments or done.trimmed:
+                    logger.info("archived", **done.model_dump(exclude_none=True))
+        except ArchiveBusy as busy:
+            logger.debug("standing by", reason=str(busy))
+        stop.wait(bus.settings.seconds("archive_interval"))
+
+
+class _LogArchiver:
+    """One run over one shard's log."""
+
+    def __init__(self, bus: Host, archive: Archive, shard: int, patience: float, lease: float, report: Report) -> None:
+        self._bus, self._shard, self._report = bus, shard, report
+        self._archive = archive
+        self._keys: ShardKeys = bus.core.log.keys(shard)
+        who = f"{bus.core.by}@{socket.gethostname()}:{os.getpid()}"
+        self._lease = Archiving(self._keys, token_hex(8), who, round(lease * 1000))
+        self._patience_ms = round(patience * 1000)
+        self._most = bus.settings.archive_segment
+        self.done = Archived(shard=shard)
+
+    def run(self) -> Archived:
+        """Take the lease, archive, trim, and give the lease up."""
+        now = self._bus.run(self._lease.take())
+        try:
+            self._run(now)
+        finally:
+            self._bus.run(self._lease.leave())
+        return self.done
+
+    def _run(self, now: int) -> None:
+        origin, limit = self._bus.run(self._limits(now))
+        if not origin:
+            return  # nothing was ever written
+        shelf = self._archive.shelf(self._shard, origin)
+        names = shelf.refresh()
+        last = shelf.last()
+        self._check_end(shelf, last)
+        with suppress(EngineForbidden, EngineReadOnly):
+            self._bus.run(catch_up(self._bus.core.log, self._shard))  # what is not folded is not trimmed
+        trimmer = Trimmer(self._bus, shelf, self._lease, origin, limit, now)
+        begun = last.chain.last.seq if last else 0
+        self._tell(begun, limit)
+        for draft in self._drafts(last, now, limit, shelf):
+            last = self._store(shelf, draft, origin, last)
+            self.done.trimmed += trimmer.trim(last)
+            self._tell(begun, limit)
+        if last is not None:
+            self.done.trimmed += trimmer.trim(last)
+            self.done.end = last.chain.last.at
+            self._tidy(shelf, names, last)
+        floor = self._bus.run(read_floor(self._bus.core.log, self._shard)).position
+        self.done.floor = floor.stream_id if floor.seq else None
+        self._tell(begun, limit)
+
+    def _tell(self, begun: int, limit: int) -> None:
+        self._report(Progress(self._shard, self.done.events, max(0, limit - begun), self.done.trimmed))
+
+    def _limits(self, now: int) -> Step[tuple[str, int]]:
+        """Return the log's origin, and the number of the last event that need not be kept live."""
+        keys, settings = self._keys, self._bus.settings
+        origin, tail = yield from ask_all(self._shard, [("GET", keys.origin), ("GET", keys.tail)])
+        newest = now - (settings.ms("retain") or 0)
+        (old,) = yield from ask_all(
+            self._shard, [("XREVRANGE", keys.log, f"{max(0, newest)}-{2**64 - 1}", "-", "COUNT", 1)]
+        )
+        by_age = entry_position(old[0], self._shard).seq if old else 0
+        by_count = end_of(tail, self._shard).seq - settings.retain_events
+        return (origin or b"").decode(), max(0, min(by_age, by_count))
+
+    def _check_end(self, shelf: Shelf, last: Manifest | None) -> None:
+        """Raise ArchiveForeign when the log has another event where the archive ends."""
+        if last is None:
+            return
+        end = last.chain.last
+        tail, found = self._bus.run(
+            ask_all(self._shard, [("GET", self._keys.tail), ("XRANGE", self._keys.log, end.at, end.at)])
+        )
+        is_there = bool(found) and entry_fields(found[0]).get(b"id", b"").decode("utf-8", "replace") == end.id
+        if end_of(tail, self._shard).seq < end.seq or (found and not is_there):
+            raise ArchiveForeign(
+                f"{shelf.where} ends at {end.at}, an event that the log of shard {self._shard} does not have; the log"
+                " was rewound or restored from an older backup: set archive_url to another place for it"
+            )
+
+    def _drafts(self, last: Manifest | None, now: int, limit: int, shelf: Shelf) -> Iterator[Draft]:
+        """Yield the segments to write: full ones, and one that is not if its events have waited long enough."""
+        draft, begun_ms = Draft(), 0
+        for entries in _read_ahead(self._stretches(last, limit, shelf)):
+            while entries:
+                cut = _fitting(entries, self._most - len(draft.lines)) if draft.bytes < MOST_BYTES else 0
+                if not draft.lines:
+                    begun_ms, cut = entry_position(entries[0], 0).ms, cut or _first_batch(entries)
+                if cut:
+                    draft.add(entries[:cut])
+                    entries = entries[cut:]
+                else:
+                    yield draft
+                    draft = Draft()
+        has_waited = now - begun_ms >= (self._bus.settings.ms("retain") or 0) + self._patience_ms
+        if draft.lines and (has_waited or len(draft.lines) >= self._most or draft.bytes >= MOST_BYTES):
+            yield draft
+
+    def _stretches(self, last: Manifest | None, limit: int, shelf: Shelf) -> Iterator[list[RawEntry]]:
+        """Yield what is not archived yet, some whole batches at a time."""
+        after, count = last.chain.last.position if last else Position(0, 0), _CHUNK
+        while after.seq < limit:
+            found: list[RawEntry] = self._bus.run(
+                ask(self._shard, "XRANGE", self._keys.log, f"({after.stream_id}", "+", "COUNT", count)
+            )
+            self._check_gaps(after, found, shelf)
+            cut = _fitting(found, limit - after.seq)
+            if cut:
+                after, count = entry_position(found[cut - 1], 0), _CHUNK
+                yield found[:cut]
+            elif len(found) < count or count >= _LONGEST_BATCH:
+                return  # the rest is a batch that goes beyond the limit
+            else:
+                count = _LONGEST_BATCH
+
+    def _check_gaps(self, after: Position, entries: list[RawEntry], shelf: Shelf) -> None:
+        if not entries or entry_position(entries[-1], 0).seq == after.seq + len(entries):
+            return
+        for expected, entry in enumerate(entries, after.seq + 1):
+            seq = entry_position(entry, 0).seq
+            if seq == expected:
+                continue
+            (first,) = self._bus.run(ask_all(self._shard, [("XRANGE", self._keys.log, "-", "+", "COUNT", 1)]))
+            if first and first[0][0] == entry[0]:
+                raise ArchiveDamaged(
+                    f"{shelf.where} ends at event {after.seq}, and the log of shard {self._shard} begins at {seq}; set"
+                    " archive_url to the archive that has what is between them"
+                )
+            raise LogGap(f"shard {self._shard}: events {expected} to {seq - 1} are missing; see `scratchbus verify`")
+
+    def _store(self, shelf: Shelf, draft: Draft, origin: str, before: Manifest | None) -> Manifest:
+        """Store a segment for good, and then the manifest that makes it count. Raises ArchiveBusy."""
+        segment = draft.finish(self._bus.core.log.bus, self._shard, origin, before)
+        manifest, store = segment.manifest, shelf.store
+        for file, content in ((manifest.files.segment, segment.content), (manifest.files.index, segment.places)):
+            store.put_new(shelf.folder + file.name, content)
+            shelf.content(file)  # read again: what is about to leave the log is there, as it should be
+            self._bus.run(self._lease.take())
+        name, content = shelf.folder + manifest.name, manifest.encode()
+        if not store.put_new(name, content) and store.get(name) != content:
+            raise ArchiveBusy(self._shard, "another archiver")
+        shelf.add(manifest, segment.lines, segment.where)
+        self.done.segments += 1
+        self.done.events += manifest.chain.count
+        self.done.bytes += manifest.files.segment.size + manifest.files.index.size
+        counts.archived += manifest.chain.count
+        return manifest
+
+    def _tidy(self, shelf: Shelf, names: list[str], last: Manifest) -> None:
+        """Take away the files of attempts that came to nothing: those of events that by now others have."""
+        for name in names:
+            number = number_of(name) or 0
+            if number > last.chain.last.seq:
+                continue
+            if number in shelf.firsts:
+                manifest = shelf.manifest(number)
+                if name in (manifest.name, manifest.files.segment.name, manifest.files.index.name):
+                    continue
+            shelf.store.delete(shelf.folder + name)
+
+
+def _fitting(entries: list[RawEntry], room: int) -> int:
+    """Return how many entries there are in the whole batches for which there is room."""
+    return next((end for end in range(min(len(entries), room), 0, -1) if is_batch_end(entries[end - 1])), 0)
+
+
+def _first_batch(entries: list[RawEntry]) -> int:
+    """Return how many entries there are in the first batch."""
+    return next(end for end, entry in enumerate(entries, 1) if is_batch_end(entry))
+
+
+def _read_ahead(stretches: Iterator[list[RawEntry]]) -> Iterator[list[RawEntry]]:
+    """Yield them while the next one is already being read."""
+    with ThreadPoolExecutor(1, "archive") as reader:
+        coming = reader.submit(next, stretches, None)
+        while (stretch := coming.result()) is not None:
+            coming = reader.submit(next, stretches, None)
+            yield stretch

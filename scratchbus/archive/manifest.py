@@ -1,0 +1,144 @@
+"""A manifest: what a segment holds, and the link to the segment before it.
+
+Its `chain` never changes, and the next manifest has its SHA-256. What it says of `files` does, when an event is erased:
+the hashes that the chain is over stay the same. All of it is canonical JSON, so that not a byte can be another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import sha256
+from typing import Any, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from scratchbus.domain.position import Position
+
+FORMAT = 1
+"""The version of the format of segments and manifests."""
+
+_SUFFIX = ".manifest.json"
+_NUMBER = re.compile(r"\.?(\d{16})[.-]")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Place(_Part):
+    """An event: its stream id and its own id."""
+
+    at: str
+    id: str
+
+    @property
+    def position(self) -> Position:
+        """Where it is, without its shard. Raises InvalidPosition."""
+        return Position.parse(self.at)
+
+    @property
+    def seq(self) -> int:
+        """Its number in the log."""
+        return self.position.seq
+
+
+class Chain(_Part):
+    """What never changes: which events of which log, the hash over their hashes, and what came before."""
+
+    format: int
+    bus: str
+    shard: int
+    origin: str
+    first: Place
+    last: Place
+    count: int
+    events: str
+    previous: str | None
+    previous_sha256: str | None
+
+    @property
+    def sha256(self) -> str:
+        """The hash by which the next manifest knows it."""
+        return sha256(_canonical(self.model_dump())).hexdigest()
+
+
+class StoredFile(_Part):
+    """A file beside the manifest."""
+
+    name: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, name: str, content: bytes) -> Self:
+        """Describe a file with this content."""
+        return cls(name=name, size=len(content), sha256=sha256(content).hexdigest())
+
+
+class Files(_Part):
+    """What changes when events are erased: the segment, its index, and the numbers of the erased."""
+
+    segment: StoredFile
+    index: StoredFile
+    erased: list[int] = []
+
+
+class Manifest(NamedTuple):
+    """A manifest as a whole."""
+
+    chain: Chain
+    files: Files
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return manifest_name(self.chain.first.seq)
+
+    def encode(self) -> bytes:
+        """Return its one form."""
+        parts = {"chain": self.chain.model_dump(), "files": self.files.model_dump()}
+        return _canonical({**parts, "sha256": sha256(_canonical(parts)).hexdigest()}) + b"\n"
+
+    @classmethod
+    def parse(cls, content: bytes) -> Manifest:
+        """Read its one form. Raises ValueError for any other."""
+        try:
+            parsed = json.loads(content)
+            manifest = cls(Chain.model_validate(parsed["chain"]), Files.model_validate(parsed["files"]))
+        except ValidationError as problem:
+            first = problem.errors(include_url=False, include_input=False)[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
+        except (ValueError, KeyError, TypeError):
+            raise ValueError("it is not a manifest") from None
+        if manifest.chain.format > FORMAT:
+            raise ValueError(f"it is of format {manifest.chain.format}, this code knows {FORMAT}; upgrade scratchbus")
+        if manifest.encode() != content:
+            raise ValueError("its text is not what was written: something in it was changed")
+        return manifest
+
+
+def _canonical(parts: dict[str, Any]) -> bytes:
+    return json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def folder_of(bus: str, shard: int) -> str:
+    """Return the folder of a log's files, with a slash behind it; a name never leads out of the archive."""
+    parts = ["_" if part in ("", ".", "..") else part for part in bus.split("/")]
+    return f"{'/'.join(parts)}/{shard:04d}/"
+
+
+def manifest_name(first: int) -> str:
+    """Return the name of the manifest whose first event has this number: of two for the same only one can be put."""
+    return f"{first:016d}{_SUFFIX}"
+
+
+def is_manifest(name: str) -> bool:
+    """Say whether a file is a manifest, by its name."""
+    return name.endswith(_SUFFIX) and name[: -len(_SUFFIX)].isdigit()
+
+
+def number_of(name: str) -> int | None:
+    """Return the number of the first event that a file is about, None for a file of someone else's."""
+    match = _NUMBER.match(name)
+    return int(match[1]) if match else None

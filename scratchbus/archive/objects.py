@@ -1,0 +1,99 @@
+"""An archive in the object store of a cloud. Who may use it is said by the cloud's own variables, or in the URL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from scratchbus.errors import ArchiveUnavailable, InvalidURL, SettingsError
+
+try:
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError, UnknownConfigurationKeyError
+    from obstore.store import ObjectStore as Objects
+    from obstore.store import from_url
+except ImportError:  # it is an extra
+    raise SettingsError("archive_url: an object store needs obstore: pip install 'scratchbus[archive]'") from None
+
+
+class ObjectStore:
+    """Files in an object store. What was put there is kept as the store promises it."""
+
+    def __init__(self, objects: Objects, where: str) -> None:
+        self._objects = objects
+        self.where = where
+
+    @classmethod
+    def at(cls, url: str, retries: int = 10) -> Self:
+        """Return the one at a URL: options of the store may follow a `?`, such as region or endpoint.
+
+        A user and password are those of a key. Raises InvalidURL, which quotes neither.
+        """
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        where = f"{parts.scheme}://{host}{parts.path}".rstrip("/")
+        options: dict[str, Any] = dict(parse_qsl(parts.query))
+        if parts.username and parts.scheme == "s3":
+            options |= {"access_key_id": unquote(parts.username), "secret_access_key": unquote(parts.password or "")}
+        client = {"allow_http": True} if options.get("endpoint", "").startswith("http://") else {}
+        try:
+            objects = from_url(where, config=options, client_options=client, retry_config={"max_retries": retries})  # type: ignore[call-overload]
+            return cls(objects, where)
+        except UnknownConfigurationKeyError:
+            names = ", ".join(sorted(dict(parse_qsl(parts.query))))
+            raise InvalidURL(f"archive_url: {where}: one of its options is unknown: {names}") from None
+        except (BaseError, ValueError, TypeError) as problem:
+            raise InvalidURL(f"archive_url: {where} cannot be used: {_first_line(problem)}") from None
+
+    def list(self, prefix: str = "") -> list[str]:
+        """Return the names of all files that begin so, sorted."""
+        folder = prefix.rpartition("/")[0]
+        with self._explained(prefix):
+            pages = obstore.list(self._objects, prefix=folder or None)
+            return sorted(each["path"] for page in pages for each in page if each["path"].startswith(prefix))
+
+    def get(self, name: str) -> bytes | None:
+        """Return what is in a file, None when there is no such file."""
+        with self._explained(name):
+            try:
+                return bytes(obstore.get(self._objects, name).bytes())
+            except FileNotFoundError:
+                return None
+
+    def put_new(self, name: str, content: bytes) -> bool:
+        """Write a file for good, whole or not at all; say whether it was not there before. Nothing is overwritten."""
+        with self._explained(name):
+            try:
+                obstore.put(self._objects, name, content, mode="create")
+            except AlreadyExistsError:
+                return False
+            return True
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file for good, in the place of the one that is there; nobody sees half of either."""
+        with self._explained(name):
+            obstore.put(self._objects, name, content)
+
+    def delete(self, name: str) -> None:
+        """Take a file away, if it is there."""
+        with self._explained(name):
+            try:
+                obstore.delete(self._objects, name)
+            except FileNotFoundError:
+                return
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as problem:
+            raise ArchiveUnavailable(
+                f"archive {self.where}/{name}: {_first_line(problem)}; see to the object store and what its key may do,"
+                " then run `scratchbus archive run` again"
+            ) from None
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0].rstrip(".:") or type(problem).__name__

@@ -1,0 +1,163 @@
+"""The segments of one log in a store, by their manifests; what was read lately is kept, within bounds."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Generic, TypeVar
+
+from backports import zstd
+
+from scratchbus.archive.manifest import Manifest, StoredFile, folder_of, is_manifest, manifest_name, number_of
+from scratchbus.archive.segment import Index, unpack
+from scratchbus.archive.stores import Store
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign
+
+T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """What was loaded last, up to so many bytes; the last one is always kept."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, name: str, load: Callable[[], tuple[T, int]]) -> T:
+        """Return what has this name, loaded with its size if it is not at hand."""
+        if name in self._kept:
+            self._kept.move_to_end(name)
+            return self._kept[name][0]
+        found, size = load()
+        self._kept[name] = found, size
+        self._bytes += size
+        while self._bytes > self._most and len(self._kept) > 1:
+            _, (_, dropped) = self._kept.popitem(last=False)
+            self._bytes -= dropped
+        return found
+
+
+def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
+    """Return what is in a file that a manifest names. Raises ArchiveDamaged unless it is what was put there."""
+    found = store.get(folder + file.name)
+    if found is None:
+        raise ArchiveDamaged("it is gone")
+    if len(found) != file.size:
+        raise ArchiveDamaged(f"it has {len(found):,} bytes, and had {file.size:,}")
+    if sha256(found).hexdigest() != file.sha256:
+        raise ArchiveDamaged("its SHA-256 is not the one in its manifest: something in it was changed")
+    return found
+
+
+class Shelf:
+    """The manifests of one log, and the files that they name. All of it raises ArchiveUnavailable."""
+
+    def __init__(
+        self, store: Store, bus: str, shard: int, segments: Recent[list[bytes]], indexes: Recent[Index]
+    ) -> None:
+        self.store = store
+        self.folder = folder_of(bus, shard)
+        self.firsts: list[int] = []
+        self._bus, self._shard = bus, shard
+        self._manifests: dict[int, Manifest] = {}
+        self._segments, self._indexes = segments, indexes
+        self.refresh()
+
+    @property
+    def where(self) -> str:
+        """Where the log's files are, for people."""
+        return f"{self.store.where}/{self.folder.rstrip('/')}"
+
+    def refresh(self) -> list[str]:
+        """Look anew which manifests there are; return the names of all files."""
+        names = [name.removeprefix(self.folder) for name in self.store.list(self.folder)]
+        self.firsts = [int(name[:16]) for name in names if is_manifest(name)]
+        self._manifests.clear()
+        return [name for name in names if number_of(name) is not None]
+
+    def add(self, manifest: Manifest, lines: list[bytes], index: Index) -> None:
+        """Take in a segment that was just stored behind the others."""
+        self.firsts.append(manifest.chain.first.seq)
+        self._manifests[manifest.chain.first.seq] = manifest
+        files = manifest.files
+        self._segments.get(self.folder + files.segment.name, lambda: (lines, sum(map(len, lines))))
+        self._indexes.get(self.folder + files.index.name, lambda: (index, 10 * files.index.size))
+
+    def manifest(self, first: int) -> Manifest:
+        """Return the manifest whose first event this is. Raises ArchiveDamaged or ArchiveForeign."""
+        if first not in self._manifests:
+            name = self.folder + manifest_name(first)
+            content = self.store.get(name)
+            if content is None:
+                raise self.damaged(manifest_name(first), "it is gone")
+            try:
+                found = Manifest.parse(content)
+            except ValueError as problem:
+                raise self.damaged(manifest_name(first), str(problem)) from None
+            if (found.chain.bus, found.chain.shard) != (self._bus, self._shard):
+                raise ArchiveForeign(
+                    f"{self.where} is the archive of bus {found.chain.bus!r}, shard {found.chain.shard}, not of bus"
+                    f" {self._bus!r}, shard {self._shard}; set archive_url to that"
+                )
+            if found.chain.first.seq != first:
+                raise self.damaged(manifest_name(first), f"it is that of event {found.chain.first.seq}")
+            self._manifests[first] = found
+        return self._manifests[first]
+
+    def last(self) -> Manifest | None:
+        """Return the manifest of the last segment, None when there is none. Raises what `manifest` raises."""
+        return self.manifest(self.firsts[-1]) if self.firsts else None
+
+    def holding(self, seq: int) -> Manifest:
+        """Return the manifest of the segment that has this event. Raises ArchiveDamaged where none has it."""
+        for is_fresh in (False, True):
+            if is_fresh:
+                self.refresh()
+            at = bisect_right(self.firsts, seq) - 1
+            if at >= 0 and self.manifest(self.firsts[at]).chain.last.seq >= seq:
+                return self._manifests[self.firsts[at]]
+        raise ArchiveDamaged(
+            f"{self.where} does not have event {seq}, which was archived; set archive_url to where its segment is, or"
+            " put that back"
+        )
+
+    def lines(self, manifest: Manifest) -> list[bytes]:
+        """Return the lines of a segment. Raises ArchiveDamaged."""
+        name = manifest.files.segment.name
+        return self._segments.get(self.folder + name, lambda: self._unpacked(manifest))
+
+    def index(self, manifest: Manifest) -> Index:
+        """Return the index of a segment. Raises ArchiveDamaged."""
+        return self._indexes.get(self.folder + manifest.files.index.name, lambda: self._parsed(manifest))
+
+    def content(self, file: StoredFile) -> bytes:
+        """Return what is in a file that a manifest names. Raises ArchiveDamaged unless it is what was put there."""
+        try:
+            return read_file(self.store, self.folder, file)
+        except ArchiveDamaged as problem:
+            raise self.damaged(file.name, str(problem)) from None
+
+    def damaged(self, name: str, problem: str) -> ArchiveDamaged:
+        """Return the error for a file with which something is wrong."""
+        return ArchiveDamaged(f"{self.where}/{name}: {problem}; put it back from a copy of the archive")
+
+    def _unpacked(self, manifest: Manifest) -> tuple[list[bytes], int]:
+        name = manifest.files.segment.name
+        try:
+            lines = unpack(self.content(manifest.files.segment))
+        except (zstd.ZstdError, ValueError) as problem:
+            raise self.damaged(name, f"it cannot be unpacked: {problem}") from None
+        if len(lines) != manifest.chain.count:
+            raise self.damaged(name, f"it has {len(lines):,} lines, its manifest says {manifest.chain.count:,}")
+        return lines, sum(map(len, lines))
+
+    def _parsed(self, manifest: Manifest) -> tuple[Index, int]:
+        file = manifest.files.index
+        content = self.content(file)
+        try:
+            return Index.parse(content), 10 * file.size  # about what it takes in memory
+        except (zstd.ZstdError, ValueError, KeyError) as problem:
+            raise self.damaged(file.name, f"it cannot be read: {problem}") from None

@@ -1,0 +1,150 @@
+"""Where an archive is kept: a directory, or the object store of a cloud."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from scratchbus.errors import ArchiveUnavailable, InvalidURL, shown
+
+OBJECTS = ("s3", "gs", "az")
+"""The schemes of the object stores."""
+
+_FORMS = "a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+class Store(Protocol):
+    """Files by name. What cannot be done raises ArchiveUnavailable; `where` says where, without any password."""
+
+    where: str
+
+    def list(self, prefix: str = "") -> list[str]:
+        """Return the names of all files that begin so, sorted."""
+        ...
+
+    def get(self, name: str) -> bytes | None:
+        """Return what is in a file, None when there is no such file."""
+        ...
+
+    def put_new(self, name: str, content: bytes) -> bool:
+        """Write a file for good, whole or not at all; say whether it was not there before. Nothing is overwritten."""
+        ...
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file for good, in the place of the one that is there; nobody sees half of either."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Take a file away, if it is there."""
+        ...
+
+
+def open_store(url: str) -> Store:
+    """Return the store at a URL or path; nothing is read or written yet. Raises InvalidURL."""
+    match = _SCHEME.match(url)
+    if match is None:
+        return DirectoryStore(Path(url).expanduser())
+    scheme = match[1].lower()
+    if scheme == "file":
+        parts = urlsplit(url)
+        if parts.netloc not in ("", "localhost") or not parts.path:
+            raise InvalidURL(f"archive_url: {shown(url)} names a host; write file:///directory")
+        return DirectoryStore(Path(unquote(parts.path)))
+    if scheme in OBJECTS:
+        from scratchbus.archive.objects import ObjectStore  # late: it is an extra, and costs time to load
+
+        return ObjectStore.at(url)
+    raise InvalidURL(f"archive_url: {scheme}:// is no place for an archive; write {_FORMS}")
+
+
+class DirectoryStore:
+    """Files in a directory, which is made when it is needed; what was put is on the disk."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.where = str(directory)
+
+    def list(self, prefix: str = "") -> list[str]:
+        """Return the names of all files that begin so, sorted."""
+        with self._explained(prefix):
+            folder = self._directory / prefix.rpartition("/")[0]
+            if not folder.is_dir():
+                return []
+            files = (file.relative_to(self._directory).as_posix() for file in _walk(folder))
+            return sorted(name for name in files if name.startswith(prefix))
+
+    def get(self, name: str) -> bytes | None:
+        """Return what is in a file, None when there is no such file."""
+        with self._explained(name):
+            try:
+                return (self._directory / name).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def put_new(self, name: str, content: bytes) -> bool:
+        """Write a file for good, whole or not at all; say whether it was not there before. Nothing is overwritten."""
+        with self._explained(name), self._written(name, content) as draft:
+            try:
+                os.link(draft, self._directory / name)
+            except FileExistsError:
+                return False
+            return True
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file for good, in the place of the one that is there; nobody sees half of either."""
+        with self._explained(name), self._written(name, content) as draft:
+            draft.replace(self._directory / name)
+
+    def delete(self, name: str) -> None:
+        """Take a file away, if it is there."""
+        with self._explained(name):
+            (self._directory / name).unlink(missing_ok=True)
+
+    @contextmanager
+    def _written(self, name: str, content: bytes) -> Iterator[Path]:
+        """Write a file under another name for a while, and see that what becomes of it is on the disk."""
+        file = self._directory / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f".{file.name}.{token_hex(4)}.tmp")
+        try:
+            with draft.open("xb") as out:
+                out.write(content)
+                out.flush()
+                os.fsync(out.fileno())
+            yield draft
+            _sync(file.parent)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            raise ArchiveUnavailable(
+                f"archive {self._directory / name}: {problem.strerror or problem}; see to the disk and its permissions,"
+                " then run `scratchbus archive run` again"
+            ) from None
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for entry in os.scandir(folder):
+        if entry.is_dir():
+            yield from _walk(Path(entry.path))
+        else:
+            yield Path(entry.path)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,125 @@
+"""Taking out of a log what its archive has: never past what a reader of the log has still to read."""
+
+from __future__ import annotations
+
+from scratchbus.archive.lines import kind_of, place_of, restore
+from scratchbus.archive.manifest import Manifest
+from scratchbus.archive.shelf import Shelf
+from scratchbus.core import Host
+from scratchbus.counts import counts
+from scratchbus.domain.position import BusPosition
+from scratchbus.log.below import read_floor
+from scratchbus.log.codec import RawEntry, entry_fields, entry_position, is_batch_end
+from scratchbus.log.commit import read_checkpoint
+from scratchbus.log.keys import CURSORS, SYSTEM_PAGE
+from scratchbus.log.lag import end_of, in_ms
+from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.subscription import read_cursors
+from scratchbus.log.trimming import AT_ONCE, Archiving
+
+_DAY_MS = 86_400_000
+
+_LASTING = (b"status_changed", b"cleared", b"linked", b"due", b"types_changed")
+"""The kinds of what may be the last event about a subject for good; after any other it is still open."""
+
+
+class Trimmer:
+    """Trims one shard's log, up to an event at most that need not be kept live."""
+
+    def __init__(self, bus: Host, shelf: Shelf, lease: Archiving, origin: str, limit: int, now: int) -> None:
+        self._bus, self._shelf, self._lease = bus, shelf, lease
+        self._origin, self._limit, self._now = origin, limit, now
+        self._keys, self._shard = lease.keys, lease.keys.shard
+
+    def trim(self, last: Manifest) -> int:
+        """Raise the floor as far as this last manifest and all readers allow, and trim to it; return how many went.
+
+        Raises ArchiveBusy, LogRewound, and what reading the archive raises.
+        """
+        log = self._bus.core.log
+        floor = self._bus.run(read_floor(log, self._shard)).position
+        seq = min(self._limit, last.chain.last.seq, self._bus.run(self._still_read()))
+        end = self._batch_end(seq, floor.seq)
+        if end is not None:
+            position, id = (
+                entry_position(end, self._shard),
+                entry_fields(end).get(b"id", b"").decode("utf-8", "replace"),
+            )
+            if self._bus.run(self._lease.raise_floor(self._origin, position, id)):
+                floor = position
+        (first,) = self._bus.run(ask_all(self._shard, [("XRANGE", self._keys.log, "-", "+", "COUNT", 1)]))
+        begin = entry_position(first[0], self._shard) if first else floor
+        if not first or begin.seq > floor.seq:
+            return 0
+        count, seq = 0, begin.seq
+        while seq <= floor.seq:
+            manifest = self._shelf.holding(seq)
+            top = min(manifest.chain.last.seq, floor.seq)
+            count += self._clear(manifest, seq, top)
+            seq = top + 1
+        self._bus.run(self._forget_ids(begin.ms // _DAY_MS, floor.ms // _DAY_MS))
+        return count
+
+    def _still_read(self) -> Step[int]:
+        """Return the number of the last event that all readers of the log have behind them, and that is not its last.
+
+        What is read here only ever grows, so that it need not be looked at again in the moment of trimming; but for
+        the checkpoint, which is.
+        """
+        keys = self._keys
+        checkpoint = yield from read_checkpoint(keys)
+        tail, until, build, time = yield from ask_all(
+            self._shard,
+            [("GET", keys.tail), ("HGET", keys.rebuilding, "until"), ("HGET", keys.rebuilding, "build"), ("TIME",)],
+        )
+        seqs = [checkpoint.position.seq, end_of(tail, self._shard).seq - 1]
+        if int(until or 0) > in_ms(time):
+            seqs.append((yield from read_checkpoint(keys, int(build))).position.seq)
+        log = self._bus.core.log
+        for name in CURSORS:
+            cursor = yield from ask(0, "GET", log.keys(0).cursor(name))
+            seqs += [BusPosition.parse(cursor.decode()).shards[self._shard].seq] if cursor else []
+        for places in (yield from read_cursors(log)).values():
+            seqs += [place.seq for place in places if place.shard == self._shard]
+        return min(seqs)
+
+    def _batch_end(self, seq: int, floor: int) -> RawEntry | None:
+        """Return the last entry at or before an event that ends a batch, None if that is not above the floor."""
+        while seq > floor:
+            manifest = self._shelf.holding(seq)
+            entry = restore(self._shelf.lines(manifest)[seq - manifest.chain.first.seq])
+            if entry is not None and is_batch_end(entry):
+                return entry
+            seq -= 1
+        return None
+
+    def _clear(self, manifest: Manifest, begin: int, top: int) -> int:
+        """Take events of a segment, all below the floor, out of the indexes, the heads and, last, the log."""
+        lines, index, first = self._shelf.lines(manifest), self._shelf.index(manifest), manifest.chain.first.seq
+        self._bus.run(self._lease.cut([page for page, seqs in index.pages.items() if seqs[0] <= top]))
+        for page, lasts in index.subjects.items():
+            lasting = {
+                subject: _stream_id(lines[seq - first])
+                for subject, seq in lasts.items()
+                if begin <= seq <= top and kind_of(lines[seq - first]) in _LASTING
+            }
+            for stream_id in lasting.values() if page == SYSTEM_PAGE else ():
+                self._bus.run(self._lease.keep(stream_id))
+            self._bus.run(self._lease.drop_heads(page, list(lasting)))
+        count = 0
+        for seq in (*range(begin + AT_ONCE - 1, top, AT_ONCE), top):
+            count += self._bus.run(self._lease.trim(_stream_id(lines[seq - first])))
+        counts.trimmed += count
+        return count
+
+    def _forget_ids(self, first: int, last: int) -> Step[None]:
+        """Delete the callers' event ids of these days, as far as they need not be remembered any longer."""
+        days = range(first, min(last + 1, self._now // _DAY_MS - self._bus.core.log.id_days))
+        for at in range(days.start, days.stop, 1_000):
+            names = [f"{self._keys.ids}{day}" for day in days if at <= day < at + 1_000]
+            yield from ask(self._shard, "DEL", *names)
+
+
+def _stream_id(line: bytes) -> str:
+    ms, seq = place_of(line)
+    return f"{ms}-{seq}"

@@ -1,0 +1,93 @@
+"""Conversations of an archiver with the engine: its lease, and taking out of the log what is archived.
+
+First the floor goes up, so that readers turn to the archive; then what is below it goes, step by step. Whatever ends an
+archiver between two steps, the next one goes on: what is still in the log below the floor is what is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from scratchbus.domain.position import Position
+from scratchbus.errors import ArchiveBusy, LogRewound
+from scratchbus.log.commit import checkpoint_key, read_checkpoint
+from scratchbus.log.keys import PageKeys, ShardKeys
+from scratchbus.log.steps import Script, Step, ask
+
+AT_ONCE = 10_000
+"""How many entries one call may take out of the log: about 2 ms of the engine's time."""
+
+_PAGES_AT_ONCE, _HEADS_AT_ONCE = 20, 1_000
+_SCRIPT = Script("trim")
+
+
+class Archiving(NamedTuple):
+    """One archiver's hold, or wish to hold, of a shard's log. `who` is shown to people."""
+
+    keys: ShardKeys
+    token: str
+    who: str
+    ms: int
+
+    def take(self) -> Step[int]:
+        """Take the lease, or prolong it; return the engine's time (ms). Raises ArchiveBusy."""
+        return int((yield from self._do("take", self.who))[1])
+
+    def leave(self) -> Step[None]:
+        """Give the lease up, if it is still there."""
+        try:
+            yield from self._do("leave")
+        except ArchiveBusy:
+            return
+
+    def raise_floor(self, origin: str, position: Position, event_id: str) -> Step[bool]:
+        """Let the log end downwards at an event; say whether it may, which readers of the log decide.
+
+        Raises ArchiveBusy, or LogRewound when the log does not have that event.
+        """
+        reply = yield from self._do("floor", origin, position.stream_id, event_id)
+        if reply[0] == -1 and reply[1] in (b"origin", b"event"):
+            raise LogRewound(
+                f"shard {position.shard}: the log was flushed or replaced while it was archived; nothing was trimmed"
+            )
+        return bool(reply[0] == 1)
+
+    def cut(self, pages: Sequence[str]) -> Step[None]:
+        """Cut off what is below the floor from the history indexes of pages. Raises ArchiveBusy."""
+        build = (yield from read_checkpoint(self.keys)).build
+        names = [PageKeys(self.keys, page, build).positions for page in pages]
+        for at in range(0, len(names), _PAGES_AT_ONCE):
+            yield from self._do("cut", *names[at : at + _PAGES_AT_ONCE])
+
+    def drop_heads(self, page: str, subjects: Sequence[str]) -> Step[None]:
+        """Drop the heads of those subjects to which nothing happens any more, and whose events are below the floor.
+
+        Raises ArchiveBusy.
+        """
+        for at in range(0, len(subjects), _HEADS_AT_ONCE):
+            yield from self._do("heads", self.keys.heads(page), *subjects[at : at + _HEADS_AT_ONCE])
+
+    def keep(self, stream_id: str) -> Step[None]:
+        """Keep an entry for all who need it, although it is about to leave the log. Raises ArchiveBusy."""
+        yield from self._do("keep", stream_id)
+
+    def trim(self, stream_id: str) -> Step[int]:
+        """Take the entries up to this one, which is not above the floor, out of the log; return how many.
+
+        Raises ArchiveBusy.
+        """
+        reply = yield from self._do("trim", stream_id)
+        return int(reply[1])
+
+    def _do(self, operation: str, *arguments: Any) -> Step[list[Any]]:
+        keys = self.keys
+        names = (
+            keys.archiver, keys.log, keys.floor, keys.origin, keys.tail, keys.kept, checkpoint_key(keys),
+            keys.ids,
+        )  # fmt: skip
+        command = _SCRIPT.command(names, (operation, self.token, self.ms, *arguments))
+        reply: list[Any] = yield from ask(keys.shard, *command)  # all of it may be sent twice
+        if reply[0] == 0:
+            raise ArchiveBusy(keys.shard, reply[1].decode() or "someone else")
+        return reply

@@ -1,0 +1,98 @@
+"""What a line of a segment keeps, and what is left of it when its event is erased."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scratchbus.archive.lines import check_line, encode_entries, erase_lines, hash_of, kind_of, restore
+from scratchbus.log.codec import LAYOUT
+
+BODY = b'{"v":1,"by":"tester","content":"x"}'
+
+
+def entry(*values, seq=7, names=LAYOUT):
+    return [b"1795263356927-%d" % seq, [part for pair in zip(names, values, strict=True) for part in pair]]
+
+
+USUAL = entry(b"id-1", b"01M7YS0X7YM47HSFZZZJC2DZ9D", b"main", b"added", b"observation", b"1/1", b"", BODY)
+
+
+def line_of(given):
+    (line,) = encode_entries([given])
+    return line
+
+
+def test_a_line_is_json_with_the_body_as_it_was_and_last():
+    text, hash, seq, page, subject = line_of(USUAL)
+    parsed = json.loads(text)
+    assert list(parsed) == [
+        "seq", "ms", "id", "subject", "page", "kind", "type", "batch", "prev", "salt", "event"
+    ]  # fmt: skip
+    assert (parsed["seq"], parsed["ms"], parsed["event"]["content"]) == (7, 1795263356927, "x")
+    assert text.endswith(b',"event":' + BODY + b"}")
+    assert (hash, seq, page, subject) == (sha256(text).digest(), 7, b"main", b"01M7YS0X7YM47HSFZZZJC2DZ9D")
+    assert kind_of(text) == b"added"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        USUAL,
+        entry('ü"\\\n\x00'.encode(), b"s", b"p", b"k", b"t", b"1/1", b"1-1", BODY),
+        entry(b'","event":{"salt":"', b',"salt":"', b"p", b'","kind":"', b"t", b"1/1", b"1-1", BODY),
+        entry(b"\xff\xfe", b"s", b"p", b"k", b"t", b"1/1", b"", BODY),
+        entry(b"i", b"s", b"p", b"k", b"t", b"1/1", b"", b"not json"),
+        entry(b"i", b"s", b"p", b"k", b"t", b"1/1", b"", b""),
+        entry(b"i", b"s", b"p", b"k", b"t", b"1/1", b"", b'{"v":NaN}'),
+        entry(b"i", b"s", b"p", b"k", b"t", b"1/1", b"", b'{"v":\n1}'),
+        entry(b"i", b"s", b"p", b"k", b"t", b"1/1", b"", b'{"v":"\xff"}'),
+        entry(b"i", b"s", b"p", b"k", b"t", b"1/1", b"", b' {"v": 1, "v": 2} '),
+        entry(b"only", names=[b"something"]),
+        entry(b"1", b"2", names=[b"id", b"id"]),
+    ],
+    ids=range(12),
+)
+def test_any_entry_is_made_again_from_its_line_and_each_line_is_json(given):
+    text, *_ = line_of(given)
+    assert restore(text) == given
+    assert b"\n" not in text
+    assert json.loads(text)["seq"] == 7
+    assert check_line(text, 7)[0] == text
+
+
+@given(st.lists(st.binary(), min_size=8, max_size=8), st.booleans())
+def test_whatever_its_fields_are_an_entry_is_made_again(values, is_json):
+    made = entry(*values[:7], json.dumps([values[7].hex()]).encode() if is_json else values[7])
+    text, *_ = line_of(made)
+    assert restore(text) == made
+    assert b"\n" not in text
+    json.loads(text)
+
+
+def test_two_lines_of_one_event_have_different_salts():
+    assert line_of(USUAL)[0] != line_of(USUAL)[0]
+
+
+def test_of_an_erased_line_only_its_hash_is_left():
+    text, hash, *_ = line_of(USUAL)
+    other, *_ = line_of(entry(*USUAL[1][1::2], seq=8))
+    erased, kept = erase_lines([text, other], {7})
+    assert json.loads(erased) == {"seq": 7, "ms": 1795263356927, "erased": hash.hex()}
+    assert kept == other
+    assert hash_of(erased) == hash
+    assert restore(erased) is None
+    assert check_line(erased, 7)[1] == hash
+    assert erase_lines([erased, kept], {7}) == [erased, kept]
+
+
+@pytest.mark.parametrize(
+    "bad", [b"", b"{}", b"null", b'{"seq":7}', b'{"seq":7,"ms":1,"erased":"x"}', b'{"seq":7,"ms":1,"salt":"', b"[1]"]
+)
+def test_what_is_no_line_is_said_to_be_none(bad):
+    with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
+        check_line(bad, 7)

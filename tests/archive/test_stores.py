@@ -1,0 +1,102 @@
+"""Where an archive is kept: each place does the same, and says in one line why it cannot."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore
+
+from scratchbus.archive.objects import ObjectStore
+from scratchbus.archive.stores import DirectoryStore, open_store
+from scratchbus.errors import ArchiveUnavailable, InvalidURL
+
+
+@pytest.fixture(params=["directory", "objects"])
+def store(request: pytest.FixtureRequest, tmp_path: Path):
+    return DirectoryStore(tmp_path / "new") if request.param == "directory" else ObjectStore(MemoryStore(), "s3://b")
+
+
+def test_what_is_put_is_there_until_it_is_deleted(store):
+    assert store.list() == []
+    assert store.get("a/0000/one") is None
+    assert store.put_new("a/0000/one", b"1")
+    assert store.put_new("a/0000/two", b"2")
+    assert store.put_new("b/one", b"3")
+    assert store.get("a/0000/one") == b"1"
+    assert store.list() == ["a/0000/one", "a/0000/two", "b/one"]
+    assert store.list("a/0000/") == ["a/0000/one", "a/0000/two"]
+    assert store.list("a/0000/t") == ["a/0000/two"]
+    store.delete("a/0000/one")
+    store.delete("a/0000/one")
+    assert store.list("a/") == ["a/0000/two"]
+
+
+def test_nothing_is_overwritten_but_on_purpose(store):
+    assert store.put_new("a/one", b"1")
+    assert not store.put_new("a/one", b"2")
+    assert store.get("a/one") == b"1"
+    store.replace("a/one", b"3")
+    store.replace("a/two", b"4")
+    assert (store.get("a/one"), store.get("a/two")) == (b"3", b"4")
+    assert store.list() == ["a/one", "a/two"]
+
+
+@pytest.mark.parametrize("write", [DirectoryStore.put_new, DirectoryStore.replace])
+def test_a_disk_without_room_says_so_and_leaves_nothing_behind(tmp_path: Path, monkeypatch, write):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    store = DirectoryStore(tmp_path)
+    with pytest.raises(ArchiveUnavailable, match="No space left on device; see to the disk"):
+        write(store, "a/one", b"1")
+    assert store.list() == []
+
+
+def test_a_directory_that_may_not_be_used_says_so(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    store = DirectoryStore(tmp_path / "file")
+    with pytest.raises(ArchiveUnavailable, match="Not a directory"):
+        store.put_new("a/one", b"1")
+    with pytest.raises(ArchiveUnavailable, match="Not a directory"):
+        store.get("a/one")
+
+
+def test_an_object_store_that_cannot_be_reached_says_so_without_its_key(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    url = "s3://KEY:s3cr3t@bucket/some/prefix?endpoint=http://127.0.0.1:1&region=here"
+    store = ObjectStore.at(url, retries=0)
+    assert store.where == "s3://bucket/some/prefix"
+    for act in (lambda: store.get("a"), lambda: store.put_new("a", b"1"), lambda: store.list("a/")):
+        with pytest.raises(
+            ArchiveUnavailable, match=r"archive s3://bucket/some/prefix/a/?: .*see to the object"
+        ) as said:
+            act()
+        assert "s3cr3t" not in str(said.value)
+        assert "\n" not in str(said.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("ftp://host/x", "ftp:// is no place for an archive"),
+        ("redis://user:s3cr3t@host", "redis:// is no place for an archive"),
+        ("file://host/x", "names a host"),
+        ("s3://KEY:s3cr3t@bucket/x?no_such_option=s3cr3t", "one of its options is unknown: no_such_option"),
+        ("s3://", "cannot be used"),
+    ],
+)
+def test_what_is_no_place_for_an_archive_is_refused_without_its_key(url, reason):
+    with pytest.raises(InvalidURL, match=reason) as said:
+        open_store(url)
+    assert "s3cr3t" not in str(said.value)
+
+
+def test_a_directory_may_be_a_path_or_a_url(tmp_path: Path):
+    DirectoryStore(tmp_path / "a b").put_new("x", b"1")
+    for url in (f"{tmp_path}/a b", f"file://{tmp_path}/a%20b", f"file://localhost{tmp_path}/a%20b"):
+        assert open_store(url).list() == ["x"]

@@ -1,0 +1,195 @@
+"""An archive that is sound is said to be; whatever is flipped, dropped, swapped or inserted is found, and where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+from backports import zstd
+
+from scratchbus import Bus
+from scratchbus.archive.lines import check_line, erase_lines, place_of
+from scratchbus.archive.manifest import Files, Manifest, StoredFile
+from scratchbus.archive.segment import index_of, pack, unpack
+from scratchbus.archive.stores import open_store
+from scratchbus.archive.verify import archived_segments, verify
+from scratchbus.errors import ArchiveDamaged
+
+
+def problems(directory: Path) -> list[str]:
+    return [f"{each.file}: {each.problem}" for log in verify(open_store(str(directory))) for each in log.problems]
+
+
+def folder(directory: Path) -> Path:
+    return directory / "kept" / "0000"
+
+
+def manifests(directory: Path) -> list[Path]:
+    return sorted(folder(directory).glob("*.manifest.json"))
+
+
+def segments(directory: Path) -> list[Path]:
+    return sorted(folder(directory).glob("*.jsonl.zst"))
+
+
+def indexes(directory: Path) -> list[Path]:
+    return sorted(folder(directory).glob("*.index.json.zst"))
+
+
+def rewrite(directory: Path, at: int, change: Callable[[list[bytes]], list[bytes]], **erased: list[int]) -> None:
+    """Change the lines of a segment as someone would who knows the format, and make its manifest fit again."""
+    manifest = Manifest.parse(manifests(directory)[at].read_bytes())
+    file = folder(directory) / manifest.files.segment.name
+    lines = change(unpack(file.read_bytes()))
+    file.write_bytes(pack(lines))
+    index_file = folder(directory) / manifest.files.index.name
+    checked = [check_line(line, place_of(line)[1]) for line in lines]
+    index_file.write_bytes(index_of(checked).encode())
+    files = Files(
+        segment=StoredFile.of(file.name, file.read_bytes()),
+        index=StoredFile.of(index_file.name, index_file.read_bytes()),
+        **erased,
+    )
+    manifests(directory)[at].write_bytes(Manifest(manifest.chain, files).encode())
+
+
+def test_a_sound_archive_has_no_problems(archived: Bus, directory: Path):
+    (log,) = verify(open_store(str(directory)))
+    assert log.problems == []
+    assert (log.bus, log.shard, log.segments, log.events, log.erased) == ("kept", 0, 5, 50, 0)
+    assert [each.events for each in archived_segments(open_store(str(directory)))] == [10] * 5
+
+
+def test_each_flipped_byte_of_each_file_is_found(archived: Bus, directory: Path):
+    for file in (manifests(directory)[1], manifests(directory)[-1], segments(directory)[1], indexes(directory)[1]):
+        content = file.read_bytes()
+        for at in range(0, len(content), max(1, len(content) // 40)):
+            file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+            assert any(file.name[:16] in each for each in problems(directory)), f"byte {at} of {file.name}"
+        file.write_bytes(content)
+    assert problems(directory) == []
+
+
+@pytest.mark.parametrize("kind", [manifests, segments, indexes])
+def test_a_byte_that_is_dropped_inserted_or_swapped_is_found(archived: Bus, directory: Path, kind):
+    file = kind(directory)[2]
+    content = file.read_bytes()
+    at = next(at for at in range(len(content) // 2, len(content)) if content[at] != content[at + 1])
+    for changed in (
+        content[:at] + content[at + 1 :],
+        content[:at] + b"x" + content[at:],
+        content[:at] + content[at + 1 : at + 2] + content[at : at + 1] + content[at + 2 :],
+        content + b" ",
+        content[: len(content) // 2],
+        b"",
+    ):
+        file.write_bytes(changed)
+        assert any(file.name[:16] in each for each in problems(directory))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [*lines[:3], lines[3].replace(b'"content":"', b'"content":"!'), *lines[4:]],
+        lambda lines: [*lines[:3], *lines[4:]],
+        lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
+        lambda lines: [*lines[:3], lines[3], *lines[3:]],
+        lambda lines: lines[:-1],
+        lambda lines: erase_lines(lines, {place_of(lines[3])[1]}),
+    ],
+    ids=["changed", "dropped", "swapped", "inserted", "cut off", "erased without a word"],
+)
+def test_an_event_that_is_another_is_found_however_well_it_is_hidden(archived: Bus, directory: Path, change):
+    rewrite(directory, 1, change)
+    found = problems(directory)
+    assert found
+    assert all(manifests(directory)[1].name[:16] in each for each in found)
+
+
+def test_an_erased_event_leaves_the_archive_sound_and_is_counted(archived: Bus, directory: Path):
+    rewrite(directory, 1, lambda lines: erase_lines(lines, {13, 14}), erased=[13, 14])
+    (log,) = verify(open_store(str(directory)))
+    assert log.problems == []
+    assert log.erased == 2
+
+
+def test_a_chain_that_was_made_anew_from_some_point_on_does_not_fit(archived: Bus, directory: Path):
+    file = manifests(directory)[1]
+    manifest = Manifest.parse(file.read_bytes())
+    chain = manifest.chain.model_copy(update={"origin": "another"})
+    file.write_bytes(Manifest(chain, manifest.files).encode())
+    assert any("SHA-256 is not the one that" in each for each in problems(directory))
+    assert any("another log" in each for each in problems(directory))
+
+
+@pytest.mark.parametrize("at", [0, 2, 4], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("kind", [manifests, segments, indexes])
+def test_a_file_that_is_dropped_is_found(archived: Bus, directory: Path, kind, at):
+    kind(directory)[at].unlink()
+    assert problems(directory)
+
+
+def test_a_segment_that_is_dropped_with_its_manifest_is_found(archived: Bus, directory: Path):
+    for kind in (manifests, segments, indexes):
+        kind(directory)[2].unlink()
+    assert any("events 21 to 30 are missing" in each for each in problems(directory))
+
+
+@pytest.mark.parametrize("kind", [manifests, segments, indexes])
+def test_two_files_that_are_swapped_are_found(archived: Bus, directory: Path, kind):
+    one, other = kind(directory)[1:3]
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)
+    found = problems(directory)
+    assert any(one.name[:16] in each for each in found)
+    assert any(other.name[:16] in each for each in found)
+
+
+@pytest.mark.parametrize("kind", [manifests, segments, indexes])
+def test_a_file_that_is_inserted_is_found(archived: Bus, directory: Path, kind):
+    file = kind(directory)[1]
+    for number in (12, 51):
+        inserted = file.with_name(f"{number:016d}{file.name[16:]}")
+        inserted.write_bytes(file.read_bytes())
+        assert any(inserted.name in each for each in problems(directory))
+        inserted.unlink()
+    assert problems(directory) == []
+
+
+def test_a_manifest_of_another_bus_is_found(archived: Bus, directory: Path):
+    folder(directory).rename(directory / "kept" / "0001")
+    assert any("it is of bus 'kept', shard 0" in each for each in problems(directory))
+
+
+def test_a_manifest_of_a_newer_format_says_what_to_do(archived: Bus, directory: Path):
+    file = manifests(directory)[0]
+    parts = json.loads(file.read_bytes())
+    parts["chain"]["format"] = 2
+    file.write_bytes(json.dumps(parts).encode())
+    assert any("upgrade scratchbus" in each for each in problems(directory))
+    with pytest.raises(ArchiveDamaged, match="archive verify"):
+        list(archived_segments(open_store(str(directory))))
+
+
+def test_a_directory_that_is_no_archive_has_nothing_to_find(tmp_path: Path):
+    (tmp_path / "readme.txt").write_text("nothing to do with it")
+    assert verify(open_store(str(tmp_path))) == []
+    assert verify(open_store(str(tmp_path / "not there"))) == []
+
+
+def test_a_segment_is_what_any_zstd_reads(archived: Bus, directory: Path):
+    lines = zstd.decompress(segments(directory)[0].read_bytes()).splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == list(range(1, 11))
+
+
+def test_duckdb_reads_all_segments_at_once(archived: Bus, directory: Path):
+    query = """
+        SELECT page, count(*) FROM read_json($files, format = 'newline_delimited')
+        WHERE kind = 'added' AND event.content LIKE '% a' GROUP BY page ORDER BY page
+    """
+    rows = duckdb.execute(query, {"files": f"{directory}/*/*/*.jsonl.zst"}).fetchall()
+    assert rows == [("page-0", 9), ("page-1", 8), ("page-2", 8)]

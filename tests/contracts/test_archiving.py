@@ -1,0 +1,552 @@
+"""Old events leave the log for the archive, and nobody who reads notices."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.archive.archiver import Progress, archive_bus, run_archiver
+from scratchbus.archive.stores import DirectoryStore, open_store
+from scratchbus.archive.verify import verify
+from scratchbus.domain.position import Position
+from scratchbus.errors import (
+    ArchiveBusy,
+    ArchiveDamaged,
+    ArchiveForeign,
+    ArchiveUnavailable,
+    NotChangeable,
+    NotFound,
+    PositionLost,
+    SettingsError,
+)
+from scratchbus.log.below import read_floor
+from scratchbus.log.trimming import Archiving
+from scratchbus.rebuilding import rebuild
+from tests.inspection import keys_of, log_length, project, send
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def bus(connect, directory):
+    """A bus that keeps five events of each log live, and has four in a segment."""
+    return connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4)
+
+
+def fill(bus, count=30, page="main"):
+    return [bus.page(page).add("observation", f"{n}", tags=["t"]) for n in range(count)]
+
+
+def archive(bus, **how):
+    eventually(lambda: send(bus, "TIME"))  # a millisecond goes by
+    return archive_bus(bus, **how)
+
+
+def floor_of(bus, page="main"):
+    return bus.run(read_floor(bus.core.log, bus.core.log.shard(page))).position
+
+
+def problems(directory):
+    return [problem for log in verify(open_store(str(directory))) for problem in log.problems]
+
+
+def in_order(event):
+    return event.ms, event.shard, event.seq
+
+
+def names(directory):
+    return sorted(file.name for file in directory.rglob("*") if file.is_file())
+
+
+# -- what is moved ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_old_leaves_the_log_and_the_rest_stays(bus, directory):
+    fill(bus)
+    (done,) = [each for each in archive(bus) if each.events]
+    assert (done.segments, done.events, done.trimmed) == (7, 25, 25)
+    assert log_length(bus) == 5
+    assert floor_of(bus).seq == 25
+    assert problems(directory) == []
+    assert all(each.events == each.trimmed == 0 for each in archive(bus))
+
+
+def test_what_is_young_stays_however_much_there_is(connect, directory):
+    bus = connect(archive_url=directory, retain="1h", retain_events=5)
+    fill(bus)
+    assert all(each.events == 0 for each in archive(bus))
+    assert log_length(bus) == 30
+
+
+def test_a_batch_is_never_torn(bus, directory):
+    for _ in range(3):
+        bus.page().add_many([NewObservation(type="observation", content=f"{n}") for n in range(7)])
+    archive(bus)
+    assert floor_of(bus).seq == 14
+    assert len([name for name in names(directory) if name.endswith("manifest.json")]) == 2
+
+
+def test_a_segment_that_is_not_full_waits_if_it_may(bus):
+    fill(bus, 12)
+    assert sum(each.events for each in archive(bus, patience=3600)) == 4
+    assert sum(each.events for each in archive(bus)) == 3
+
+
+def test_without_archive_url_there_is_nothing_to_run(connect):
+    with pytest.raises(SettingsError, match="archive_url: it is not set"):
+        archive_bus(connect())
+
+
+def test_progress_is_told(bus):
+    fill(bus)
+    seen: list[Progress] = []
+    archive(bus, report=seen.append)
+    most = max(seen, key=lambda each: each.archived + each.trimmed)
+    assert (most.archived, most.wanted, most.trimmed) == (25, 25, 25)
+
+
+# -- reading as one --------------------------------------------------------------------------------------------------
+
+
+def test_events_and_histories_are_as_before(bus):
+    added = fill(bus)
+    page = bus.page()
+    for each in added[:4]:
+        page.resolve(each.id)
+    page.clear_resolved([each.id for each in added[:2]])
+    page.archive(added[2].id)
+    fill(bus, 8, "other")
+    fill(bus, 8, "third")
+    events = list(bus.events())
+    histories = {each.id: page.history(each.id) for each in added}
+    archive(bus)
+    assert log_length(bus) < len(events)
+    assert list(bus.events()) == events
+    assert {each.id: page.history(each.id) for each in added} == histories
+    for event in events:
+        assert list(bus.events(event.position)) == [each for each in events if each.position > event.position] or (
+            bus.core.log.shards > 1
+        )
+    for name in ("main", "other", "third"):
+        assert list(bus.events(pages=name)) == [event for event in events if event.page == name]
+    kinds = list(bus.events(kinds="status_changed"))
+    assert kinds == [event for event in events if event.kind == "status_changed"]
+
+
+def test_events_of_some_time_are_as_before(bus, clock):
+    times = []
+    for _ in range(6):
+        fill(bus, 4)
+        times.append(clock.ms)
+        clock.advance("1m")
+    clock.advance("1h")
+    expected = [[event.content for event in bus.events(Position(ms, 0))] for ms in times]
+    archive(bus)
+    assert [[event.content for event in bus.events(Position(ms, 0))] for ms in times] == expected
+    assert [len(each) for each in expected] == [24, 20, 16, 12, 8, 4]
+
+
+def test_several_pages_are_read_in_times_order_across_archive_and_log(bus):
+    for n in range(40):
+        bus.page(f"page-{n % 7}").add("observation", f"{n}")
+    before = list(bus.events())
+    archive(bus)
+    after = list(bus.events())
+    assert [event.ms for event in after] == [event.ms for event in before] == sorted(event.ms for event in before)
+    assert sorted(after, key=in_order) == sorted(before, key=in_order)
+
+
+def test_a_follower_reads_the_archive_and_goes_on_in_the_log(bus):
+    fill(bus)
+    archive(bus)
+    stop, seen = threading.Event(), []
+    for event in bus.events(follow=True, stop=stop):
+        seen.append(event.content)
+        if len(seen) == 30:
+            fill(bus, 1)
+        if len(seen) == 31:
+            stop.set()
+    assert seen == [*map(str, range(30)), "0"]
+
+
+def test_a_follower_whose_place_is_archived_meanwhile_goes_on(bus):
+    fill(bus)
+    events = bus.events()
+    first = next(events)
+    archive(bus)
+    assert [first.content, *(event.content for event in events)] == [*map(str, range(30))]
+
+
+def test_a_new_subscription_begins_in_the_archive(bus):
+    fill(bus)
+    archive(bus)
+    seen = []
+    with bus.subscribe("late") as deliveries:
+        for delivery in deliveries:
+            seen.append(delivery.event.content)
+            delivery.ack()
+            if len(seen) == 30:
+                break
+    assert seen == [*map(str, range(30))]
+
+
+def test_a_retry_whose_event_is_archived_gets_the_same_answer(bus):
+    page = bus.page()
+    added = page.add("observation", "x", event_id="mine")
+    page.update(added.id, content="y", event_id="second")
+    fill(bus)
+    archive(bus)
+    assert page.add("observation", "x", event_id="mine") == added
+    assert page.update(added.id, content="y", event_id="second").content == "y"
+    assert log_length(bus) == 5
+
+
+def test_traces_reach_into_the_archive(bus):
+    page = bus.page()
+    ground = page.add("observation", "the ground")
+    alert = page.add("risk_alert", "what rests on it", evidence=[ground.id])
+    page.link(alert.id, action="goal-1")
+    page.archive(ground.id)
+    trace, consequences = page.trace("goal-1"), page.consequences(ground.id)
+    fill(bus)
+    archive(bus)
+    assert page.trace("goal-1") == trace
+    assert page.consequences(ground.id) == consequences
+
+
+def test_pages_read_as_before_also_what_is_final(bus):
+    page = bus.page()
+    added = fill(bus)
+    for each in added[:6]:
+        page.archive(each.id)
+    fill(bus, 10)
+    reads = [
+        lambda: page.list(limit=None),
+        lambda: page.list(status="archived", limit=None),
+        lambda: page.list(status=["archived", "active"], tags="t", limit=3),
+        lambda: page.list(limit=4, after=added[4].id),
+        lambda: page.active(),
+        lambda: [page.get(each.id) for each in added],
+    ]
+    before = [read() for read in reads]
+    archive(bus)
+    assert send(bus, "HLEN", keys_of(bus).heads("main")) == 34
+    assert [read() for read in reads] == before
+    with bus.view() as view:
+        assert view.list(limit=None) == before[0]
+
+
+def test_what_is_final_and_archived_is_refused_and_linked_as_ever(bus):
+    page = bus.page()
+    archived, cleared, *_ = fill(bus, 10)
+    page.archive(archived.id)
+    page.resolve(cleared.id)
+    page.clear_resolved([cleared.id])
+    page.link(archived.id, action="first")
+    with pytest.raises(NotChangeable) as before:
+        page.update(archived.id, content="else")
+    fill(bus, 10)
+    archive(bus)
+    assert send(bus, "HMGET", keys_of(bus).heads("main"), archived.id, cleared.id) == [None, None]
+    with pytest.raises(NotChangeable) as after:
+        page.update(archived.id, content="else")
+    assert str(after.value) == str(before.value)
+    for write in (page.claim, page.resolve, page.reopen):
+        with pytest.raises(NotChangeable.__mro__[1]):
+            write(archived.id)
+    with pytest.raises(NotFound):
+        page.update(cleared.id, content="else")
+    with pytest.raises(NotFound):
+        page.update("01M7YS0X7YM47HSFZZZJC2DZ9D", content="else")
+    linked = page.link(archived.id, action="second")
+    assert linked.links == ["first", "second"]
+    assert [event.kind for event in page.history(archived.id)] == ["added", "status_changed", "linked", "linked"]
+    assert [event.kind for event in page.history(cleared.id)] == ["added", "status_changed", "cleared"]
+    fill(bus, 10)
+    archive(bus)
+    assert len(page.history(archived.id)) == 4
+
+
+def test_the_registry_in_force_is_known_to_all_when_its_event_is_archived(connect, bus):
+    text = "types:\n  observation: {description: Made up, priority: 7}\n"
+    from scratchbus.domain.registry_yaml import parse_registry
+
+    bus.push_types(parse_registry(text, "types.yaml"))
+    for n in range(40):
+        bus.page(f"page-{n}").add("observation", "x")
+    archive(bus)
+    assert floor_of(bus, "_bus").seq >= 1
+    assert connect().page().add("observation", "x").priority == 7
+
+
+def test_the_state_is_rebuilt_from_archive_and_log(bus):
+    page = bus.page()
+    added = fill(bus)
+    page.archive(added[0].id)
+    page.resolve(added[1].id)
+    page.clear_resolved([added[1].id])
+    fill(bus, 6)
+    before = page.list(limit=None)
+    archive(bus)
+    bus.run(rebuild(bus.core))
+    assert page.list(limit=None) == before
+    assert list(bus.events(pages="main")) == [event for event in bus.events() if event.page == "main"]
+
+
+def test_without_archive_url_a_reader_is_told_what_to_set(connect, bus):
+    page = bus.page()
+    added = fill(bus)
+    page.archive(added[0].id)
+    fill(bus, 10)
+    archive(bus)
+    other = connect()
+    live = [event.content for event in other.events(floor_of(bus))]
+    assert live == [str(n) for n in range(5, 10)]
+    for read in (
+        lambda: list(other.events()),
+        lambda: list(other.events(pages="main")),
+        lambda: list(other.events(Position(1, 0, added[0].position.shard))),
+        lambda: other.page().history(added[0].id),
+        lambda: other.page().history(added[1].id),
+    ):
+        with pytest.raises(PositionLost, match="set archive_url"):
+            read()
+    assert other.page().get(added[0].id).status == "archived"
+    assert len(other.page().list(limit=None)) == 40
+
+
+# -- who is waited for -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_leaves_that_a_subscription_has_still_to_read(bus):
+    fill(bus, 10)
+    with bus.subscribe("slow") as deliveries:
+        for _, delivery in zip(range(6), deliveries, strict=False):
+            delivery.ack()
+    fill(bus)
+    archive(bus)
+    assert floor_of(bus).seq == 6
+    with bus.subscribe("slow") as deliveries:
+        assert next(iter(deliveries)).event.position.seq == 7
+
+
+def test_a_subscription_to_pages_elsewhere_is_not_waited_for(bus):
+    with bus.subscribe("elsewhere", pages=["main"]) as deliveries:
+        for number in range(12):
+            bus.page(f"page-{number}").add("observation", "x")
+        added = fill(bus)
+        for delivery in deliveries:
+            delivery.ack()
+            if delivery.event.subject == added[-1].id:
+                break
+    archive(bus)
+    assert floor_of(bus).seq > 0
+
+
+def test_nothing_leaves_that_the_reminders_have_still_to_see(bus):
+    fill(bus)
+    position = ",".join("1-3" for _ in range(bus.core.log.shards))
+    send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), position)
+    archive(bus)
+    assert floor_of(bus).seq == 3
+
+
+def test_nothing_leaves_that_is_not_folded(bus, monkeypatch):
+    from scratchbus.archive import archiver
+
+    fill(bus, 3)
+    project(bus)
+    fill(bus)
+    monkeypatch.setattr(archiver, "catch_up", lambda log, shard: read_floor(log, shard))
+    archive(bus)
+    assert floor_of(bus).seq == 3
+
+
+def test_a_subscription_that_nobody_consumes_is_dropped_recorded_and_told(connect, directory, clock):
+    bus = connect(archive_url=directory, retain="1m", retain_events=5, subscription_ttl="1d")
+    fill(bus, 10)
+    with bus.subscribe("forgotten") as deliveries:
+        next(iter(deliveries)).ack()
+    fill(bus)
+    clock.advance("23h")
+    archive(bus)
+    assert floor_of(bus).seq == 1
+    clock.advance("2h")
+    archive(bus)
+    assert floor_of(bus).seq == 35
+    (status,) = bus.status().subscriptions
+    assert status.dropped == clock.now
+    assert "-1" in status.cursor
+    told = pytest.raises(PositionLost, match=r"was dropped at .*; it stood at .*its last consumer was tester@")
+    with told, bus.subscribe("forgotten") as deliveries:
+        next(iter(deliveries))
+    with bus.subscribe("forgotten", reset=True) as deliveries:
+        assert next(iter(deliveries)).event.position.seq == 1
+    assert bus.status().subscriptions[0].dropped is None
+    bus.unsubscribe("forgotten")
+
+
+def test_ids_of_callers_are_remembered_as_long_as_is_promised(connect, directory, clock):
+    bus = connect(archive_url=directory, retain="1m", retain_events=1, idempotency_window="2d")
+    added = bus.page().add("observation", "x", event_id="mine")
+    fill(bus, 3)
+    clock.advance("1d")
+    archive(bus)
+    assert bus.page().add("observation", "x", event_id="mine").id == added.id
+    clock.advance("5d")
+    fill(bus, 3)
+    archive(bus)
+    assert not send(bus, "EXISTS", f"{keys_of(bus).ids}{added.position.ms // 86_400_000}")
+
+
+# -- two archivers, and other bad days -------------------------------------------------------------------------------
+
+
+def test_of_two_archivers_one_works(bus):
+    fill(bus)
+    shard = bus.core.log.shard("main")
+    other = Archiving(bus.core.log.keys(shard), "0123", "someone@elsewhere", 60_000)
+    bus.run(other.take())
+    with pytest.raises(ArchiveBusy, match="someone@elsewhere is archiving it"):
+        archive(bus)
+    assert log_length(bus) == 30
+    bus.run(other.leave())
+    archive(bus)
+    assert log_length(bus) == 5
+
+
+def test_an_archiver_that_lost_its_lease_writes_no_manifest_beside_that_of_another(bus, directory, monkeypatch):
+    fill(bus)
+    put = DirectoryStore.put_new
+
+    def put_late(store, name, content):
+        if name.endswith("manifest.json"):  # in this moment another archiver is faster
+            monkeypatch.setattr(DirectoryStore, "put_new", put)
+            bus.core.log.keys(bus.core.log.shard("main"))
+            send(bus, "DEL", keys_of(bus).archiver)
+            archive_bus(bus)
+        return put(store, name, content)
+
+    monkeypatch.setattr(DirectoryStore, "put_new", put_late)
+    with pytest.raises(ArchiveBusy):
+        archive(bus)
+    archive(bus)
+    assert problems(directory) == []
+    assert len(list(bus.events())) == 30
+
+
+def test_files_that_came_to_nothing_are_taken_away(bus, directory):
+    fill(bus)
+    archive(bus)
+    left = next(directory.rglob("*.jsonl.zst"))
+    left.with_name(f"{1:016d}-{9:016d}.beef0000.jsonl.zst").write_bytes(b"half")
+    left.with_name(f".{1:016d}.manifest.json.beef.tmp").write_bytes(b"half")
+    left.with_name("notes.txt").write_text("someone's own")
+    archive(bus)
+    assert [name for name in names(directory) if "beef" in name] == []
+    assert "notes.txt" in names(directory)
+
+
+def test_a_store_that_fails_half_way_loses_nothing(bus, directory, monkeypatch):
+    fill(bus)
+    events = list(bus.events())
+    put = DirectoryStore.put_new
+    for at in range(1, 8):
+        left = iter(range(at, 0, -1))
+
+        def failing(store, name, content, left=left):
+            if next(left) == 1:
+                raise ArchiveUnavailable(f"archive {name}: No space left on device")
+            return put(store, name, content)
+
+        monkeypatch.setattr(DirectoryStore, "put_new", failing)
+        with pytest.raises(ArchiveUnavailable, match="No space left"):
+            archive(bus)
+        assert list(bus.events()) == events
+    monkeypatch.setattr(DirectoryStore, "put_new", put)
+    archive(bus)
+    assert list(bus.events()) == events
+    assert problems(directory) == []
+
+
+def test_what_does_not_arrive_as_it_was_sent_does_not_count(bus, directory, monkeypatch):
+    fill(bus)
+    put = DirectoryStore.put_new
+    monkeypatch.setattr(DirectoryStore, "put_new", lambda store, name, content: put(store, name, content[:-1]))
+    with pytest.raises(ArchiveDamaged):
+        archive(bus)
+    assert log_length(bus) == 30
+    assert floor_of(bus).seq == 0
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("kind", ["*.jsonl.zst", "*.manifest.json"])
+@pytest.mark.parametrize("harm", ["gone", "short"])
+def test_a_segment_that_is_missing_or_truncated_is_said_to_be(connect, bus, directory, kind, harm):
+    fill(bus)
+    archive(bus)
+    file = sorted(directory.rglob(kind))[2]
+    if harm == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-10])
+    other = connect(archive_url=directory, retain="1ms", retain_events=5)
+    with pytest.raises(ArchiveDamaged, match=r"put (it|that) back"):
+        list(other.events())
+    assert [event.content for event in other.events(floor_of(bus))] == [str(n) for n in range(25, 30)]
+
+
+@pytest.mark.damages_the_log
+def test_an_archive_of_another_bus_or_log_is_not_read_nor_written(connect, bus, directory, bus_name):
+    fill(bus)
+    archive(bus)
+    before = names(directory)
+    shard = bus.core.log.shard("main")
+    folder = directory / bus_name / f"{shard:04d}"
+    other = connect(archive_url=directory.with_name("other"), bus=f"{bus_name}-2", retain="1ms", retain_events=1)
+    fill(other, 3)
+    (directory.with_name("other") / f"{bus_name}-2").mkdir(parents=True)
+    folder.rename(directory.with_name("other") / f"{bus_name}-2" / f"{shard:04d}")
+    with pytest.raises(ArchiveForeign, match="is the archive of bus"):
+        archive(other)
+    (directory.with_name("other") / f"{bus_name}-2" / f"{shard:04d}").rename(folder)
+    send(bus, "SET", keys_of(bus).origin, "another")
+    with pytest.raises(ArchiveForeign, match="of another log of bus"):
+        archive(bus)
+    with pytest.raises(ArchiveForeign, match="of another log of bus"):
+        list(connect(archive_url=directory).events())
+    assert names(directory) == before
+
+
+@pytest.mark.damages_the_log
+def test_an_archive_that_lacks_what_was_trimmed_is_not_gone_on_with(connect, bus, directory):
+    fill(bus)
+    archive(bus)
+    fill(bus)
+    other = connect(archive_url=directory.with_name("empty"), retain="1ms", retain_events=5)
+    with pytest.raises(
+        ArchiveDamaged, match=r"the log of shard .* begins at 26; set archive_url to the archive that has"
+    ):
+        archive(other)
+    with pytest.raises(ArchiveDamaged, match="does not have event 1, which was archived"):
+        list(other.events())
+
+
+def test_the_daemon_archives_until_it_is_stopped(connect, directory):
+    bus = connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4, archive_interval="10ms")
+    fill(bus)
+    stop = threading.Event()
+    thread = threading.Thread(target=run_archiver, args=(bus, stop))
+    thread.start()
+    try:
+        eventually(lambda: log_length(bus) < 10)
+    finally:
+        stop.set()
+        thread.join(10)
+    assert not thread.is_alive()

@@ -1,0 +1,95 @@
+"""The archive of the log on the command line, and `archive ID`, which is about observations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus
+from tests.edges.conftest import Cli
+from tests.inspection import log_length
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An archive that the settings name; all but the last three events go there."""
+    directory = tmp_path / "archive"
+    monkeypatch.setenv("SCRATCHBUS_ARCHIVE_URL", str(directory))
+    monkeypatch.setenv("SCRATCHBUS_RETAIN", "1ms")
+    monkeypatch.setenv("SCRATCHBUS_RETAIN_EVENTS", "3")
+    monkeypatch.setenv("SCRATCHBUS_BUS", f"cli-{tmp_path.name[-20:].strip('-_')}")
+    return directory
+
+
+def test_with_ids_it_puts_observations_away(cli: Cli):
+    first, second = cli.add("one"), cli.add("two")
+    assert cli("archive", first, second[-8:], "--reason", "run").code == 0
+    assert cli("archive", "--reason", "done", cli.add("three")).code == 0
+    assert cli.json("list").documents[2]["status"] == "archived"
+    assert cli("archive", "nonsense").code == 5
+    assert "--fence" in cli("archive", first, "--help").out
+    shown = cli("archive", "--help").out
+    assert all(word in shown for word in ("scratchbus archive 8F3K2M9Q --reason TEXT", "run", "ls", "verify"))
+    assert cli("archive").code == 2  # as with any command that has commands
+
+
+def test_what_is_old_is_moved_listed_and_verified(cli: Cli, directory: Path):
+    for number in range(10):
+        cli.add(f"{number}")
+    done = cli.json("archive", "run").document
+    assert (done["events"], done["trimmed"], done["segments"]) == (7, 7, 1)
+    assert done["floor"] == done["end"]
+    assert cli("archive", "run").out.startswith("Nothing to archive")
+    (segment,) = cli.json("archive", "ls").documents
+    assert (segment["first_seq"], segment["last_seq"], segment["events"]) == (1, 7, 7)
+    assert (directory / segment["file"]).is_file()
+    assert "1–7" in cli("archive", "ls").out
+    assert cli("archive", "verify").out.startswith("sound 7 events in 1 segment of 1 log")
+    assert cli("archive", "verify", str(directory)).code == 0
+    (checked,) = cli.json("archive", "verify", f"file://{directory}").documents
+    assert (checked["events"], checked["problems"]) == (7, [])
+    assert len(cli.json("tail").documents) == 10
+    assert f"up to {done['floor']} in the archive, {directory}" in cli("status").out
+    for number in range(4):
+        cli.add(f"{number}")
+    assert cli("archive", "run").out.startswith("archived 4 events in 1 segment; 4 events left the log")
+
+
+def test_what_is_wrong_is_said_line_by_line_and_it_exits_with_1(cli: Cli, directory: Path):
+    for number in range(10):
+        cli.add(f"{number}")
+    cli("archive", "run")
+    (file,) = directory.rglob("*.jsonl.zst")
+    file.write_bytes(file.read_bytes()[:-1])
+    found = cli("archive", "verify")
+    assert found.code == 1
+    assert f"{file.name} it has " in found.out
+    assert "1 problem" in found.out
+    shown = cli("archive", "verify", "--json")
+    assert shown.code == 1
+    assert len(json.loads(shown.out)["problems"]) == 1
+
+
+def test_without_an_archive_it_says_what_to_set(cli: Cli, tmp_path: Path):
+    for arguments in (("run",), ("ls",), ("verify",)):
+        done = cli("archive", *arguments)
+        assert done.code == 5
+        assert "archive_url: it is not set" in done.err
+    assert "no place for an archive" in cli("archive", "verify", "ftp://x/y").err
+    assert "no segments yet" in cli("archive", "ls", str(tmp_path / "nothing")).err
+    assert cli("archive", "ls", "/proc/self/mem/x").code in (0, 6)
+
+
+def test_an_archive_that_cannot_be_written_is_unavailable(cli: Cli, directory: Path):
+    for number in range(10):
+        cli.add(f"{number}")
+    directory.write_text("a file is in the way")
+    done = cli("archive", "run")
+    assert done.code == 6
+    assert "Not a directory" in done.err or "File exists" in done.err
+    with Bus.connect() as bus:
+        assert log_length(bus) == 10

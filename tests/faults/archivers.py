@@ -1,0 +1,88 @@
+"""Processes that archive, and die at a step of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from scratchbus import Bus
+from scratchbus.archive.archiver import archive_bus
+from scratchbus.archive.stores import DirectoryStore
+from scratchbus.errors import ArchiveBusy
+from scratchbus.log.steps import Step
+from scratchbus.log.trimming import Archiving
+
+LEASE = 0.05
+"""Seconds; the tests need not wait for who was killed."""
+
+TERMS: dict[str, Any] = {"retain": "1ms", "retain_events": 2, "archive_segment": 8}
+
+
+def connect(url: str, bus: str, directory: Path, **more: Any) -> Bus:
+    """Open a bus as these archivers do."""
+    return Bus.connect(url, bus=bus, source="archiver", archive_url=str(directory), **TERMS | more)
+
+
+def archive(url: str, bus: str, directory: Path) -> None:
+    """Archive once, when whoever died at it does so no more."""
+    with connect(url, bus, directory) as opened:
+        while True:
+            try:
+                archive_bus(opened, lease=LEASE)
+                return
+            except ArchiveBusy:
+                continue
+
+
+def archive_again_and_again(url: str, bus: str, directory: Path, stop: Path) -> None:
+    """Archive until the file `stop` is there; stand by while another does."""
+    with connect(url, bus, directory, archive_segment=100) as opened:
+        while not stop.exists():
+            with suppress(ArchiveBusy):
+                archive_bus(opened, patience=3600.0)
+
+
+def archive_and_die(url: str, bus: str, directory: Path, step: int, steps: Path) -> None:
+    """Archive until this step and die at it, as by `kill -9`; each call to store or engine has one before and after.
+
+    Without that many steps, write how many there were.
+    """
+    taken = 0
+
+    def take() -> None:
+        nonlocal taken
+        taken += 1
+        if taken == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for name in ("put_new", "delete"):
+        setattr(DirectoryStore, name, _around(getattr(DirectoryStore, name), take))
+    _die_around_scripts(take)
+    archive(url, bus, directory)
+    steps.write_text(str(taken))
+
+
+def _around(call: Callable[..., Any], take: Callable[[], None]) -> Callable[..., Any]:
+    def wrapped(*arguments: Any) -> Any:
+        take()
+        result = call(*arguments)
+        take()
+        return result
+
+    return wrapped
+
+
+def _die_around_scripts(take: Callable[[], None]) -> None:
+    run = Archiving._do
+
+    def wrapped(self: Archiving, *arguments: Any) -> Step[list[Any]]:
+        take()
+        reply = yield from run(self, *arguments)
+        take()
+        return reply
+
+    setattr(Archiving, "_do", wrapped)  # noqa: B010  # what mypy would rather not see, and this process is for

@@ -1,0 +1,90 @@
+"""`kill -9` of archivers, between any two steps, and several at once: nothing is lost, and nothing is there twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.archive.stores import open_store
+from scratchbus.archive.verify import verify
+from scratchbus.domain.events import Added
+from scratchbus.log.below import read_floor
+from tests.faults import archivers, workers
+from tests.faults.processes import Crew, kill
+from tests.faults.servers import DURABLE, Server
+from tests.faults.test_kill import await_lines, read_said
+from tests.inspection import assert_sound, log_length
+
+pytestmark = pytest.mark.real
+
+
+def problems(directory: Path) -> list[str]:
+    return [f"{each.file}: {each.problem}" for log in verify(open_store(str(directory))) for each in log.problems]
+
+
+def add_some(bus: Bus, said: list[str]) -> None:
+    page = bus.page()
+    for _ in range(4):
+        said.append(f"{len(said)}")
+        page.archive(page.add("observation", said[-1]).id)
+
+
+def contents(bus: Bus) -> list[str]:
+    return [event.content for event in bus.events(kinds="added") if isinstance(event, Added)]
+
+
+def test_an_archiver_that_is_killed_at_any_step_loses_and_repeats_nothing(
+    shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path
+) -> None:
+    directory, steps = tmp_path / "archive", tmp_path / "steps"
+    said: list[str] = []
+    with archivers.connect(shared_server.url, bus_name, directory) as bus:
+        add_some(bus, said)
+        step = 0
+        while not steps.exists():
+            step += 1
+            add_some(bus, said)
+            victim = crew.start(archivers.archive_and_die, shared_server.url, bus_name, directory, step, steps)
+            victim.join()
+            assert contents(bus) == said, f"step {step}"
+            assert [event.seq for event in bus.events()] == list(range(1, 2 * len(said) + 1)), f"step {step}"
+            archivers.archive(shared_server.url, bus_name, directory)
+            assert problems(directory) == [], f"step {step}"
+            assert log_length(bus) <= 4, f"step {step}"
+        assert step > 20, "so many steps there are"
+        assert contents(bus) == said
+        assert_sound(bus)
+
+
+def test_archivers_writers_projectors_and_readers_at_once_lose_nothing(
+    new_server: Callable[..., Server], bus_name: str, crew: Crew, tmp_path: Path
+) -> None:
+    directory, stop = tmp_path / "archive", tmp_path / "stop"
+    url, said = new_server(**DURABLE).url, [tmp_path / f"said-{number}" for number in range(2)]
+    projector = crew.start(workers.project, url, bus_name)
+    for number, file in enumerate(said):
+        crew.start(workers.write, url, bus_name, f"writer-{number}", stop, file)
+    await_lines(said, 1)
+    for _ in range(2):
+        crew.start(archivers.archive_again_and_again, url, bus_name, directory, stop)
+    with archivers.connect(url, bus_name, directory) as bus:
+        read, shards = 0, range(bus.core.log.shards)
+        while min(bus.run(read_floor(bus.core.log, shard)).position.seq for shard in shards) < 300:
+            events = list(bus.events())
+            for shard in shards:
+                seqs = [event.seq for event in events if event.shard == shard]
+                assert seqs == list(range(1, len(seqs) + 1))
+            assert len(events) >= read
+            read = len(events)
+        stop.touch()
+        crew.join(but=[projector])
+        kill(projector)
+        archivers.archive(url, bus_name, directory)
+        assert problems(directory) == []
+        assert_sound(bus)
+        there = Counter(event.id for event in bus.events())
+        assert {there[id] for id in read_said(said).event_ids} == {1}
