@@ -12,7 +12,7 @@ from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.segment import Index
 from scratchbus.archive.shelf import Recent, Shelf
 from scratchbus.archive.stores import Store
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import START, Position
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
 from scratchbus.log.codec import RawEntry, entry_fields, entry_position
 from scratchbus.log.past import Stretch
@@ -72,7 +72,8 @@ class Archive:
         with self._lock:
             shelf = self.shelf(shard, origin)
             found = [self._at(shelf, position) for position in positions]
-        return [entry for entry in found if entry is not None]
+        pairs = zip(positions, found, strict=True)
+        return [entry for position, entry in pairs if entry and entry[0].decode() == position.stream_id]
 
     def back(self, shard: int, origin: str, at: Position, most: int) -> tuple[list[RawEntry], str]:
         """Return the entries of a subject from a position back, newest first, and the stream id to go on at, or ""."""
@@ -84,6 +85,11 @@ class Archive:
                 entry = self._at(shelf, Position.parse(rest))
                 if entry is None:
                     return entries, ""  # what is before an erased one was erased with it
+                if entry[0].decode() != rest:
+                    raise ArchiveForeign(
+                        f"{shelf.where} has event {entry[0].decode()} in the place of {rest}: it is the archive of"
+                        " another log; set archive_url to that of this one"
+                    )
                 entries.append(entry)
                 rest = entry_fields(entry).get(b"prev", b"").decode()
         return entries, rest
@@ -101,6 +107,19 @@ class Archive:
                     return entry_position(entry, shard) if entry is not None else None
         return None
 
+    def last_until(self, shard: int, origin: str, ms: int) -> Position:
+        """Return where the last archived event up to a millisecond is; the start if there is none."""
+        with self._lock:
+            shelf = self.shelf(shard, origin)
+            shelf.refresh()
+            at = bisect_right(shelf.firsts, ms, key=lambda first: shelf.manifest(first).chain.first.position.ms)
+            if not at:
+                return START._replace(shard=shard)
+            manifest = shelf.manifest(shelf.firsts[at - 1])
+            lines = self._read(shelf, manifest, shelf.lines)
+        found = bisect_right(lines, ms, key=lambda line: place_of(line)[0])
+        return Position(*place_of(lines[found - 1]), shard)
+
     def _next(self, shelf: Shelf, after: Position, until: Position) -> Manifest:
         """Return the manifest of the segment in which the first event behind a position is."""
         if after.seq or not after.ms:
@@ -111,13 +130,7 @@ class Archive:
 
     def _at(self, shelf: Shelf, position: Position) -> RawEntry | None:
         manifest = shelf.holding(position.seq)
-        entry = self._restored(shelf, manifest, self._read(shelf, manifest, shelf.lines), position.seq)
-        if entry is not None and entry[0].decode() != position.stream_id:
-            raise ArchiveForeign(
-                f"{shelf.where} has event {entry[0].decode()} in the place of {position.stream_id}: it is the archive"
-                " of another log; set archive_url to that of this one"
-            )
-        return entry
+        return self._restored(shelf, manifest, self._read(shelf, manifest, shelf.lines), position.seq)
 
     def _read(self, shelf: Shelf, manifest: Manifest, read: Callable[[Manifest], T]) -> T:
         """Read a file of a segment; once more by a new manifest when it was rewritten meanwhile."""

@@ -42,3 +42,7 @@ class Past(Protocol):
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
         """Return where the last archived event about a subject is."""
         ...
+
+    def last_until(self, shard: int, origin: str, ms: int) -> Position:
+        """Return where the last archived event up to a millisecond is; the start if there is none."""
+        ...

@@ -5,16 +5,17 @@ from __future__ import annotations
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.log.append import Log
+from scratchbus.log.below import entries_at, from_archive, read_floor
 from scratchbus.log.codec import RawEntry, entry_fields, entry_position
 from scratchbus.log.gaps import not_erased
 from scratchbus.log.lag import end_of
-from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.steps import Step, ask_all
 
 
 def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
     """Return the last event of a shard's log that was appended up to a millisecond; the start if there was none yet.
 
-    Raises PositionLost when that is no longer in the log.
+    Raises PositionLost when that is no longer in the log, and the archive cannot be read.
     """
     name, ms = log.keys(shard).log, max(0, ms)
     before, first = yield from ask_all(
@@ -22,6 +23,14 @@ def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
     )
     if before:
         return entry_position(before[0], shard)
+    floor = yield from read_floor(log, shard)
+    if 0 < floor.position.ms <= ms:
+        return floor.position
+    if ms and floor.position.seq:
+        found: Position = yield from from_archive(
+            log, shard, "what was said before that time", lambda past: past.last_until(shard, floor.origin, ms)
+        )
+        return found
     if ms and first and entry_position(first[0], shard).seq > 1:
         raise PositionLost(
             f"shard {shard}: the log was trimmed to {first[0][0].decode()}, after that time; ask for a later one"
@@ -56,15 +65,31 @@ def batch_end(log: Log, position: Position) -> Step[Position]:
     low, high = entry_position(before[0], shard) if before else None, entry_position(after[0], shard)
     was_erased = position.seq < high.seq and not (yield from not_erased(keys, [position]))
     if low is None and position.seq < high.seq and not was_erased:
-        raise PositionLost(f"shard {shard}: the log was trimmed to {high}, after {position}; ask for a later position")
+        return (yield from _archived_end(log, position, high))
     is_there = position == high
     if not (is_there or was_erased):
-        raise LogRewound(
-            f"shard {shard}: the log has no event at {position}; it was rewound or replaced, or the position is of"
-            " another bus"
-        )
+        raise _not_there(position)
     index, left = _place_in_batch(after[0])
     return high._replace(seq=high.seq + left) if high.seq - index < position.seq else position
+
+
+def _archived_end(log: Log, position: Position, first: Position) -> Step[Position]:
+    """Return the last event of a batch that is no longer in the log, whose first event is another by now."""
+    found = yield from entries_at(log, [position])
+    if found:
+        return position._replace(seq=position.seq + _place_in_batch(found[0])[1])
+    if position <= (yield from read_floor(log, position.shard)).position:
+        raise _not_there(position)
+    raise PositionLost(
+        f"shard {position.shard}: the log was trimmed to {first}, after {position}; ask for a later position"
+    )
+
+
+def _not_there(position: Position) -> LogRewound:
+    return LogRewound(
+        f"shard {position.shard}: the log has no event at {position}; it was rewound or replaced, or the position is of"
+        " another bus"
+    )
 
 
 def _place_in_batch(entry: RawEntry) -> tuple[int, int]:
@@ -77,7 +102,5 @@ def _place_in_batch(entry: RawEntry) -> tuple[int, int]:
 
 def event_id_at(log: Log, position: Position) -> Step[str]:
     """Return the id of the event at a position; nothing where there is none."""
-    found = yield from ask(
-        position.shard, "XRANGE", log.keys(position.shard).log, position.stream_id, position.stream_id
-    )
+    found = yield from entries_at(log, [position])
     return entry_fields(found[0]).get(b"id", b"").decode() if found else ""

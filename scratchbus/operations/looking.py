@@ -141,7 +141,10 @@ class AsItIs:
     def place_of(self, id: str) -> Step[int | None]:
         """See `Reads`; what was cleared has its place too."""
         head = yield from read_head(self.log, self.page, id)
-        return head and head.added
+        if head is not None:
+            return head.added
+        found = yield from self.get([id])  # the head of what is final may have been dropped
+        return found[id].added_seq if id in found else None
 
 
 def as_it_is(core: Core, page: str, stale_ok: bool) -> AsItIs:

@@ -10,10 +10,11 @@ from scratchbus.domain.position import START, Position
 from scratchbus.log import snapshots
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, encode_document, entry_fields, entry_position
+from scratchbus.log.cursor import Cursor
 from scratchbus.log.gaps import count_all_erased
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.places import event_id_at
-from scratchbus.log.reading import Cursor, cursors, read
+from scratchbus.log.reading import cursors, read
 from scratchbus.log.snapshots import Snapshot
 from scratchbus.log.steps import Step
 from scratchbus.past.cut import Cut

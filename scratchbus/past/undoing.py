@@ -14,7 +14,8 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.log.append import Log
 from scratchbus.log.codec import entry_fields
-from scratchbus.log.reading import CHUNK, Cursor, read
+from scratchbus.log.cursor import Cursor
+from scratchbus.log.reading import CHUNK, read
 from scratchbus.log.steps import Step
 from scratchbus.projections import scratch_page
 from scratchbus.projections.filters import Filter

@@ -16,6 +16,7 @@ from scratchbus.errors import (
     ArchiveDamaged,
     ArchiveForeign,
     ArchiveUnavailable,
+    LogRewound,
     NotChangeable,
     NotFound,
     PositionLost,
@@ -25,6 +26,7 @@ from scratchbus.log.below import read_floor
 from scratchbus.log.trimming import Archiving
 from scratchbus.rebuilding import rebuild
 from tests.inspection import keys_of, log_length, project, send
+from tests.travelling import WAYS, only
 from tests.waiting import eventually
 
 
@@ -299,6 +301,34 @@ def test_the_state_is_rebuilt_from_archive_and_log(bus):
     assert list(bus.events(pages="main")) == [event for event in bus.events() if event.page == "main"]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_page_of_the_past_is_as_it_was_before_it_was_archived(bus, clock, way):
+    page = bus.page()
+    added, moments = [], []
+    for number in range(6):
+        added += page.add_many([NewObservation(type="observation", content=f"{number} {n}") for n in range(3)])
+        page.archive(added[-1].id)
+        page.resolve(added[-2].id)
+        if number > 2:
+            page.clear_resolved([added[3 * number - 5].id])
+        moments += [added[-2].position, clock.now]
+        clock.advance("1m")
+    clock.advance("1h")
+    reads = [
+        lambda when: page.as_of(when).list(limit=None),
+        lambda when: page.as_of(when).active(),
+        lambda when: page.as_of(when).history(added[1].id),
+        lambda when: page.as_of(when, without_sources=["someone"]).list(limit=None),
+    ]
+    before = [[read(when) for read in reads] for when in moments]
+    archive(bus)
+    assert floor_of(bus).seq > 20
+    with only(way):
+        assert [[read(when) for read in reads] for when in moments] == before
+        with pytest.raises(LogRewound, match="has no event at"):
+            page.as_of(added[4].position._replace(ms=added[4].position.ms + 1))
+
+
 def test_without_archive_url_a_reader_is_told_what_to_set(connect, bus):
     page = bus.page()
     added = fill(bus)
@@ -314,6 +344,8 @@ def test_without_archive_url_a_reader_is_told_what_to_set(connect, bus):
         lambda: list(other.events(Position(1, 0, added[0].position.shard))),
         lambda: other.page().history(added[0].id),
         lambda: other.page().history(added[1].id),
+        lambda: other.page().as_of(added[3].position).list(),
+        lambda: other.page().as_of(added[3].updated_at).list(),
     ):
         with pytest.raises(PositionLost, match="set archive_url"):
             read()
