@@ -13,13 +13,14 @@ from scratchbus.domain.registry import ObservationType, Registry
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.values import MAX_BYTES, check_source
 from scratchbus.errors import TypeInUse, UnknownType
+from scratchbus.histories import known_events
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import Log, append
 from scratchbus.log.codec import Head
 from scratchbus.log.keys import SYSTEM_PAGE
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.log.writes import Write
-from scratchbus.queries import Freshness, known_events, read_head
+from scratchbus.queries import Freshness, read_head
 from scratchbus.settings import Settings
 
 T = TypeVar("T")

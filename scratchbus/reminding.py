@@ -11,6 +11,7 @@ from scratchbus.domain.events import Due, Event, StatusChanged
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.errors import LogGap, LogRewound, NotFound, PositionLost, VersionConflict
+from scratchbus.histories import history
 from scratchbus.ids import new_event_id
 from scratchbus.log import reading
 from scratchbus.log.append import Log, append
@@ -22,7 +23,7 @@ from scratchbus.log.writes import Write
 from scratchbus.logs import stderr_logger
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import evolve
-from scratchbus.queries import get, history, look, search
+from scratchbus.queries import get, look, search
 from scratchbus.refutation import complete
 
 HAPPENINGS = ("added", "repeated", "updated", "status_changed")

@@ -11,37 +11,35 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from secrets import token_hex
 from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from scratchbus.archive.manifest import Manifest, number_of
+from scratchbus.archive.drafting import drafts
+from scratchbus.archive.manifest import FILES, Manifest, number_of
 from scratchbus.archive.past import Archive
-from scratchbus.archive.segment import MOST_BYTES, Draft
+from scratchbus.archive.segment import Draft
 from scratchbus.archive.shelf import Shelf
 from scratchbus.archive.trimmer import Trimmer
 from scratchbus.core import Core, Host
 from scratchbus.counts import counts
-from scratchbus.domain.position import Position
 from scratchbus.errors import (
     ArchiveBusy,
-    ArchiveDamaged,
     ArchiveForeign,
     EngineForbidden,
     EngineReadOnly,
-    LogGap,
     SettingsError,
 )
 from scratchbus.folding import catch_up
 from scratchbus.log.below import read_floor
-from scratchbus.log.codec import RawEntry, entry_fields, entry_position, is_batch_end
+from scratchbus.log.codec import entry_fields, entry_position
 from scratchbus.log.keys import ShardKeys
 from scratchbus.log.lag import end_of
-from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.steps import Step, ask_all
 from scratchbus.log.subscription import drop_idle
 from scratchbus.log.trimming import Archiving
 from scratchbus.logs import stderr_logger
@@ -51,8 +49,6 @@ LEASE = 30.0
 
 PATIENCE = 86_400.0
 """Seconds beyond `retain` that events wait in the log for their segment to be full, before they go into a small one."""
-
-_CHUNK, _LONGEST_BATCH = 1_000, 4_096  # entries read at once
 
 logger = stderr_logger()
 
@@ -133,7 +129,6 @@ class _LogArchiver:
         who = f"{bus.core.by}@{socket.gethostname()}:{os.getpid()}"
         self._lease = Archiving(self._keys, token_hex(8), who, round(lease * 1000))
         self._patience_ms = round(patience * 1000)
-        self._most = bus.settings.archive_segment
         self.done = Archived(shard=shard)
 
     def run(self) -> Archived:
@@ -158,7 +153,9 @@ class _LogArchiver:
         trimmer = Trimmer(self._bus, shelf, self._lease, origin, limit, now)
         begun = last.chain.last.seq if last else 0
         self._tell(begun, limit)
-        for draft in self._drafts(last, now, limit, shelf):
+        for draft in drafts(self._bus, self._keys, shelf, last, limit):
+            if not draft.is_full(self._bus.settings.archive_segment) and not self._has_waited(draft, now):
+                break
             last = self._store(shelf, draft, origin, last)
             self.done.trimmed += trimmer.trim(last)
             self._tell(begun, limit)
@@ -200,55 +197,10 @@ class _LogArchiver:
                 " was rewound or restored from an older backup: set archive_url to another place for it"
             )
 
-    def _drafts(self, last: Manifest | None, now: int, limit: int, shelf: Shelf) -> Iterator[Draft]:
-        """Yield the segments to write: full ones, and one that is not if its events have waited long enough."""
-        draft, begun_ms = Draft(), 0
-        for entries in _read_ahead(self._stretches(last, limit, shelf)):
-            while entries:
-                cut = _fitting(entries, self._most - len(draft.lines)) if draft.bytes < MOST_BYTES else 0
-                if not draft.lines:
-                    begun_ms, cut = entry_position(entries[0], 0).ms, cut or _first_batch(entries)
-                if cut:
-                    draft.add(entries[:cut])
-                    entries = entries[cut:]
-                else:
-                    yield draft
-                    draft = Draft()
-        has_waited = now - begun_ms >= (self._bus.settings.ms("retain") or 0) + self._patience_ms
-        if draft.lines and (has_waited or len(draft.lines) >= self._most or draft.bytes >= MOST_BYTES):
-            yield draft
-
-    def _stretches(self, last: Manifest | None, limit: int, shelf: Shelf) -> Iterator[list[RawEntry]]:
-        """Yield what is not archived yet, some whole batches at a time."""
-        after, count = last.chain.last.position if last else Position(0, 0), _CHUNK
-        while after.seq < limit:
-            found: list[RawEntry] = self._bus.run(
-                ask(self._shard, "XRANGE", self._keys.log, f"({after.stream_id}", "+", "COUNT", count)
-            )
-            self._check_gaps(after, found, shelf)
-            cut = _fitting(found, limit - after.seq)
-            if cut:
-                after, count = entry_position(found[cut - 1], 0), _CHUNK
-                yield found[:cut]
-            elif len(found) < count or count >= _LONGEST_BATCH:
-                return  # the rest is a batch that goes beyond the limit
-            else:
-                count = _LONGEST_BATCH
-
-    def _check_gaps(self, after: Position, entries: list[RawEntry], shelf: Shelf) -> None:
-        if not entries or entry_position(entries[-1], 0).seq == after.seq + len(entries):
-            return
-        for expected, entry in enumerate(entries, after.seq + 1):
-            seq = entry_position(entry, 0).seq
-            if seq == expected:
-                continue
-            (first,) = self._bus.run(ask_all(self._shard, [("XRANGE", self._keys.log, "-", "+", "COUNT", 1)]))
-            if first and first[0][0] == entry[0]:
-                raise ArchiveDamaged(
-                    f"{shelf.where} ends at event {after.seq}, and the log of shard {self._shard} begins at {seq}; set"
-                    " archive_url to the archive that has what is between them"
-                )
-            raise LogGap(f"shard {self._shard}: events {expected} to {seq - 1} are missing; see `scratchbus verify`")
+    def _has_waited(self, draft: Draft, now: int) -> bool:
+        """Say whether a segment that is not full is not to wait for more."""
+        waited = now - entry_position(draft.first, self._shard).ms
+        return waited >= (self._bus.settings.ms("retain") or 0) + self._patience_ms
 
     def _store(self, shelf: Shelf, draft: Draft, origin: str, before: Manifest | None) -> Manifest:
         """Store a segment for good, and then the manifest that makes it count. Raises ArchiveBusy."""
@@ -270,31 +222,11 @@ class _LogArchiver:
 
     def _tidy(self, shelf: Shelf, names: list[str], last: Manifest) -> None:
         """Take away the files of attempts that came to nothing: those of events that by now others have."""
+        files = Counter(map(number_of, names))
         for name in names:
             number = number_of(name) or 0
-            if number > last.chain.last.seq:
+            if number > last.chain.last.seq or (number in shelf.firsts and files[number] == FILES):
                 continue
-            if number in shelf.firsts:
-                manifest = shelf.manifest(number)
-                if name in (manifest.name, manifest.files.segment.name, manifest.files.index.name):
-                    continue
-            shelf.store.delete(shelf.folder + name)
-
-
-def _fitting(entries: list[RawEntry], room: int) -> int:
-    """Return how many entries there are in the whole batches for which there is room."""
-    return next((end for end in range(min(len(entries), room), 0, -1) if is_batch_end(entries[end - 1])), 0)
-
-
-def _first_batch(entries: list[RawEntry]) -> int:
-    """Return how many entries there are in the first batch."""
-    return next(end for end, entry in enumerate(entries, 1) if is_batch_end(entry))
-
-
-def _read_ahead(stretches: Iterator[list[RawEntry]]) -> Iterator[list[RawEntry]]:
-    """Yield them while the next one is already being read."""
-    with ThreadPoolExecutor(1, "archive") as reader:
-        coming = reader.submit(next, stretches, None)
-        while (stretch := coming.result()) is not None:
-            coming = reader.submit(next, stretches, None)
-            yield stretch
+            manifest = shelf.manifest(number) if number in shelf.firsts else None
+            if manifest is None or name not in manifest.names:
+                shelf.store.delete(shelf.folder + name)

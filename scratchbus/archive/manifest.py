@@ -18,6 +18,9 @@ from scratchbus.domain.position import Position
 FORMAT = 1
 """The version of the format of segments and manifests."""
 
+FILES = 3
+"""How many files a segment has: itself, its index and its manifest."""
+
 _SUFFIX = ".manifest.json"
 _NUMBER = re.compile(r"\.?(\d{16})[.-]")
 
@@ -94,6 +97,11 @@ class Manifest(NamedTuple):
     def name(self) -> str:
         """The name of its file."""
         return manifest_name(self.chain.first.seq)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its own file and of those it names."""
+        return frozenset({self.name, self.files.segment.name, self.files.index.name})
 
     def encode(self) -> bytes:
         """Return its one form."""

@@ -56,6 +56,7 @@ class Draft:
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.is_closed = False
         self.lines: list[bytes] = []
         self._ends: list[RawEntry] = []
         self._digest = sha256()
@@ -76,9 +77,13 @@ class Draft:
         self._ends = [self._ends[0] if self._ends else entries[0], entries[-1]]
 
     @property
-    def last(self) -> RawEntry:
-        """The last entry in it."""
-        return self._ends[1]
+    def first(self) -> RawEntry:
+        """The first entry in it."""
+        return self._ends[0]
+
+    def is_full(self, most: int) -> bool:
+        """Say whether it may not have more than so many events, or no more bytes, or the next batch is too long."""
+        return self.is_closed or len(self.lines) >= most or self.bytes >= MOST_BYTES
 
     def finish(self, bus: str, shard: int, origin: str, before: Manifest | None) -> Segment:
         """Return the files, with names that no other attempt at the same events has."""

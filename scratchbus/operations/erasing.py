@@ -13,6 +13,7 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id
 from scratchbus.errors import Conflict, EventIdReused, InvalidField
 from scratchbus.folding import catch_up
+from scratchbus.histories import history
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import ERASE, append
 from scratchbus.log.codec import Head
@@ -23,7 +24,7 @@ from scratchbus.log.subscription import names
 from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import digest_of, not_found
 from scratchbus.projections import scratch_page
-from scratchbus.queries import history, read_head
+from scratchbus.queries import read_head
 from scratchbus.why import reasons
 
 _TRIES = 5

@@ -15,12 +15,13 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id, check_page
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
+from scratchbus.histories import history
 from scratchbus.log.append import Log
 from scratchbus.log.reading import Narrow
 from scratchbus.log.steps import Step
 from scratchbus.operations.outcome import check_statuses, not_found
 from scratchbus.projections.filters import Filter
-from scratchbus.queries import Freshness, active, get, history, read_head, search
+from scratchbus.queries import Freshness, active, get, read_head, search
 
 
 def filter_of(

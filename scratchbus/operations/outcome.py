@@ -14,12 +14,13 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
+from scratchbus.histories import known_events, walk_back
 from scratchbus.log.append import Appended, Written
 from scratchbus.log.codec import decode_document, encode_document
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
 from scratchbus.projections import scratch_page
-from scratchbus.queries import get, known_events, look, read_head, walk_back
+from scratchbus.queries import get, look, read_head
 
 _FEW, _MANY = 8, 500  # events that are asked for at once
 _MOST_KEPT = 256  # observations

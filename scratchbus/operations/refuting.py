@@ -11,12 +11,13 @@ from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.values import check_id
 from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChangeable
+from scratchbus.histories import known_events
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import MAX_BATCH, Appended, append
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import digest_of, finish, not_found
-from scratchbus.queries import get, known_events
+from scratchbus.queries import get
 from scratchbus.refutation import complete, dependents, lifecycle_of, review
 from scratchbus.relations import open_relations
 from scratchbus.why import reasons

@@ -13,9 +13,9 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Motive, Trace
 from scratchbus.domain.values import check_id
 from scratchbus.errors import NotFound
+from scratchbus.histories import read_events
 from scratchbus.log.steps import Step
 from scratchbus.operations.looking import list_history
-from scratchbus.queries import read_events
 from scratchbus.relations import Relations, find_pages, gather, open_relations, resting_on
 
 _AT_ONCE = 500

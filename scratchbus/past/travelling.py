@@ -11,6 +11,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import check_id, check_source
 from scratchbus.errors import InvalidSource, PositionLost, shown
+from scratchbus.histories import history
 from scratchbus.log import snapshots
 from scratchbus.log.codec import decode_documents
 from scratchbus.log.commit import read_checkpoint
@@ -28,7 +29,6 @@ from scratchbus.past.undoing import Known, Undone, changed_since, states_before
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.live_page import LivePage
 from scratchbus.projections.without import Without
-from scratchbus.queries import history
 from scratchbus.rebuilding import Progress
 
 FEW = 1_000

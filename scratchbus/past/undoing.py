@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.histories import walk_all_back
 from scratchbus.log.append import Log
 from scratchbus.log.codec import entry_fields
 from scratchbus.log.cursor import Cursor
@@ -19,7 +20,7 @@ from scratchbus.log.reading import CHUNK, read
 from scratchbus.log.steps import Step
 from scratchbus.projections import scratch_page
 from scratchbus.projections.filters import Filter
-from scratchbus.queries import Freshness, active, get, search, walk_all_back
+from scratchbus.queries import Freshness, active, get, search
 
 
 class Known(NamedTuple):

@@ -11,10 +11,11 @@ from scratchbus.core import Core
 from scratchbus.domain.checks import check_tags
 from scratchbus.domain.events import Added, Event, Updated
 from scratchbus.errors import PositionLost
+from scratchbus.histories import history
 from scratchbus.log.reading import Narrow
 from scratchbus.log.steps import Step
 from scratchbus.logs import stderr_logger
-from scratchbus.queries import get, history
+from scratchbus.queries import get
 
 _MOST_TAGS = 100
 _REMEMBERED = 10_000

@@ -1,0 +1,92 @@
+"""Reading what is to be archived, and dividing it into segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from scratchbus.archive.manifest import Manifest
+from scratchbus.archive.segment import Draft
+from scratchbus.archive.shelf import Shelf
+from scratchbus.core import Host
+from scratchbus.domain.position import Position
+from scratchbus.errors import ArchiveDamaged, LogGap
+from scratchbus.log.codec import RawEntry, entry_position, is_batch_end
+from scratchbus.log.keys import ShardKeys
+from scratchbus.log.steps import ask, ask_all
+
+_CHUNK, _LONGEST_BATCH = 1_000, 4_096  # entries read at once
+
+
+def drafts(bus: Host, keys: ShardKeys, shelf: Shelf, last: Manifest | None, limit: int) -> Iterator[Draft]:
+    """Yield the segments that follow the last one, up to an event; all but the last of them are full.
+
+    They hold whole batches, and more than was asked for only if a single batch has more. Raises ArchiveDamaged, LogGap
+    or EngineError.
+    """
+    most, draft = bus.settings.archive_segment, Draft()
+    for entries in _read_ahead(_stretches(bus, keys, shelf, last, limit)):
+        while entries:
+            cut = 0 if draft.is_full(most) else _fitting(entries, most - len(draft.lines))
+            if not cut and not draft.lines:
+                cut = _first_batch(entries)
+            if cut:
+                draft.add(entries[:cut])
+                entries = entries[cut:]
+            else:
+                draft.is_closed = True
+                yield draft
+                draft = Draft()
+    if draft.lines:
+        yield draft
+
+
+def _stretches(bus: Host, keys: ShardKeys, shelf: Shelf, last: Manifest | None, limit: int) -> Iterator[list[RawEntry]]:
+    """Yield what is not archived yet, some whole batches at a time."""
+    after, count = last.chain.last.position if last else Position(0, 0), _CHUNK
+    while after.seq < limit:
+        found: list[RawEntry] = bus.run(ask(keys.shard, "XRANGE", keys.log, f"({after.stream_id}", "+", "COUNT", count))
+        _check_gaps(bus, keys, shelf, after, found)
+        cut = _fitting(found, limit - after.seq)
+        if cut:
+            after, count = entry_position(found[cut - 1], 0), _CHUNK
+            yield found[:cut]
+        elif len(found) < count or count >= _LONGEST_BATCH:
+            return  # the rest is a batch that goes beyond the limit
+        else:
+            count = _LONGEST_BATCH
+
+
+def _check_gaps(bus: Host, keys: ShardKeys, shelf: Shelf, after: Position, entries: list[RawEntry]) -> None:
+    if not entries or entry_position(entries[-1], 0).seq == after.seq + len(entries):
+        return
+    for expected, entry in enumerate(entries, after.seq + 1):
+        seq = entry_position(entry, 0).seq
+        if seq == expected:
+            continue
+        (first,) = bus.run(ask_all(keys.shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)]))
+        if first and first[0][0] == entry[0]:
+            raise ArchiveDamaged(
+                f"{shelf.where} ends at event {after.seq}, and the log of shard {keys.shard} begins at {seq}; set"
+                " archive_url to the archive that has what is between them"
+            )
+        raise LogGap(f"shard {keys.shard}: events {expected} to {seq - 1} are missing; see `scratchbus verify`")
+
+
+def _fitting(entries: list[RawEntry], room: int) -> int:
+    """Return how many entries there are in the whole batches for which there is room."""
+    return next((end for end in range(min(len(entries), room), 0, -1) if is_batch_end(entries[end - 1])), 0)
+
+
+def _first_batch(entries: list[RawEntry]) -> int:
+    """Return how many entries there are in the first batch."""
+    return next(end for end, entry in enumerate(entries, 1) if is_batch_end(entry))
+
+
+def _read_ahead(stretches: Iterator[list[RawEntry]]) -> Iterator[list[RawEntry]]:
+    """Yield them while the next one is already being read."""
+    with ThreadPoolExecutor(1, "archive") as reader:
+        coming = reader.submit(next, stretches, None)
+        while (stretch := coming.result()) is not None:
+            coming = reader.submit(next, stretches, None)
+            yield stretch
