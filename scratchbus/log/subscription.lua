@@ -54,9 +54,9 @@ if op == 'take' or op == 'declare' then -- a name that is new begins, and one th
   if field('cursor') == '' then
     if start == '' then return {-2} end
     call('SADD', NAMES, name)
-    call('HSET', SUB, 'cursor', start, 'filters', filters)
+    call('HSET', SUB, 'cursor', start, 'filters', filters, 'seen', ms(now))
   elseif is_reset == '1' then
-    call('HSET', SUB, 'cursor', start)
+    call('HSET', SUB, 'cursor', start, 'seen', ms(now))
     call('HDEL', SUB, 'origins', 'trying', 'attempts', 'due', 'dropped')
   end
   if op == 'declare' then return {1} end
