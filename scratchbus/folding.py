@@ -15,6 +15,7 @@ from typing import NamedTuple, cast
 from scratchbus.counts import counts
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
 from scratchbus.errors import LogRewound
 from scratchbus.log import positions
 from scratchbus.log.append import Log

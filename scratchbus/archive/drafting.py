@@ -12,6 +12,7 @@ from scratchbus.core import Host
 from scratchbus.domain.position import Position
 from scratchbus.errors import ArchiveDamaged, LogGap
 from scratchbus.log.codec import RawEntry, entry_position, is_batch_end
+from scratchbus.log.gaps import are_erased
 from scratchbus.log.keys import ShardKeys
 from scratchbus.log.steps import ask, ask_all
 
@@ -46,41 +47,59 @@ def _stretches(bus: Host, keys: ShardKeys, shelf: Shelf, last: Manifest | None, 
     after, count = last.chain.last.position if last else Position(0, 0), _CHUNK
     while after.seq < limit:
         found: list[RawEntry] = bus.run(ask(keys.shard, "XRANGE", keys.log, f"({after.stream_id}", "+", "COUNT", count))
-        _check_gaps(bus, keys, shelf, after, found)
+        is_end = len(found) < count
+        found = _without_gaps(bus, keys, shelf, after, found)
         cut = _fitting(found, limit - after.seq)
         if cut:
             after, count = entry_position(found[cut - 1], 0), _CHUNK
             yield found[:cut]
-        elif len(found) < count or count >= _LONGEST_BATCH:
+        elif is_end or count >= _LONGEST_BATCH:
             return  # the rest is a batch that goes beyond the limit
         else:
             count = _LONGEST_BATCH
 
 
-def _check_gaps(bus: Host, keys: ShardKeys, shelf: Shelf, after: Position, entries: list[RawEntry]) -> None:
+def _without_gaps(bus: Host, keys: ShardKeys, shelf: Shelf, after: Position, entries: list[RawEntry]) -> list[RawEntry]:
+    """Return what was read with an entry without fields for each that was erased. Raises ArchiveDamaged or LogGap."""
     if not entries or entry_position(entries[-1], 0).seq == after.seq + len(entries):
-        return
-    for expected, entry in enumerate(entries, after.seq + 1):
-        seq = entry_position(entry, 0).seq
-        if seq == expected:
-            continue
-        (first,) = bus.run(ask_all(keys.shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)]))
-        if first and first[0][0] == entry[0]:
-            raise ArchiveDamaged(
-                f"{shelf.where} ends at event {after.seq}, and the log of shard {keys.shard} begins at {seq}; set"
-                " archive_url to the archive that has what is between them"
-            )
-        raise LogGap(f"shard {keys.shard}: events {expected} to {seq - 1} are missing; see `scratchbus verify`")
+        return entries
+    whole: list[RawEntry] = []
+    seq = after.seq
+    for entry in entries:
+        position = entry_position(entry, 0)
+        if position.seq > seq + 1:
+            if not bus.run(are_erased(keys, seq, position.seq)):
+                raise _gap(bus, keys, shelf, seq, position)
+            whole += [[b"%d-%d" % (position.ms, gone), []] for gone in range(seq + 1, position.seq)]
+        whole.append(entry)
+        seq = position.seq
+    return whole
+
+
+def _gap(bus: Host, keys: ShardKeys, shelf: Shelf, seq: int, position: Position) -> ArchiveDamaged | LogGap:
+    """Return the error for what is missing between an event and the next one that there is."""
+    (first,) = bus.run(ask_all(keys.shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)]))
+    if first and entry_position(first[0], 0) == position:
+        return ArchiveDamaged(
+            f"{shelf.where} ends at event {seq}, and the log of shard {keys.shard} begins at {position.seq}; set"
+            " archive_url to the archive that has what is between them"
+        )
+    return LogGap(f"shard {keys.shard}: events {seq + 1} to {position.seq - 1} are missing; see `scratchbus verify`")
 
 
 def _fitting(entries: list[RawEntry], room: int) -> int:
     """Return how many entries there are in the whole batches for which there is room."""
-    return next((end for end in range(min(len(entries), room), 0, -1) if is_batch_end(entries[end - 1])), 0)
+    return next((end for end in range(min(len(entries), room), 0, -1) if _is_end(entries[end - 1])), 0)
 
 
 def _first_batch(entries: list[RawEntry]) -> int:
     """Return how many entries there are in the first batch."""
-    return next(end for end, entry in enumerate(entries, 1) if is_batch_end(entry))
+    return next(end for end, entry in enumerate(entries, 1) if _is_end(entry))
+
+
+def _is_end(entry: RawEntry) -> bool:
+    """Say whether an entry ends its batch; of one that was erased nobody knows."""
+    return bool(entry[1]) and is_batch_end(entry)
 
 
 def _read_ahead(stretches: Iterator[list[RawEntry]]) -> Iterator[list[RawEntry]]:

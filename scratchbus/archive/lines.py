@@ -29,6 +29,7 @@ _HEAD += _SALT + b'%b"'
 _LINE = _HEAD + _EVENT + b"%b}"
 _NAMES = [name.decode() for name in LAYOUT[:-1]]
 _SAFE = bytes(char for char in range(0x20, 0x7F) if char not in b'"\\')  # what JSON never wants escaped
+_NOTHING = bytes(32)  # the hash of what was never seen
 _NO_JSON = b"\n", b"\r", b"NaN", b"Infinity"  # what a parser may let pass, and a line may not have
 _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="ignore"))
 
@@ -37,7 +38,7 @@ Line = tuple[bytes, bytes, int, bytes, bytes]
 
 
 def encode_entries(entries: Sequence[RawEntry]) -> Iterator[Line]:
-    """Return the lines of entries, each with a salt of its own."""
+    """Return the lines of entries, each with a salt of its own; one without fields was erased before it came here."""
     salts = hexlify(os.urandom(_SALT_BYTES * len(entries)))
     yield from _encode(entries, [salts[at : at + _WIDTH] for at in range(0, len(salts), _WIDTH)])
 
@@ -46,6 +47,9 @@ def _encode(entries: Sequence[RawEntry], salts: list[bytes]) -> Iterator[Line]:
     is_plain = _are_plain(entries)
     for (id, flat), salt in zip(entries, salts, strict=True):  # every call in here counts, at 200,000 events a second
         ms, _, seq = id.partition(b"-")
+        if not flat:
+            yield _erased(int(seq), int(ms), _NOTHING), _NOTHING, int(seq), b"", b""
+            continue
         values = flat[1::2]
         if is_plain and flat[::2] == LAYOUT and _is_object(values[7]):
             text = _LINE % (seq, ms, *values[:7], salt, values[7])
@@ -57,7 +61,7 @@ def _encode(entries: Sequence[RawEntry], salts: list[bytes]) -> Iterator[Line]:
 def _are_plain(entries: Sequence[RawEntry]) -> bool:
     """Say whether nothing in these entries has to be escaped: asked of all at once, it costs each next to nothing."""
     heads = b"".join([part for _, flat in entries for part in flat[1:-1:2]])
-    bodies = b"".join([flat[-1] for _, flat in entries])
+    bodies = b"".join([flat[-1] for _, flat in entries if flat])
     return not heads.translate(None, _SAFE) and not any(word in bodies for word in _NO_JSON)
 
 

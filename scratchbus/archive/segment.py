@@ -57,6 +57,7 @@ class Draft:
     def __init__(self) -> None:
         self.bytes = 0
         self.is_closed = False
+        self._erased: list[int] = []
         self.lines: list[bytes] = []
         self._ends: list[RawEntry] = []
         self._digest = sha256()
@@ -73,6 +74,7 @@ class Draft:
                 seqs.append(seq)
                 lasts[subject] = seq
             self.bytes += len(text)
+        self._erased += [int(id.rpartition(b"-")[2]) for id, flat in entries if not flat]
         self._digest.update(b"".join(hashes))
         self._ends = [self._ends[0] if self._ends else entries[0], entries[-1]]
 
@@ -104,7 +106,9 @@ class Draft:
             previous_sha256=before.chain.sha256 if before else None,
         )
         files = Files(
-            segment=StoredFile.of(f"{stem}.jsonl.zst", text), index=StoredFile.of(f"{stem}.index.json.zst", places)
+            segment=StoredFile.of(f"{stem}.jsonl.zst", text),
+            index=StoredFile.of(f"{stem}.index.json.zst", places),
+            erased=self._erased,
         )
         return Segment(Manifest(chain, files), text, places, self.lines, index)
 

@@ -329,6 +329,24 @@ def test_a_page_of_the_past_is_as_it_was_before_it_was_archived(bus, clock, way)
             page.as_of(added[4].position._replace(ms=added[4].position.ms + 1))
 
 
+def test_what_was_erased_from_the_log_is_a_line_without_content(bus, directory):
+    added = bus.page().add_many([NewObservation(type="observation", content=f"secret {n}") for n in range(6)])
+    fill(bus, 10)
+    for each in (added[0], added[2], added[5]):
+        bus.page().erase(each.id, reason="they asked for it")
+    fill(bus, 10)
+    events = list(bus.events())
+    archive(bus)
+    assert floor_of(bus).seq > 16
+    assert problems(directory) == []
+    assert sum(log.erased for log in verify(open_store(str(directory)))) == 3
+    assert list(bus.events()) == events
+    assert list(bus.events(pages="main")) == events
+    assert [event.kind for event in bus.page().history(added[2].id)] == ["erased"]
+    bus.run(rebuild(bus.core))
+    assert len(bus.page().list(limit=None)) == 23
+
+
 def test_without_archive_url_a_reader_is_told_what_to_set(connect, bus):
     page = bus.page()
     added = fill(bus)
