@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from scratchbus.archive.erasing import erase_events
 from scratchbus.archive.lines import place_of, restore
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.segment import Index
@@ -93,6 +94,11 @@ class Archive:
                 entries.append(entry)
                 rest = entry_fields(entry).get(b"prev", b"").decode()
         return entries, rest
+
+    def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> int:
+        """Erase the events with these numbers, as far as they are archived; return how many were still there."""
+        with self._lock:
+            return erase_events(self.shelf(shard, origin), seqs)
 
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
         """Return where the last archived event about a subject is: the indexes are looked through, newest first."""

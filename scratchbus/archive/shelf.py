@@ -39,6 +39,11 @@ class Recent(Generic[T]):
             self._bytes -= dropped
         return found
 
+    def drop(self, name: str) -> None:
+        """Keep what has this name no longer."""
+        if name in self._kept:
+            self._bytes -= self._kept.pop(name)[1]
+
 
 def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
     """Return what is in a file that a manifest names. Raises ArchiveDamaged unless it is what was put there."""
@@ -85,6 +90,20 @@ class Shelf:
         files = manifest.files
         self._segments.get(self.folder + files.segment.name, lambda: (lines, sum(map(len, lines))))
         self._indexes.get(self.folder + files.index.name, lambda: (index, 10 * files.index.size))
+
+    def replace(self, old: Manifest, new: Manifest) -> None:
+        """Have a manifest name other files, and forget what was in those before."""
+        self.store.replace(self.folder + new.name, new.encode())
+        self._manifests[new.chain.first.seq] = new
+        self._segments.drop(self.folder + old.files.segment.name)
+        self._indexes.drop(self.folder + old.files.index.name)
+
+    def sweep(self, manifest: Manifest) -> None:
+        """Delete the files of a segment's events that its manifest does not name."""
+        named = (manifest.name, manifest.files.segment.name, manifest.files.index.name)
+        for name in (name.removeprefix(self.folder) for name in self.store.list(self.folder)):
+            if number_of(name) == manifest.chain.first.seq and name not in named:
+                self.store.delete(self.folder + name)
 
     def manifest(self, first: int) -> Manifest:
         """Return the manifest whose first event this is. Raises ArchiveDamaged or ArchiveForeign."""

@@ -10,6 +10,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.errors import PositionLost
 from scratchbus.log.append import Log
 from scratchbus.log.codec import RawEntry, entry_position
+from scratchbus.log.gaps import count_all_erased, not_erased
 from scratchbus.log.past import Past, Stretch
 from scratchbus.log.steps import Call, Fetch, Script, Step, ask_all
 
@@ -57,11 +58,19 @@ def stretch_after(log: Log, floor: Floor, after: Position, limit: int, page: str
     """Return the next archived entries behind a position. Raises PositionLost where there is no archive."""
     shard = after.shard
     what = f"what comes behind {after}" if after.seq or after.ms else "the beginning of the log"
-    return (
-        yield from from_archive(
-            log, shard, what, lambda past: past.after(shard, floor.origin, after, floor.position, limit, page)
-        )
+    stretch = yield from from_archive(
+        log, shard, what, lambda past: past.after(shard, floor.origin, after, floor.position, limit, page)
     )
+    return stretch._replace(entries=(yield from _still_there(log, shard, stretch.entries)))
+
+
+def _still_there(log: Log, shard: int, entries: list[RawEntry]) -> Step[list[RawEntry]]:
+    """Leave out what was erased: this process may have read the segment before that."""
+    keys = log.keys(shard)
+    if not entries or not (yield from count_all_erased(keys)):
+        return entries
+    left = set((yield from not_erased(keys, [entry_position(entry, shard) for entry in entries])))
+    return [entry for entry in entries if entry_position(entry, shard) in left]
 
 
 def entries_at(log: Log, positions: Sequence[Position]) -> Step[list[RawEntry]]:
@@ -87,5 +96,5 @@ def entries_at(log: Log, positions: Sequence[Position]) -> Step[list[RawEntry]]:
         found = yield from from_archive(
             log, shard, f"the event at {below[0]}", lambda past: past.at(shard, floor.origin, below)
         )
-        there |= {entry_position(entry, shard): entry for entry in found}
+        there |= {entry_position(entry, shard): entry for entry in (yield from _still_there(log, shard, found))}
     return [there[each] for each in positions if each in there]

@@ -39,6 +39,10 @@ class Past(Protocol):
         """Return the entries of a subject from a position back, newest first, and the stream id to go on at, or ""."""
         ...
 
+    def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> int:
+        """Erase the events with these numbers, as far as they are archived; return how many were still there."""
+        ...
+
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
         """Return where the last archived event about a subject is."""
         ...

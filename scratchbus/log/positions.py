@@ -28,6 +28,16 @@ def read_positions(shard: int, key: str, after: Position, limit: int) -> Step[li
     return [Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows)]
 
 
+def read_many_positions(shard: int, wanted: Sequence[tuple[str, Position, int]]) -> Step[list[list[Position]]]:
+    """Return the same of several pages, each given by its key, the position and the limit, in one round trip."""
+    if not wanted:
+        return []
+    commands = [_READ.command((key,), (after.ms, after.seq, limit)) for key, after, limit in wanted]
+    replies = yield Call(shard, tuple(commands))
+    whole = [reply[2][: len(reply[2]) // WIDTH * WIDTH] for reply in replies]  # someone may have cut in a record
+    return [[Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows)] for rows in whole]
+
+
 def count_positions(shard: int, key: str, until: Position) -> Step[tuple[int, int]]:
     """Return how many events of a page there are up to a position, and how many in all; 0 when the build goes.
 

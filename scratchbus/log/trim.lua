@@ -22,6 +22,7 @@ if op == 'leave' then
 end
 call('PEXPIRE', ARCHIVER, lease)
 
+local function int(n) return string.format('%.0f', n) end
 local function seq_of(row) return tonumber(match(row or '', '^%d+%-(%d+)') or 0) end
 local function field(entry, name)
   for f = 1, #entry[2], 2 do
@@ -35,7 +36,8 @@ if op == 'floor' then -- 4 origin of the log  5 stream id and 6 event id up to w
   if call('GET', ORIGIN) ~= ARGV[4] then return {-1, 'origin'} end
   if at <= seq_of(call('GET', FLOOR)) then return {1} end
   local entry = call('XRANGE', LOG, ARGV[5], ARGV[5])[1]
-  if not entry or field(entry, 'id') ~= ARGV[6] then return {-1, 'event'} end
+  local is_erased = not entry and call('ZSCORE', string.gsub(LOG, 'log$', 'erased'), int(at))
+  if not is_erased and (not entry or field(entry, 'id') ~= ARGV[6]) then return {-1, 'event'} end
   if at > seq_of(call('GET', CHECKPOINT)) then return {-1, 'checkpoint'} end
   if at >= seq_of(call('GET', TAIL)) then return {-1, 'tail'} end
   call('SET', FLOOR, ARGV[5] .. '|' .. ARGV[6])

@@ -106,8 +106,8 @@ def refusal(page: str, room: int, write: Write, reason: str, details: list[objec
             return Conflict(f"more came to rest on {subject} while it was being {write.verb}; try again")
         case "behind", _:
             return Conflict(f"{subject}: its last event is not folded yet; try again")
-        case "rebuilt", _:
-            return Conflict(f"{subject}: someone is building the state anew; try again when that is done")
+        case "rebuilt" | "archived", _:
+            return Conflict(f"{subject}: someone is rebuilding or archiving; try again when that is done")
         case "unheld", _:
             return NotClaimed(subject)
         case "full", _:

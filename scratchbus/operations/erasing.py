@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from secrets import token_hex
 from typing import cast
 
 from scratchbus.core import Core
@@ -11,16 +12,17 @@ from scratchbus.domain.checks import check_guards, check_reason
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id
-from scratchbus.errors import Conflict, EventIdReused, InvalidField
+from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField
 from scratchbus.folding import catch_up
 from scratchbus.histories import history
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import ERASE, append
-from scratchbus.log.codec import Head
-from scratchbus.log.gaps import STATUS
+from scratchbus.log.below import from_archive, read_floor
+from scratchbus.log.keys import ShardKeys
 from scratchbus.log.rebuild import Lease, clear, take
-from scratchbus.log.steps import Step, ask
+from scratchbus.log.steps import Pause, Step, ask
 from scratchbus.log.subscription import names
+from scratchbus.log.trimming import Archiving
 from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import digest_of, not_found
 from scratchbus.projections import scratch_page
@@ -28,59 +30,90 @@ from scratchbus.queries import read_head
 from scratchbus.why import reasons
 
 _TRIES = 5
+_LEASE_MS = 60_000
 
 
 def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> Step[Erased]:
     """Erase all events about a subject; return the tombstone. One that is erased already stays as it is.
 
-    What is left to do when this was cut short is done when it is called again.
+    What is left to do when this was cut short is done when it is called again. While an archiver is at work it waits.
     """
     id, reason = check_id(id), cast(str, check_reason(reason))
     if not reason:
         raise InvalidField("reason", "say why it is erased: the tombstone keeps it")
     check_guards(event_id, None, None)
-    keys = core.log.keys(core.log.shard(page))
-    head = yield from read_head(core.log, page, id)
-    if head is None:
+    keys, who = core.log.keys(core.log.shard(page)), f"{core.by}@{socket.gethostname()}:{os.getpid()}"
+    known = yield from history(core.log, page, id)
+    if not known:
         raise not_found(page, id)
-    if head.status != STATUS:
-        lease = yield from take(keys, f"{core.by}@{socket.gethostname()}:{os.getpid()}")
-        try:
-            yield from clear(lease, kept=(lease.live,))  # what a rebuild that was killed has left
-            yield from _erase(core, lease, page, id, reason, event_id)
-        except Exception:
-            yield from lease.leave()
-            raise
-        yield from lease.leave()
-    tombstone = cast(Erased, (yield from history(core.log, page, id))[-1])
+    archiving = Archiving(keys, token_hex(8), who, _LEASE_MS)
+    yield from _take(archiving)
+    try:
+        if not isinstance(known[-1], Erased):
+            yield from _erase(core, archiving, who, page, id, reason, event_id)
+        tombstone = cast(Erased, (yield from history(core.log, page, id))[-1])
+        yield from _erase_archived(core, keys, tombstone)
+    except Exception:
+        yield from archiving.leave()
+        raise
+    yield from archiving.leave()
     yield from catch_up(core.log, keys.shard)  # so that the document goes at once
     yield from _forget_letters(core, tombstone)
     return tombstone
 
 
-def _erase(core: Core, lease: Lease, page: str, id: str, reason: str, event_id: str | None) -> Step[None]:
+def _take(archiving: Archiving) -> Step[None]:
+    """Keep archivers away: they hold in memory what they are about to store. Raises ArchiveBusy after some time."""
+    for left in range(_TRIES, -1, -1):
+        try:
+            yield from archiving.take()
+            return
+        except ArchiveBusy:
+            if not left:
+                raise
+            yield Pause(1.0)
+
+
+def _erase(
+    core: Core, archiving: Archiving, who: str, page: str, id: str, reason: str, event_id: str | None
+) -> Step[None]:
+    """Take what a rebuild that was killed has left away, and have the log without it, while nobody rebuilds."""
+    lease = yield from take(archiving.keys, who)
+    try:
+        yield from clear(lease, kept=(lease.live,))
+        yield from _entomb(core, lease, archiving, page, id, reason, event_id)
+    except Exception:
+        yield from lease.leave()
+        raise
+    yield from lease.leave()
+
+
+def _entomb(
+    core: Core, lease: Lease, archiving: Archiving, page: str, id: str, reason: str, event_id: str | None
+) -> Step[None]:
     """Append the tombstone, and take what it stands for out of the log, at once."""
-    shard = lease.keys.shard
     digest = digest_of("erase", page, id, reason) if event_id else ""
     for _ in range(_TRIES):
-        yield from catch_up(core.log, shard)
-        head = cast(Head, (yield from read_head(core.log, page, id)))
-        if head.status == STATUS:
+        yield from catch_up(core.log, lease.keys.shard)
+        head, events = (yield from read_head(core.log, page, id)), (yield from history(core.log, page, id))
+        if isinstance(events[-1], Erased):
             return
-        events = yield from history(core.log, page, id)
         tombstone = Erased(
             id=event_id or new_event_id(),
             page=page,
             subject=id,
-            type=head.type,
+            type=events[0].type,
             by=core.acting(),
             **reasons(),
             reason=reason,
             positions=[event.position.stream_id for event in events],
         )
-        write = Write(tombstone, "r", digest, head.version, argument=_argument(lease.token, events), verb="erased")
+        version = 0 if head is None else head.version  # an archiver may have dropped the head
+        argument = _argument([lease.token, archiving.token], events)
         try:
-            yield from append(core.log, page, [write], script=ERASE)
+            yield from append(
+                core.log, page, [Write(tombstone, "r", digest, version, argument=argument, verb="erased")], script=ERASE
+            )
             return
         except EventIdReused:
             raise
@@ -89,13 +122,22 @@ def _erase(core: Core, lease: Lease, page: str, id: str, reason: str, event_id: 
     raise Conflict(f"{id} keeps changing; try again")
 
 
-def _argument(token: str, events: list[Event]) -> str:
-    """Return what the script takes: the lease, the entries that go, and the members of relations that they made."""
-    parts = [token, str(len(events)), *(event.position.stream_id for event in events)]
+def _argument(tokens: list[str], events: list[Event]) -> str:
+    """Return what the script takes: the leases, the entries that go, and the members of relations that they made."""
+    parts = [*tokens, str(len(events)), *(event.position.stream_id for event in events)]
     for event in events:
         for relation, start, end in scratch_page.relations(event):
             parts += [relation, f"{start}\t{end}"]
     return "".join(f"{len(part.encode())}:{part}" for part in parts)
+
+
+def _erase_archived(core: Core, keys: ShardKeys, tombstone: Erased) -> Step[None]:
+    """Erase what is archived, whether it is still in the log or not."""
+    seqs = [Position.parse(place).seq for place in tombstone.positions]
+    floor = yield from read_floor(core.log, keys.shard)
+    if core.log.past is not None or any(seq <= floor.position.seq for seq in seqs):
+        what = f"what was said about {tombstone.subject}"
+        yield from from_archive(core.log, keys.shard, what, lambda past: past.erase(keys.shard, floor.origin, seqs))
 
 
 def _forget_letters(core: Core, tombstone: Erased) -> Step[None]:

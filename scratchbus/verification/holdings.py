@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
 from scratchbus.log.codec import Head, decode_document, encode_document
 from scratchbus.log.gaps import STATUS
@@ -40,6 +41,7 @@ class Holdings:
     def __init__(self, keys: ShardKeys) -> None:
         self.keys = keys
         self.build = 0
+        self.floor = START
         self.base = State()
         self.tip = self.base.branch()
 
@@ -109,6 +111,8 @@ class Holdings:
 
     def _judge_head(self, page: str, id: str, row: bytes | None) -> str:
         subject = self.tip.peek(page).subjects.get(id)
+        if subject is not None and row is None and self._may_be_dropped(page, id):
+            return ""
         if subject is None or row is None:
             return _presence(subject is not None, row is not None)
         if not subject.is_sure:
@@ -123,6 +127,11 @@ class Holdings:
         if wanted is not None and wanted.status == STATUS:
             head = head._replace(priority=0, added=0, fence=0)
         return _differences(head, wanted, Head._fields) if wanted is not None else _presence(False, True)
+
+    def _may_be_dropped(self, page: str, id: str) -> bool:
+        """Say whether an archiver may have dropped a head: it is below the floor, and of one that is final."""
+        head = self.tip.peek(page).head(id)
+        return head is not None and head.status_class == "f" and Position.parse(head.position).seq <= self.floor.seq
 
     def _room(self, page: str, id: str) -> int | None:
         document = self.tip.peek(page).documents.get(id)

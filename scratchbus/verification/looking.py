@@ -9,12 +9,14 @@ from typing import Any
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import InvalidInput
 from scratchbus.folding import decode_all
-from scratchbus.log import positions
+from scratchbus.log.append import Log
+from scratchbus.log.below import Floor, read_floor, stretch_after
 from scratchbus.log.codec import Poison, RawEntry, entry_position
-from scratchbus.log.commit import Checkpoint, checkpoint_key
+from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.lag import end_of
-from scratchbus.log.steps import Call, Script, Step, ask, ask_all
+from scratchbus.log.positions import read_many_positions
+from scratchbus.log.steps import Call, Script, Step, ask
 from scratchbus.verification.findings import Verified
 from scratchbus.verification.holdings import Holdings
 from scratchbus.verification.state import Say, State
@@ -31,25 +33,28 @@ class Moved(Exception):
 class Looker:
     """Looks at a shard, and keeps what it has to hold up with that.
 
-    `places` counts of each page how many positions were compared; `strays` are the pages where these are wrong.
+    `places` has of each page the last position that was compared; `strays` are the pages where one is wrong.
     """
 
-    def __init__(self, wanted: Holdings, verified: Verified, note: Callable[[int], None]) -> None:
+    def __init__(self, log: Log, wanted: Holdings, verified: Verified, note: Callable[[int], None]) -> None:
+        self._log = log
         self._keys = wanted.keys
         self._shard = wanted.keys.shard
         self._wanted = wanted
         self._verified = verified
         self._note = note
         self._end = START  # of the log, as the last look saw it
-        self.places: dict[str, int] = {}
+        self.places: dict[str, Position] = {}
         self.strays: set[str] = set()
 
     def look(self, commands: Iterable[tuple[Any, ...]]) -> Step[list[Any]]:
         """Read all this at once, and fold the log to just there."""
+        commands = [("GET", self._keys.floor), *commands]
         arguments = [part for command in commands for part in (len(command), *command)]
         names = (self._keys.tail, checkpoint_key(self._keys))
         (reply,) = yield Call(self._shard, (_PROBE.command(names, arguments),))
-        tail, row, *replies = reply
+        tail, row, floor, *replies = reply
+        self._wanted.floor = Floor.parse(floor, None, self._shard).position
         end, checkpoint = said_end(tail, self._shard), Checkpoint.parse(row, self._shard)
         base = self._wanted.base
         if checkpoint.build != self._wanted.build or checkpoint.position < base.at or end < self._end:
@@ -76,11 +81,11 @@ class Looker:
             entries = yield from self._read(base, end)
             if not entries:
                 break
-            places: dict[str, list[int]] = defaultdict(list)
+            places: dict[str, list[Position]] = defaultdict(list)
             for entry, item in decode_all(entries, self._shard):
                 base.apply(entry, item, self._verified.add)
                 page = item.envelope["page"] if isinstance(item, Poison) else item.page
-                places[page] += item.position[:2]
+                places[page].append(item.position)
             yield from self._compare_places(places)
             self._note(base.at.seq)
         self._wanted.tip = base.branch()
@@ -91,29 +96,48 @@ class Looker:
         found: list[RawEntry] = yield from ask(
             self._shard, "XRANGE", self._keys.log, f"({after.stream_id}", end.stream_id, "COUNT", _CHUNK
         )
+        is_whole = found and entry_position(found[-1], self._shard).seq == after.seq + len(found)
+        if not is_whole:
+            found = (yield from self._read_below(after)) or found
         if found and (last := entry_position(found[-1], self._shard).seq) != after.seq + len(found):
             gone = yield from ask(self._shard, "ZRANGEBYSCORE", self._keys.erased, after.seq, last)
             state.erased.update(map(int, gone))
         return found
 
-    def _compare_places(self, places: dict[str, list[int]]) -> Step[None]:
+    def _read_below(self, after: Position) -> Step[list[RawEntry]]:
+        """Read what comes next in the archive, if that is below the floor. Raises PositionLost."""
+        floor = yield from read_floor(self._log, self._shard)
+        after = after._replace(shard=self._shard)
+        while after < floor.position:
+            stretch = yield from stretch_after(self._log, floor, after, _CHUNK)
+            if stretch.entries:
+                return stretch.entries
+            after = stretch.at
+        return []
+
+    def _compare_places(self, places: dict[str, list[Position]]) -> Step[None]:
         """Compare the positions of pages with those of the events that were just folded."""
-        names = list(places)
-        for some in batches(names, _AT_ONCE):
-            commands: list[tuple[Any, ...]] = []
-            for page in some:
-                first = self.places.get(page, 0) * positions.WIDTH
-                width = len(places[page]) // 2 * positions.WIDTH
-                commands.append(("GETRANGE", self.positions(page), first, first + width - 1))
-            *rows, row = yield from ask_all(self._shard, [*commands, ("GET", checkpoint_key(self._keys))])
-            if Checkpoint.parse(row, self._shard).build != self._wanted.build:
-                raise Moved
-            for page, held in zip(some, rows, strict=True):
-                if held != positions.pack(places[page]) and page not in self.strays:
-                    self.strays.add(page)
-                    what = f"are not those of its events, up to {places[page][-2]}-{places[page][-1]}"
-                    self._verified.add("position", self.positions(page), what)
-                self.places[page] = self.places.get(page, 0) + len(places[page]) // 2
+        for some in batches(list(places), _AT_ONCE):
+            wrong = yield from self._differing({page: places[page] for page in some})
+            if wrong:  # unless they were cut off just now
+                self._wanted.floor = (yield from read_floor(self._log, self._shard)).position
+                wrong = yield from self._differing({page: places[page] for page in wrong})
+            for page in wrong:
+                self.strays.add(page)
+                last = places[page][-1]
+                self._verified.add("position", self.positions(page), f"are not those of its events, up to {last}")
+        self.places |= {page: folded[-1] for page, folded in places.items()}
+        if (yield from read_checkpoint(self._keys)).build != self._wanted.build:
+            raise Moved
+
+    def _differing(self, places: dict[str, list[Position]]) -> Step[list[str]]:
+        """Return the pages that do not have these positions next; below the floor there need not be any."""
+        floor = self._wanted.floor
+        above = {page: [place for place in folded if place > floor] for page, folded in places.items()}
+        pages = [page for page, folded in above.items() if folded and page not in self.strays]
+        wants = [(self.positions(page), max(self.places.get(page, START), floor), len(above[page])) for page in pages]
+        found = yield from read_many_positions(self._shard, wants)
+        return [page for page, held in zip(pages, found, strict=True) if held != above[page]]
 
     def positions(self, page: str) -> str:
         """Return where the positions of a page are kept."""

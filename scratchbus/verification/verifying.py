@@ -14,6 +14,7 @@ from scratchbus.core import Core
 from scratchbus.errors import InvalidInput, shown
 from scratchbus.log import positions, snapshots
 from scratchbus.log.append import Log
+from scratchbus.log.below import read_floor
 from scratchbus.log.codec import entry_fields
 from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.log.gaps import not_erased
@@ -62,11 +63,12 @@ class _Shard:
     """The verification of one shard."""
 
     def __init__(self, log: Log, shard: int, verified: Verified, note: Callable[[int], None]) -> None:
+        self._log = log
         self._shard = shard
         self._keys = log.keys(shard)
         self._verified = verified
         self._wanted = Holdings(self._keys)
-        self._looker = Looker(self._wanted, verified, note)
+        self._looker = Looker(log, self._wanted, verified, note)
         self._look = self._looker.look
 
     def verify(self) -> Step[None]:
@@ -77,6 +79,7 @@ class _Shard:
             self._verified.add("checkpoint", checkpoint_key(self._keys), f"cannot be read: {problem}")
             return
         self._wanted.build = checkpoint.build
+        self._wanted.floor = (yield from read_floor(self._log, self._shard)).position
         yield from self._looker.fold_base(checkpoint.position)
         yield from self._look([])
         for key in sorted((yield from self._scan()) | self._wanted.names()):
@@ -87,7 +90,7 @@ class _Shard:
                 yield from self._compare_ids(key)
             else:
                 self._recognise(key.removeprefix(self._keys.tag))
-        yield from self._compare_lengths()
+        yield from self._compare_lasts()
         yield from self._read_snapshots()
         yield from self._compare_rejected()
         yield from self._compare_ends()
@@ -141,22 +144,28 @@ class _Shard:
                 self._shard, [("XRANGE", self._keys.log, place.stream_id, place.stream_id) for place in places]
             )
             gone = [place for place, entries in zip(places, found, strict=True) if not entries]
-            lost = yield from not_erased(self._keys, gone)
+            live = [place for place in gone if not 0 < place.seq <= self._wanted.floor.seq]
+            lost = yield from not_erased(self._keys, live)
             for id, place, entries in zip(flat[::2], places, found, strict=True):
                 if place in lost or (entries and entry_fields(entries[0]).get(b"id") != id):
                     self._verified.add("id", f"{key} {id.decode('utf-8', 'replace')}", f"is not that of {place}")
             if int(at) == 0:
                 return
 
-    def _compare_lengths(self) -> Step[None]:
-        """Look whether pages have more positions than events."""
+    def _compare_lasts(self) -> Step[None]:
+        """Look whether pages have positions behind that of their last event."""
         for some in batches(list(self._looker.places), _AT_ONCE):
-            sizes = yield from self._look([("STRLEN", self._looker.positions(page)) for page in some])
-            for page, size in zip(some, sizes, strict=True):
-                count = self._looker.places[page]
-                if size != count * positions.WIDTH and page not in self._looker.strays:
-                    what = f"has {size} bytes, instead of {positions.WIDTH} for each of {count} events"
-                    self._verified.add("position", self._looker.positions(page), what)
+            keys = [self._looker.positions(page) for page in some]
+            found = yield from self._look(
+                [*(("STRLEN", key) for key in keys), *(("GETRANGE", key, -16, -1) for key in keys)]
+            )
+            for page, key, size, row in zip(some, keys, found, found[len(some) :], strict=False):
+                last = self._looker.places[page]
+                is_last = size % positions.WIDTH == 0 and (
+                    row == positions.pack(last[:2]) or last <= self._wanted.floor
+                )
+                if not is_last and page not in self._looker.strays:
+                    self._verified.add("position", key, f"do not end with that of its last event, {last}")
 
     def _read_snapshots(self) -> Step[None]:
         """Look whether all snapshots of the past can be read."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from backports import zstd
 
 from scratchbus import Bus, NewObservation, Page, because
+from scratchbus.archive.archiver import archive_bus
+from scratchbus.archive.stores import open_store
+from scratchbus.archive.verify import verify
 from scratchbus.domain.events import Updated
-from scratchbus.errors import EventIdReused, InvalidField, InvalidId, LogGap, NotFound, RebuildHeld
+from scratchbus.errors import EventIdReused, InvalidField, InvalidId, LogGap, NotFound, PositionLost, RebuildHeld
 from scratchbus.folding import catch_up
 from scratchbus.log import rebuild as leases
 from scratchbus.log import snapshots
@@ -341,3 +346,103 @@ def test_a_snapshot_that_was_begun_before_it_does_not_keep_it(
     made = snapshots.Snapshot(end.position, 5, 1)
     bus.run(snapshots.store(keys, names, made, end.id, packed, erased))
     assert send(bus, "EXISTS", names.snapshots) == 0
+
+
+# -- what was archived ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def archived(connect: Callable[..., Bus], tmp_path: Path) -> Bus:
+    """A bus whose log is archived as far as it may be, whenever that is asked for."""
+    return connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=2, archive_segment=7)
+
+
+def in_files(folder: Path, word: str) -> list[str]:
+    """Return the files of an archive that have a word in them."""
+    found = []
+    for file in folder.rglob("*"):
+        content = file.read_bytes() if file.is_file() else b""
+        if word.encode() in (zstd.decompress(content) if file.name.endswith(".zst") else content):
+            found.append(file.name)
+    return found
+
+
+def test_what_was_archived_is_erased_there_too(archived: Bus, tmp_path: Path) -> None:
+    page, folder = archived.page(), tmp_path / "archive"
+    live(archived)
+    id = whisper(page)
+    page.release(id, by=SECRET)
+    page.archive(id)
+    for number in range(20):
+        page.add("observation", f"{number}")
+    page.erase(page.list(text="19")[0].id, reason="before it is archived")
+    for number in range(5):
+        page.add("observation", f"late {number}")
+    project(archived)
+    archive_bus(archived)
+    assert in_files(folder, SECRET)
+    others = [event for event in archived.events() if event.subject != id]
+    before = {key: one for key, one in _all(archived).items() if key[1] != id}
+    tombstone = page.erase(id, reason="asked for")
+    assert holds(archived, SECRET) == in_files(folder, SECRET) == []
+    assert list(archived.events()) == [*others, tombstone]
+    assert page.history(id) == [tombstone]
+    assert archived.verify().findings == []
+    assert [problem for report in verify(open_store(str(folder))) for problem in report.problems] == []
+    archived.rebuild()
+    assert _all(archived) == before
+    archive_bus(archived)
+    assert list(archived.events()) == [*others, tombstone]
+    assert archived.verify().findings == []
+    assert page.erase(id, reason="once more") == tombstone
+
+
+def test_one_that_left_its_page_and_the_log_is_erased_as_well(archived: Bus, tmp_path: Path) -> None:
+    page = archived.page()
+    id = page.resolve(page.add("observation", SECRET).id).id
+    page.clear_resolved([id])
+    for number in range(20):
+        page.add("observation", f"{number}")
+    project(archived)
+    archive_bus(archived)
+    tombstone = page.erase(id, reason="asked for")
+    assert len(tombstone.positions) == 3
+    assert page.history(id) == [tombstone]
+    assert holds(archived, SECRET) == in_files(tmp_path / "archive", SECRET) == []
+    assert archived.verify().findings == []
+
+
+def test_an_erasure_that_was_cut_short_before_the_archive_is_ended_by_calling_again(
+    archived: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = archived.page()
+    id = whisper(page)
+    for number in range(20):
+        page.add("observation", f"{number}")
+    project(archived)
+    archive_bus(archived)
+    with monkeypatch.context() as dying:
+        dying.setattr("scratchbus.archive.past.erase_events", _die)
+        dying.setattr("scratchbus.operations.erasing._LEASE_MS", 200)
+        with pytest.raises(KeyboardInterrupt):
+            page.erase(id, reason="asked for")
+    assert in_files(tmp_path / "archive", SECRET)
+    page.erase(id, reason="asked for")
+    assert in_files(tmp_path / "archive", SECRET) == []
+    assert archived.verify().findings == []
+
+
+def _die(*arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_without_the_archive_nothing_is_erased(archived: Bus, connect: Callable[..., Bus]) -> None:
+    page = archived.page()
+    id = whisper(page)
+    for number in range(20):
+        page.add("observation", f"{number}")
+    project(archived)
+    archive_bus(archived)
+    with pytest.raises(PositionLost, match="archive_url"):
+        connect().page().erase(id, reason="asked for")
+    assert page.history(id)[-1].kind != "erased"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from scratchbus import Bus, NewObservation, because
+from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.expiry import sweep
+from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.keys import PageKeys
 from scratchbus.verification import looking, verifying
 from scratchbus.verification.looking import Looker
@@ -102,6 +105,38 @@ def test_what_is_not_folded_yet_is_no_finding_but_what_is_wrong_there_is(bus: Bu
     project(bus)
     page.add("observation", "late")
     assert bus.verify().findings == []
+
+
+def test_a_bus_is_sound_while_its_log_is_archived_and_after_it(
+    connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "_AT_ONCE", 3)
+    monkeypatch.setattr(looking, "_CHUNK", 5)
+    bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=3, archive_segment=7)
+    live(bus)
+    page, look, count = bus.page(), Looker.look, iter(range(10_000))
+    project(bus)
+
+    def disturbed(self, commands):
+        number = next(count)
+        if number % 10 == 3:
+            page.archive(page.add("observation", f"{number}", event_id=f"own-{number}").id)
+            project(bus)
+            archive_bus(bus)
+        return (yield from look(self, commands))
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Looker, "look", disturbed)
+        assert bus.verify().findings == []
+    assert next(count) > 40
+    assert bus.verify().findings == []
+    bus.rebuild()
+    assert bus.verify().findings == []
+    positions = PageKeys(keys_of(bus), "main", bus.run(read_checkpoint(keys_of(bus))).build).positions
+    value = send(bus, "GET", positions)
+    send(bus, "SET", positions, value[:-1] + bytes([value[-1] ^ 1]))
+    assert "position" in {finding.kind for finding in bus.verify().findings}
+    send(bus, "SET", positions, value)
 
 
 # -- tampering ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from scratchbus import Bus
+from scratchbus.archive.archiver import archive_bus
 from scratchbus.exporting import line_of
 from tests.docs.markdown import ROOT, blocks
 
@@ -38,6 +39,24 @@ def exported(bus: Bus, tmp_path: Path) -> Path:
 def test_duckdb_answers_who_said_how_much(exported: Path):
     found = duckdb.sql(QUERIES[0].replace("all.jsonl", str(exported))).fetchall()
     assert [row[:3] for row in found] == [("ci", "observation", 3), ("ci", "risk_alert", 1)]
+
+
+def test_duckdb_answers_the_same_of_an_archive(tmp_path: Path):
+    url, archive = f"memory://{token_hex(4)}", str(tmp_path)
+    with Bus.connect(url, source="ci", archive_url=archive, retain="1ms", retain_events=1, archive_segment=3) as bus:
+        page = bus.page()
+        for number in range(7):
+            page.add("observation", f"{number}")
+        page.erase(page.list(text="3")[0].id, reason="asked for")
+        page.resolve(page.add("risk_alert", "fraud", source="fraud_detector").id)
+        page.add("observation", "last")
+        bus.rebuild()
+        archive_bus(bus)
+    files = str(tmp_path / "**" / "*.jsonl.zst")
+    found = duckdb.sql(QUERIES[0].replace("all.jsonl", files)).fetchall()
+    assert [row[:3] for row in found] == [("ci", "observation", 6), ("ci", "risk_alert", 1)]
+    ((type, _, count),) = duckdb.sql(QUERIES[1].replace("all.jsonl", files)).fetchall()
+    assert (type, count) == ("risk_alert", 1)
 
 
 def test_duckdb_answers_what_took_how_long(exported: Path):

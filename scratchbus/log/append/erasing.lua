@@ -1,6 +1,7 @@
 -- Erasing: what the log has of one subject goes, with all that was made of it but its document, which goes when the
--- tombstone is folded. Alone in its batch. `argument` has, each as "<length>:<text>": the token of the lease under which
--- nobody rebuilds, how many entries there are, their stream ids, and relations with their members.
+-- tombstone is folded. Alone in its batch. `argument` has, each as "<length>:<text>": the tokens of the leases under
+-- which nobody rebuilds and nobody archives, how many entries there are, their stream ids, and relations with their
+-- members. `version` is "new" for a subject whose head was dropped.
 
 local at = FIRST
 local id, subject, kind = ARGV[at], ARGV[at + @SUBJECT@], ARGV[at + @KIND@]
@@ -19,17 +20,20 @@ end
 local function seq_of(place) return tonumber(match(place, '^%d+-(%d+)') or 0) end
 
 local head, given = load_head(subject), parts(ARGV[at + @ARGUMENT@])
-if not head then return {0, 1, 'missing'} end
-if tonumber(ARGV[at + @VERSION@]) ~= head.version then
-  return {0, 1, 'version', tonumber(ARGV[at + @VERSION@]), head.version}
+local version = tonumber(ARGV[at + @VERSION@]) or 0
+if version ~= (head and head.version or 0) then return {0, 1, 'version', version, head and head.version or 0} end
+if not head then
+  head = new_head('cleared', 'f', ARGV[at + @TYPE@], '0', int(last_seq + 1))
+  head.version, head.pos = tonumber(given[3]), given[3 + tonumber(given[3])]
 end
 if call('HGET', PREFIX .. 'rebuilding', 'token') ~= given[1] then return {0, 1, 'rebuilt'} end
+if match(call('GET', PREFIX .. 'archiver') or '', '^%w*') ~= given[2] then return {0, 1, 'archived'} end
 local checkpoint = call('GET', PREFIX .. 'checkpoint:scratch_page') or ''
 if seq_of(checkpoint) < seq_of(head.pos) then return {0, 1, 'behind'} end -- else someone may be about to fold it
 local STATE = PREFIX .. 'p' .. (match(checkpoint, '|(%d+)|%d+|[^|]*|[^|]*$') or '1') .. ':'
 
 local gone, scores = {}, {}
-for k = 3, 2 + tonumber(given[2]) do
+for k = 4, 3 + tonumber(given[3]) do
   gone[#gone + 1] = given[k]
   scores[#scores + 1] = int(seq_of(given[k]))
   scores[#scores + 1] = int(seq_of(given[k]))
@@ -40,7 +44,7 @@ for from = 1, #gone, 1000 do
   call('XDEL', STATE .. 'rejected', unpack(gone, from, to))
   call('ZADD', PREFIX .. 'erased', unpack(scores, 2 * from - 1, 2 * to))
 end
-for k = 3 + #gone, #given, 2 do call('ZREM', STATE .. given[k], given[k + 1]) end
+for k = 4 + #gone, #given, 2 do call('ZREM', STATE .. given[k], given[k + 1]) end
 call('DEL', STATE .. 'snapshots:' .. PAGE)
 
 -- The positions of the page: 16 bytes each, in order. Those that go are found by halving; what is between them is kept.
