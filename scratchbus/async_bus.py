@@ -50,8 +50,8 @@ class AsyncBus:
         self._is_greeted = False
         self.core = opened.core
         self.feeds = AsyncFeeds(self.core.log, self._reader)
-        self.keeper = AsyncKeeper(self.run)
-        self._live_pages = AsyncLivePages(self.core, self._greeted, self.run, self.feeds, self.keeper)
+        self.keeper = AsyncKeeper(self.converse)
+        self._live_pages = AsyncLivePages(self.core, self._greeted, self.converse, self.feeds, self.keeper)
 
     @classmethod
     def connect(
@@ -74,7 +74,7 @@ class AsyncBus:
             self._is_greeted = True
         return self
 
-    async def run(self, conversation: Step[T]) -> T:
+    async def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
         try:
             if not self._is_greeted:
@@ -108,7 +108,7 @@ class AsyncBus:
         names what does not exist.
         """
         narrow = looking.narrow_of(pages, types, kinds)
-        return AsyncEvents(self.core.log, self.run, self.feeds, after, pages, narrow, follow, stop)
+        return AsyncEvents(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
 
     def subscribe(
         self,
@@ -159,22 +159,22 @@ class AsyncBus:
 
     async def unsubscribe(self, name: str) -> None:
         """Remove a subscription with its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
-        return await self.run(remove(self.core.log.keys(0), check_name(name)))
+        return await self.converse(remove(self.core.log.keys(0), check_name(name)))
 
     async def dead_letters(self, name: str | None = None) -> list[DeadLetter]:
         """Return what a subscription, or any, set aside, in the order of the events. Raises NotFound."""
-        return await self.run(list_letters(self.core, name))
+        return await self.converse(list_letters(self.core, name))
 
     async def retry_dead_letters(self, name: str, positions: Positions = None) -> int:
         """Have dead letters delivered again, all or those at these positions; return how many.
 
         Raises NotFound, or PositionLost when an event is no longer in the log; then nothing was done.
         """
-        return await self.run(retry_letters(self.core, name, positions))
+        return await self.converse(retry_letters(self.core, name, positions))
 
     async def drop_dead_letters(self, name: str, positions: Positions = None) -> int:
         """Throw dead letters away, all or those at these positions; return how many. Raises NotFound."""
-        return await self.run(drop_letters(self.core, name, positions))
+        return await self.converse(drop_letters(self.core, name, positions))
 
     async def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until there is an event behind one of these positions, by shard; say whether there is."""
@@ -184,7 +184,7 @@ class AsyncBus:
 
     async def position(self) -> BusPosition:
         """Return where the logs of the bus end, as an opaque token for `events(after=…)`."""
-        return await self.run(reading.bus_position(self.core.log))
+        return await self.converse(reading.bus_position(self.core.log))
 
     @property
     def settings(self) -> Settings:
@@ -193,7 +193,7 @@ class AsyncBus:
 
     async def status(self) -> Status:
         """Return how the engine, the logs, the projections and the pages are."""
-        return await self.run(opening.status_of(self._opened))
+        return await self.converse(opening.status_of(self._opened))
 
     async def rebuild(self, progress: Progress | None = None) -> Rebuilt:
         """Fold the state anew from the whole log, and switch to it at once; readers see no difference meanwhile.
@@ -201,14 +201,14 @@ class AsyncBus:
         It rests while others publish. `progress` is told how many events are done, of how many. Raises RebuildHeld
         while someone else does so, PositionLost, LogRewound or CodeTooOld; then the state is as it was.
         """
-        return await self.run(rebuild(self.core, progress))
+        return await self.converse(rebuild(self.core, progress))
 
     async def verify(self, progress: Progress | None = None) -> Verified:
         """Compare all that the engine holds with what follows from the log, also while others write.
 
         Returns what is wrong, and how much was looked at. `progress` is told how many events are done, of how many.
         """
-        return await self.run(verify(self.core, progress))
+        return await self.converse(verify(self.core, progress))
 
     async def import_events(self, lines: Iterable[str | bytes], progress: Callable[[int], object] | None = None) -> int:
         """Write the events of an export, as `scratchbus tail --format jsonl` prints it, into a bus that has none.
@@ -217,7 +217,7 @@ class AsyncBus:
         first of them gets the others, so what was cut short goes on. `progress` is told how many lines are done. Raises
         InvalidExport or NotEmpty.
         """
-        return await self.run(import_events(self.core, lines, progress))
+        return await self.converse(import_events(self.core, lines, progress))
 
     @property
     def types(self) -> Registry:
@@ -226,14 +226,14 @@ class AsyncBus:
 
     async def refresh_types(self) -> bool:
         """Take a newer published registry, if there is one; say whether there was."""
-        return await self.run(refresh_registry(self.core))
+        return await self.converse(refresh_registry(self.core))
 
     async def push_types(self, registry: Registry | Path | str) -> bool:
         """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything.
 
         Raises RegistryError for the file, and TypeInUse when an open observation still needs what would go.
         """
-        return await self.run(push_registry(self.core, opening.as_registry(registry)))
+        return await self.converse(push_registry(self.core, opening.as_registry(registry)))
 
     async def close(self) -> None:
         """Close the connections; every operation from then on raises BusClosed, also what waits for events by then."""

@@ -48,9 +48,9 @@ class Bus:
         self._reader = opened.target.reader()
         self.core = opened.core
         self.feeds = Feeds(self.core.log, self._reader)
-        self.keeper = Keeper(self.run)
-        self._live_pages = LivePages(self.core, self.run, self.feeds, self.keeper)
-        self.run(opening.greet(opened))
+        self.keeper = Keeper(self.converse)
+        self._live_pages = LivePages(self.core, self.converse, self.feeds, self.keeper)
+        self.converse(opening.greet(opened))
 
     @classmethod
     def connect(
@@ -63,7 +63,7 @@ class Bus:
         """
         return cls(opening.prepare(url, source, config, settings))
 
-    def run(self, conversation: Step[T]) -> T:
+    def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
         try:
             return self._engine.run(conversation)
@@ -156,22 +156,22 @@ class Bus:
 
     def unsubscribe(self, name: str) -> None:
         """Remove a subscription with its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
-        return self.run(remove(self.core.log.keys(0), check_name(name)))
+        return self.converse(remove(self.core.log.keys(0), check_name(name)))
 
     def dead_letters(self, name: str | None = None) -> list[DeadLetter]:
         """Return what a subscription, or any, set aside, in the order of the events. Raises NotFound."""
-        return self.run(list_letters(self.core, name))
+        return self.converse(list_letters(self.core, name))
 
     def retry_dead_letters(self, name: str, positions: Positions = None) -> int:
         """Have dead letters delivered again, all or those at these positions; return how many.
 
         Raises NotFound, or PositionLost when an event is no longer in the log; then nothing was done.
         """
-        return self.run(retry_letters(self.core, name, positions))
+        return self.converse(retry_letters(self.core, name, positions))
 
     def drop_dead_letters(self, name: str, positions: Positions = None) -> int:
         """Throw dead letters away, all or those at these positions; return how many. Raises NotFound."""
-        return self.run(drop_letters(self.core, name, positions))
+        return self.converse(drop_letters(self.core, name, positions))
 
     def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until there is an event behind one of these positions, by shard; say whether there is."""
@@ -181,7 +181,7 @@ class Bus:
 
     def position(self) -> BusPosition:
         """Return where the logs of the bus end, as an opaque token for `events(after=…)`."""
-        return self.run(reading.bus_position(self.core.log))
+        return self.converse(reading.bus_position(self.core.log))
 
     @property
     def settings(self) -> Settings:
@@ -190,7 +190,7 @@ class Bus:
 
     def status(self) -> Status:
         """Return how the engine, the logs, the projections and the pages are."""
-        return self.run(opening.status_of(self._opened))
+        return self.converse(opening.status_of(self._opened))
 
     def rebuild(self, progress: Progress | None = None) -> Rebuilt:
         """Fold the state anew from the whole log, and switch to it at once; readers see no difference meanwhile.
@@ -198,14 +198,14 @@ class Bus:
         It rests while others publish. `progress` is told how many events are done, of how many. Raises RebuildHeld
         while someone else does so, PositionLost, LogRewound or CodeTooOld; then the state is as it was.
         """
-        return self.run(rebuild(self.core, progress))
+        return self.converse(rebuild(self.core, progress))
 
     def verify(self, progress: Progress | None = None) -> Verified:
         """Compare all that the engine holds with what follows from the log, also while others write.
 
         Returns what is wrong, and how much was looked at. `progress` is told how many events are done, of how many.
         """
-        return self.run(verify(self.core, progress))
+        return self.converse(verify(self.core, progress))
 
     def import_events(self, lines: Iterable[str | bytes], progress: Callable[[int], object] | None = None) -> int:
         """Write the events of an export, as `scratchbus tail --format jsonl` prints it, into a bus that has none.
@@ -214,7 +214,7 @@ class Bus:
         first of them gets the others, so what was cut short goes on. `progress` is told how many lines are done. Raises
         InvalidExport or NotEmpty.
         """
-        return self.run(import_events(self.core, lines, progress))
+        return self.converse(import_events(self.core, lines, progress))
 
     @property
     def types(self) -> Registry:
@@ -223,14 +223,14 @@ class Bus:
 
     def refresh_types(self) -> bool:
         """Take a newer published registry, if there is one; say whether there was."""
-        return self.run(refresh_registry(self.core))
+        return self.converse(refresh_registry(self.core))
 
     def push_types(self, registry: Registry | Path | str) -> bool:
         """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything.
 
         Raises RegistryError for the file, and TypeInUse when an open observation still needs what would go.
         """
-        return self.run(push_registry(self.core, opening.as_registry(registry)))
+        return self.converse(push_registry(self.core, opening.as_registry(registry)))
 
     def close(self) -> None:
         """Close the connections; every operation from then on raises BusClosed, also what waits for events by then."""

@@ -76,7 +76,7 @@ class Host(Protocol):
         """The settings in force."""
         ...
 
-    def run(self, conversation: Step[T]) -> T:
+    def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine."""
         ...
 

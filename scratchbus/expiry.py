@@ -113,7 +113,7 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
 
 def _sweep_job(bus: Host, failures: list[Exception]) -> None:
     try:
-        count = bus.run(sweep(bus.core))
+        count = bus.converse(sweep(bus.core))
     except Exception as problem:  # raised where reminders are followed
         failures.append(problem)
         return
@@ -126,6 +126,6 @@ def _follow_reminders(bus: Host, stop: threading.Event, failures: list[Exception
     while not stop.is_set():
         if failures:
             raise failures[0]
-        places, moved = bus.run(react(bus.core))
+        places, moved = bus.converse(react(bus.core))
         if not moved:
             bus.wait_for_events(places)

@@ -71,15 +71,15 @@ class Page:
             type, content, source, owner, status, confidence, context, tags, ttl, expires_at, metadata, dedupe_key,
             times, evidence, remind_at, remind_on, unknown,
         )  # fmt: skip
-        return self._bus.run(adding.add(self._bus.core, self.name, new, event_id, fence))
+        return self._bus.converse(adding.add(self._bus.core, self.name, new, event_id, fence))
 
     def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
         """Add up to 1,000 observations in one atomic batch, and return them in that order. Raises as `add` does."""
-        return self._bus.run(adding.add_many(self._bus.core, self.name, items, event_id))
+        return self._bus.converse(adding.add_many(self._bus.core, self.name, items, event_id))
 
     def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
         """Return an observation, or None when it is not on the page. Raises InvalidId."""
-        return self._bus.run(looking.get_one(self._reads(stale_ok), id))
+        return self._bus.converse(looking.get_one(self._reads(stale_ok), id))
 
     def list(
         self,
@@ -103,11 +103,11 @@ class Page:
         InvalidField, UnknownType, and NotFound for an `after` that is not on the page.
         """
         wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
-        return self._bus.run(looking.list_all(self._bus.core, self._reads(stale_ok), wanted, limit, after))
+        return self._bus.converse(looking.list_all(self._bus.core, self._reads(stale_ok), wanted, limit, after))
 
     def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
         """Return the active observations by priority, then newest first."""
-        return self._bus.run(looking.list_active(self._reads(stale_ok), limit))
+        return self._bus.converse(looking.list_active(self._reads(stale_ok), limit))
 
     def update(
         self,
@@ -123,7 +123,9 @@ class Page:
 
         With `expected_version` it raises VersionConflict when it has moved on. Raises UnknownField and ReadOnlyField.
         """
-        return self._bus.run(changing.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence))
+        return self._bus.converse(
+            changing.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence)
+        )
 
     def review(
         self,
@@ -135,7 +137,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Send it back for review: it stays open, but is not active. Raises InvalidTransition, VersionConflict."""
-        return self._bus.run(
+        return self._bus.converse(
             changing.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
         )
 
@@ -149,7 +151,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Close it: what it said has been dealt with. Raises InvalidTransition, Claimed, VersionConflict."""
-        return self._bus.run(
+        return self._bus.converse(
             changing.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
         )
 
@@ -163,7 +165,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Put it away for good. Raises InvalidTransition, Claimed, VersionConflict."""
-        return self._bus.run(
+        return self._bus.converse(
             changing.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
         )
 
@@ -177,7 +179,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Make it active again. Raises InvalidTransition, PageFull, and KeyHeld when another has its dedupe key."""
-        return self._bus.run(
+        return self._bus.converse(
             changing.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
         )
 
@@ -186,7 +188,7 @@ class Page:
 
         Raises InvalidTransition for one that is not resolved, and TooLarge for more than 1,000.
         """
-        return self._bus.run(changing.clear_resolved(self._bus.core, self.name, ids, event_id))
+        return self._bus.converse(changing.clear_resolved(self._bus.core, self.name, ids, event_id))
 
     def claim(
         self,
@@ -201,7 +203,7 @@ class Page:
 
         `ttl` is a number of seconds, or "30s", "10m" …; it has an end. Raises Claimed, StaleFence, InvalidTransition.
         """
-        return self._bus.run(claiming.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
+        return self._bus.converse(claiming.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
 
     def claim_next(
         self,
@@ -217,24 +219,24 @@ class Page:
         It has one of the types, and all the tags. The claim is not prolonged by itself. Raises UnknownType.
         """
         make = partial(Job, self._bus, self.name, ttl)
-        return self._bus.run(claim_next(make, self._bus.core, self.name, types, tags, by, ttl, event_id))
+        return self._bus.converse(claim_next(make, self._bus.core, self.name, types, tags, by, ttl, event_id))
 
     def release(
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
         """Give a claimed observation back. Raises NotClaimed, Claimed by another, StaleFence."""
-        return self._bus.run(claiming.release(self._bus.core, self.name, id, by, event_id, fence))
+        return self._bus.converse(claiming.release(self._bus.core, self.name, id, by, event_id, fence))
 
     def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Record that this action was taken because of it: a text of the caller's, found again by `trace`."""
-        return self._bus.run(claiming.link(self._bus.core, self.name, id, action, event_id, fence))
+        return self._bus.converse(claiming.link(self._bus.core, self.name, id, action, event_id, fence))
 
     def refute(self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Archive it because it is not true; what is open and rests on it goes to review, on every page.
 
         Raises InvalidField without a reason, and NotChangeable for what is archived already.
         """
-        return self._bus.run(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
+        return self._bus.converse(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
 
     def erase(self, id: str, *, reason: str, event_id: str | None = None) -> Erased:
         """Take out of the log all events about it, and out of everything that was made of them; return the tombstone.
@@ -243,28 +245,28 @@ class Page:
         back but a backup. Erasing it again changes nothing, and ends what was cut short. Raises NotFound, Conflict, or
         RebuildHeld while someone rebuilds.
         """
-        return self._bus.run(erasing.erase(self._bus.core, self.name, id, reason, event_id))
+        return self._bus.converse(erasing.erase(self._bus.core, self.name, id, reason, event_id))
 
     def trace(self, action: str) -> Trace:
         """Return what led to an action: the observations linked to it, and the evidence they rest on.
 
         Raises NotFound when nothing on the page is linked to it.
         """
-        return self._bus.run(tracing.trace(self._bus.core, self.name, action))
+        return self._bus.converse(tracing.trace(self._bus.core, self.name, action))
 
     def consequences(self, id: str) -> Consequences:
         """Return what it led to: what rests on it, the actions linked to these, and the events it caused.
 
         Raises NotFound for what never was on the page.
         """
-        return self._bus.run(tracing.consequences(self._bus.core, self.name, id))
+        return self._bus.converse(tracing.consequences(self._bus.core, self.name, id))
 
     def history(self, id: str) -> Events:
         """Return the events about it, oldest first; also when it has left the page.
 
         Raises NotFound for what never was on it, and PositionLost when some are no longer in the log.
         """
-        return self._bus.run(looking.list_history(self._bus.core, self.name, id))
+        return self._bus.converse(looking.list_history(self._bus.core, self.name, id))
 
     def as_of(
         self, when: When, without_sources: str | Collection[str] = (), *, progress: Progress | None = None
@@ -277,5 +279,5 @@ class Page:
         text is a position or ISO 8601; a naive time counts as UTC. Raises InvalidPosition for what is none or in the
         future, LogRewound for what the log does not have, and PositionLost for what it no longer has.
         """
-        past = self._bus.run(as_of(self._bus.core, self.name, when, without_sources, progress))
+        past = self._bus.converse(as_of(self._bus.core, self.name, when, without_sources, progress))
         return PastPage(self._bus, past)

@@ -22,7 +22,7 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
     while not stop.is_set():
         is_idle = True
         for shard in range(log.shards):
-            folded, known[shard] = bus.run(fold_once(log, shard, known.get(shard)))
+            folded, known[shard] = bus.converse(fold_once(log, shard, known.get(shard)))
             since.update(folded.pages)
             if folded.outcome is not Outcome.DONE:
                 stop.wait(random.uniform(0.002, 0.03))  # jitter: another projector is at it
@@ -36,7 +36,7 @@ def _take_snapshots(bus: Host, since: Counter[str], stop: threading.Event) -> No
     """Write a snapshot of each page that has had so many events since this was last looked at that one may be due."""
     log = bus.core.log
     for page in [page for page, events in since.items() if events >= snapshots.LEAST_EVENTS]:
-        bus.run(snapshots.take(log.keys(log.shard(page)), page, lambda: not stop.is_set()))
+        bus.converse(snapshots.take(log.keys(log.shard(page)), page, lambda: not stop.is_set()))
         del since[page]
     if len(since) > _MOST_PAGES:
         since.clear()

@@ -18,11 +18,11 @@ class Halted(Generic[T]):
         self._conversation = conversation
         self._request = conversation.send(None)
         while not (isinstance(self._request, Call) and self._request.is_write):
-            self._request = conversation.send(bus.run(_ask(self._request)))
+            self._request = conversation.send(bus.converse(_ask(self._request)))
 
     def go_on(self) -> T:
         """Let it write and come to its end; return its result."""
-        return self._bus.run(self._rest())
+        return self._bus.converse(self._rest())
 
     def _rest(self) -> Step[T]:
         request = self._request

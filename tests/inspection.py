@@ -27,7 +27,7 @@ Documents = dict[tuple[str, str], Observation]
 
 def send(bus: Host, *command: Any) -> Any:
     """Send one bare command to the engine of a bus."""
-    return bus.run(ask(0, *command))
+    return bus.converse(ask(0, *command))
 
 
 def keys_of(bus: Host, page: str = "main") -> ShardKeys:
@@ -37,7 +37,7 @@ def keys_of(bus: Host, page: str = "main") -> ShardKeys:
 
 def entries(bus: Bus, shard: int) -> list[RawEntry]:
     """Return the raw log of a shard; what was archived comes from the archive."""
-    floor = bus.run(read_floor(bus.core.log, shard))
+    floor = bus.converse(read_floor(bus.core.log, shard))
     at, archived = Position(0, 0, shard), list[RawEntry]()
     while at < floor.position:
         stretch = bus.core.log.past.after(shard, floor.origin, at, floor.position, 10_000)
@@ -65,7 +65,7 @@ def raw_append(bus: Bus, page: str = "main", **fields: Any) -> str:
     entry = {"id": f"raw{seq}", "page": page, "subject": "", "kind": "", "type": "", "batch": "1/1"} | fields
     flat = [part for field in entry.items() for part in field]
     commands = (("XADD", keys.log, id, *flat), ("SET", keys.tail, f"{id}|raw{seq}"))
-    bus.run(_call(keys.shard, *commands))
+    bus.converse(_call(keys.shard, *commands))
     return id
 
 
@@ -81,7 +81,7 @@ def project(bus: Host) -> None:
 
 
 def _fold(bus: Host, shard: int) -> bool:
-    folded, _ = bus.run(fold_once(bus.core.log, shard))
+    folded, _ = bus.converse(fold_once(bus.core.log, shard))
     return folded.is_all and folded.outcome is Outcome.DONE
 
 
@@ -143,7 +143,7 @@ def _pages(bus: Bus) -> Iterator[tuple[ShardKeys, str]]:
 
 
 def _build(bus: Bus, keys: ShardKeys) -> int:
-    return bus.run(read_checkpoint(keys)).build
+    return bus.converse(read_checkpoint(keys)).build
 
 
 def _hash(bus: Bus, key: str) -> dict[str, str]:
@@ -185,7 +185,7 @@ def _assert_ordered(bus: Bus, keys: ShardKeys) -> None:
 def _assert_heads(bus: Bus, state: Documents) -> None:
     found = heads(bus)
     known = {key for key, head in found.items() if head.status not in ("cleared", "erased") and key[0] != "_bus"}
-    floors = {shard: bus.run(read_floor(bus.core.log, shard)).position for shard in range(bus.core.log.shards)}
+    floors = {shard: bus.converse(read_floor(bus.core.log, shard)).position for shard in range(bus.core.log.shards)}
     dropped = {
         key
         for key, document in state.items()

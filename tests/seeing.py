@@ -52,7 +52,7 @@ class SeenLive:
     def view(self) -> View:
         """The view, up to date with the log and with the engine's clock."""
         self._view.wait_for(self._bus.position())
-        self._bus.run(self._view._open().keep())
+        self._bus.converse(self._view._open().keep())
         return self._view
 
 
@@ -82,5 +82,5 @@ class SeenBack:
     def past(self) -> PastPage:
         """The page as it is by the engine's clock."""
         core = self._bus.core
-        now = self._bus.run(look(core.log, self._page.name, core.fresh, lambda _: (), "get")).now
+        now = self._bus.converse(look(core.log, self._page.name, core.fresh, lambda _: (), "get")).now
         return self._page.as_of(moment(now))

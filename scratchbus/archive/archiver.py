@@ -99,7 +99,7 @@ def archive_bus(
     archive = archive_of(bus.core)
     ttl = bus.settings.ms("subscription_ttl")
     if ttl is not None:
-        for name, cursor in bus.run(drop_idle(bus.core.log.keys(0), ttl)):
+        for name, cursor in bus.converse(drop_idle(bus.core.log.keys(0), ttl)):
             logger.warning("dropped a subscription that nobody consumes", subscription=name, cursor=cursor)
     return [_LogArchiver(bus, archive, shard, patience, lease, report).run() for shard in range(bus.core.log.shards)]
 
@@ -133,15 +133,15 @@ class _LogArchiver:
 
     def run(self) -> Archived:
         """Take the lease, archive, trim, and give the lease up."""
-        now = self._bus.run(self._lease.take())
+        now = self._bus.converse(self._lease.take())
         try:
             self._run(now)
         finally:
-            self._bus.run(self._lease.leave())
+            self._bus.converse(self._lease.leave())
         return self.done
 
     def _run(self, now: int) -> None:
-        origin, limit = self._bus.run(self._limits(now))
+        origin, limit = self._bus.converse(self._limits(now))
         if not origin:
             return  # nothing was ever written
         shelf = self._archive.shelf(self._shard, origin)
@@ -149,7 +149,7 @@ class _LogArchiver:
         last = shelf.last()
         self._check_end(shelf, last)
         with suppress(EngineForbidden, EngineReadOnly):
-            self._bus.run(catch_up(self._bus.core.log, self._shard))  # what is not folded is not trimmed
+            self._bus.converse(catch_up(self._bus.core.log, self._shard))  # what is not folded is not trimmed
         trimmer = Trimmer(self._bus, shelf, self._lease, origin, limit, now)
         begun = last.chain.last.seq if last else 0
         self._tell(begun, limit)
@@ -163,7 +163,7 @@ class _LogArchiver:
             self.done.trimmed += trimmer.trim(last)
             self.done.end = last.chain.last.at
             self._tidy(shelf, names, last)
-        floor = self._bus.run(read_floor(self._bus.core.log, self._shard)).position
+        floor = self._bus.converse(read_floor(self._bus.core.log, self._shard)).position
         self.done.floor = floor.stream_id if floor.seq else None
         self._tell(begun, limit)
 
@@ -187,7 +187,7 @@ class _LogArchiver:
         if last is None:
             return
         end = last.chain.last
-        tail, found = self._bus.run(
+        tail, found = self._bus.converse(
             ask_all(self._shard, [("GET", self._keys.tail), ("XRANGE", self._keys.log, end.at, end.at)])
         )
         is_there = bool(found) and entry_fields(found[0]).get(b"id", b"").decode("utf-8", "replace") == end.id
@@ -209,7 +209,7 @@ class _LogArchiver:
         for file, content in ((manifest.files.segment, segment.content), (manifest.files.index, segment.places)):
             store.put_new(shelf.folder + file.name, content)
             shelf.content(file)  # read again: what is about to leave the log is there, as it should be
-            self._bus.run(self._lease.take())
+            self._bus.converse(self._lease.take())
         name, content = shelf.folder + manifest.name, manifest.encode()
         if not store.put_new(name, content) and store.get(name) != content:
             raise ArchiveBusy(self._shard, "another archiver")

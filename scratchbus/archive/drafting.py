@@ -46,7 +46,9 @@ def _stretches(bus: Host, keys: ShardKeys, shelf: Shelf, last: Manifest | None, 
     """Yield what is not archived yet, some whole batches at a time."""
     after, count = last.chain.last.position if last else Position(0, 0), _CHUNK
     while after.seq < limit:
-        found: list[RawEntry] = bus.run(ask(keys.shard, "XRANGE", keys.log, f"({after.stream_id}", "+", "COUNT", count))
+        found: list[RawEntry] = bus.converse(
+            ask(keys.shard, "XRANGE", keys.log, f"({after.stream_id}", "+", "COUNT", count)
+        )
         is_end = len(found) < count
         found = _without_gaps(bus, keys, shelf, after, found)
         cut = _fitting(found, limit - after.seq)
@@ -68,7 +70,7 @@ def _without_gaps(bus: Host, keys: ShardKeys, shelf: Shelf, after: Position, ent
     for entry in entries:
         position = entry_position(entry, 0)
         if position.seq > seq + 1:
-            if not bus.run(are_erased(keys, seq, position.seq)):
+            if not bus.converse(are_erased(keys, seq, position.seq)):
                 raise _gap(bus, keys, shelf, seq, position)
             whole += [[b"%d-%d" % (position.ms, gone), []] for gone in range(seq + 1, position.seq)]
         whole.append(entry)
@@ -78,7 +80,7 @@ def _without_gaps(bus: Host, keys: ShardKeys, shelf: Shelf, after: Position, ent
 
 def _gap(bus: Host, keys: ShardKeys, shelf: Shelf, seq: int, position: Position) -> ArchiveDamaged | LogGap:
     """Return the error for what is missing between an event and the next one that there is."""
-    (first,) = bus.run(ask_all(keys.shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)]))
+    (first,) = bus.converse(ask_all(keys.shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)]))
     if first and entry_position(first[0], 0) == position:
         return ArchiveDamaged(
             f"{shelf.where} ends at event {seq}, and the log of shard {keys.shard} begins at {position.seq}; set"

@@ -37,17 +37,17 @@ class Trimmer:
         Raises ArchiveBusy, LogRewound, and what reading the archive raises.
         """
         log = self._bus.core.log
-        floor = self._bus.run(read_floor(log, self._shard)).position
-        seq = min(self._limit, last.chain.last.seq, self._bus.run(self._still_read()))
+        floor = self._bus.converse(read_floor(log, self._shard)).position
+        seq = min(self._limit, last.chain.last.seq, self._bus.converse(self._still_read()))
         end = self._batch_end(seq, floor.seq)
         if end is not None:
             position, id = (
                 entry_position(end, self._shard),
                 entry_fields(end).get(b"id", b"").decode("utf-8", "replace"),
             )
-            if self._bus.run(self._lease.raise_floor(self._origin, position, id)):
+            if self._bus.converse(self._lease.raise_floor(self._origin, position, id)):
                 floor = position
-        (first,) = self._bus.run(ask_all(self._shard, [("XRANGE", self._keys.log, "-", "+", "COUNT", 1)]))
+        (first,) = self._bus.converse(ask_all(self._shard, [("XRANGE", self._keys.log, "-", "+", "COUNT", 1)]))
         begin = entry_position(first[0], self._shard) if first else floor
         if not first or begin.seq > floor.seq:
             return 0
@@ -57,7 +57,7 @@ class Trimmer:
             top = min(manifest.chain.last.seq, floor.seq)
             count += self._clear(manifest, seq, top)
             seq = top + 1
-        self._bus.run(self._forget_ids(begin.ms // _DAY_MS, floor.ms // _DAY_MS))
+        self._bus.converse(self._forget_ids(begin.ms // _DAY_MS, floor.ms // _DAY_MS))
         return count
 
     def _still_read(self) -> Step[int]:
@@ -96,7 +96,7 @@ class Trimmer:
     def _clear(self, manifest: Manifest, begin: int, top: int) -> int:
         """Take events of a segment, all below the floor, out of the indexes, the heads and, last, the log."""
         lines, index, first = self._shelf.lines(manifest), self._shelf.index(manifest), manifest.chain.first.seq
-        self._bus.run(self._lease.cut([page for page, seqs in index.pages.items() if seqs[0] <= top]))
+        self._bus.converse(self._lease.cut([page for page, seqs in index.pages.items() if seqs[0] <= top]))
         for page, lasts in index.subjects.items():
             lasting = {
                 subject: _stream_id(lines[seq - first])
@@ -104,11 +104,11 @@ class Trimmer:
                 if begin <= seq <= top and kind_of(lines[seq - first]) in _LASTING
             }
             for stream_id in lasting.values() if page == SYSTEM_PAGE else ():
-                self._bus.run(self._lease.keep(stream_id))
-            self._bus.run(self._lease.drop_heads(page, list(lasting)))
+                self._bus.converse(self._lease.keep(stream_id))
+            self._bus.converse(self._lease.drop_heads(page, list(lasting)))
         count = 0
         for seq in (*range(begin + AT_ONCE - 1, top, AT_ONCE), top):
-            count += self._bus.run(self._lease.trim(_stream_id(lines[seq - first])))
+            count += self._bus.converse(self._lease.trim(_stream_id(lines[seq - first])))
         counts.trimmed += count
         return count
 

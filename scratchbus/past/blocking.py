@@ -26,7 +26,7 @@ class Host(Protocol):
 
     core: Core
 
-    def run(self, conversation: Step[T]) -> T:
+    def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine."""
         ...
 
@@ -59,7 +59,7 @@ class PastPage:
 
     def get(self, id: str) -> Observation | None:
         """Return an observation, or None when it was not on the page."""
-        return self._bus.run(looking.get_one(self._past.reads, id))
+        return self._bus.converse(looking.get_one(self._past.reads, id))
 
     def list(
         self,
@@ -80,22 +80,22 @@ class PastPage:
         Raises UnknownType or InvalidField for what no observation can have.
         """
         wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
-        return self._bus.run(looking.list_all(self._bus.core, self._past.reads, wanted, limit, after))
+        return self._bus.converse(looking.list_all(self._bus.core, self._past.reads, wanted, limit, after))
 
     def active(self, limit: int | None = None) -> Observations:
         """Return what was active by priority, then newest first."""
-        return self._bus.run(looking.list_active(self._past.reads, limit))
+        return self._bus.converse(looking.list_active(self._past.reads, limit))
 
     def history(self, id: str) -> Events:
         """Return the events about it up to then, oldest first; also when it had left the page.
 
         Raises NotFound for what had never been on it, and PositionLost when some are no longer in the log.
         """
-        return self._bus.run(self._past.history(id))
+        return self._bus.converse(self._past.history(id))
 
     def diff(self, other: PastPage) -> Differences:
         """Return what is different on another page of the past, in the order in which it was added.
 
         It reads all that is on both.
         """
-        return differences(self._bus.run(self._past.everything()), other._bus.run(other._past.everything()))
+        return differences(self._bus.converse(self._past.everything()), other._bus.converse(other._past.everything()))

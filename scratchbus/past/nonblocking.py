@@ -26,7 +26,7 @@ class AsyncHost(Protocol):
 
     core: Core
 
-    async def run(self, conversation: Step[T]) -> T:
+    async def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine."""
         ...
 
@@ -59,7 +59,7 @@ class AsyncPastPage:
 
     async def get(self, id: str) -> Observation | None:
         """Return an observation, or None when it was not on the page."""
-        return await self._bus.run(looking.get_one(self._past.reads, id))
+        return await self._bus.converse(looking.get_one(self._past.reads, id))
 
     async def list(
         self,
@@ -80,22 +80,24 @@ class AsyncPastPage:
         Raises UnknownType or InvalidField for what no observation can have.
         """
         wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
-        return await self._bus.run(looking.list_all(self._bus.core, self._past.reads, wanted, limit, after))
+        return await self._bus.converse(looking.list_all(self._bus.core, self._past.reads, wanted, limit, after))
 
     async def active(self, limit: int | None = None) -> Observations:
         """Return what was active by priority, then newest first."""
-        return await self._bus.run(looking.list_active(self._past.reads, limit))
+        return await self._bus.converse(looking.list_active(self._past.reads, limit))
 
     async def history(self, id: str) -> Events:
         """Return the events about it up to then, oldest first; also when it had left the page.
 
         Raises NotFound for what had never been on it, and PositionLost when some are no longer in the log.
         """
-        return await self._bus.run(self._past.history(id))
+        return await self._bus.converse(self._past.history(id))
 
     async def diff(self, other: AsyncPastPage) -> Differences:
         """Return what is different on another page of the past, in the order in which it was added.
 
         It reads all that is on both.
         """
-        return differences(await self._bus.run(self._past.everything()), await other._bus.run(other._past.everything()))
+        return differences(
+            await self._bus.converse(self._past.everything()), await other._bus.converse(other._past.everything())
+        )

@@ -39,7 +39,7 @@ class Host(Protocol):
     feeds: Feeds
     keeper: Keeper
 
-    def run(self, conversation: Step[T]) -> T:
+    def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine."""
         ...
 
@@ -149,7 +149,7 @@ class Subscription:
                 return self._last
             self._woken.clear()
             try:
-                seconds = self._bus.run(consumer.advance())
+                seconds = self._bus.converse(consumer.advance())
                 if seconds:
                     self._wait(seconds)
             except PASSING as problem:
@@ -167,15 +167,15 @@ class Subscription:
 
     def _leave(self) -> None:
         with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself
-            self._bus.run(self._consumer.leave())
+            self._bus.converse(self._consumer.leave())
 
     def _write(self, hold: Hold) -> None:
         with suppress(*PASSING):  # what it cannot take now is told later
-            self._bus.run(self._consumer.write(hold))
+            self._bus.converse(self._consumer.write(hold))
 
     def __enter__(self) -> Self:
         try:
-            self._bus.run(self._consumer.declare())
+            self._bus.converse(self._consumer.declare())
         except BaseException:
             self.close()
             raise

@@ -37,7 +37,7 @@ class AsyncHost(Protocol):
     feeds: AsyncFeeds
     keeper: AsyncKeeper
 
-    async def run(self, conversation: Step[T]) -> T:
+    async def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine."""
         ...
 
@@ -147,7 +147,7 @@ class AsyncSubscription:
                 return self._last
             self._woken.clear()
             try:
-                seconds = await self._bus.run(consumer.advance())
+                seconds = await self._bus.converse(consumer.advance())
                 if seconds:
                     await self._bus.feeds.wait(self._woken, seconds)
             except PASSING as problem:
@@ -158,15 +158,15 @@ class AsyncSubscription:
 
     async def _leave(self) -> None:
         with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself
-            await self._bus.run(self._consumer.leave())
+            await self._bus.converse(self._consumer.leave())
 
     async def _write(self, hold: Hold) -> None:
         with suppress(*PASSING):  # what it cannot take now is told later
-            await self._bus.run(self._consumer.write(hold))
+            await self._bus.converse(self._consumer.write(hold))
 
     async def __aenter__(self) -> Self:
         try:
-            await self._bus.run(self._consumer.declare())
+            await self._bus.converse(self._consumer.declare())
         except BaseException:
             await self.close()
             raise

@@ -38,7 +38,7 @@ class Host(Protocol):
     feeds: Feeds
     keeper: Keeper
 
-    def run(self, conversation: Step[T]) -> T:
+    def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine."""
         ...
 
@@ -56,31 +56,31 @@ class Job(Holding):
 
     def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Close it: what it said has been dealt with."""
-        return self._bus.run(self.moving("resolve", reason, event_id))
+        return self._bus.converse(self.moving("resolve", reason, event_id))
 
     def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Send it to review, and give it back."""
-        return self._bus.run(self.moving("review", reason, event_id))
+        return self._bus.converse(self.moving("review", reason, event_id))
 
     def archive(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Put it away for good."""
-        return self._bus.run(self.moving("archive", reason, event_id))
+        return self._bus.converse(self.moving("archive", reason, event_id))
 
     def update(self, *, event_id: str | None = None, **changes: Any) -> Observation:
         """Replace fields of it; the claim goes on."""
-        return self._bus.run(self.updating(changes, event_id))
+        return self._bus.converse(self.updating(changes, event_id))
 
     def link(self, action: str, *, event_id: str | None = None) -> Observation:
         """Record that this action was taken because of it; the claim goes on."""
-        return self._bus.run(self.linking(action, event_id))
+        return self._bus.converse(self.linking(action, event_id))
 
     def release(self) -> Observation:
         """Give it back untried, for anyone to pick at once: it does not count as an attempt."""
-        return self._bus.run(self.releasing(UNTRIED))
+        return self._bus.converse(self.releasing(UNTRIED))
 
     def fail(self, reason: str, *, delay: Duration | None = None) -> Observation:
         """Give it back for another attempt after a while, or send it to review after the last one."""
-        return self._bus.run(self.failing(reason, delay))
+        return self._bus.converse(self.failing(reason, delay))
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +95,7 @@ class Job(Holding):
             logger.warning("a handler failed", observation=self.id, attempt=self.attempt, reason=reason_of(problem))
         if self.is_out:
             with suppress(*NOBODY_ELSES):
-                self._bus.run(self.settling(problem))
+                self._bus.converse(self.settling(problem))
 
 
 class Work:
@@ -159,7 +159,7 @@ class Work:
         while not self._is_stopped():
             self._woken.clear()
             try:
-                found = self._bus.run(self._agenda.seek())
+                found = self._bus.converse(self._agenda.seek())
                 if not isinstance(found, Picked):
                     self._wait(found)
                     continue

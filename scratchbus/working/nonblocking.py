@@ -35,7 +35,7 @@ class AsyncHost(Protocol):
     feeds: AsyncFeeds
     keeper: AsyncKeeper
 
-    async def run(self, conversation: Step[T]) -> T:
+    async def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine."""
         ...
 
@@ -53,31 +53,31 @@ class AsyncJob(Holding):
 
     async def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Close it: what it said has been dealt with."""
-        return await self._bus.run(self.moving("resolve", reason, event_id))
+        return await self._bus.converse(self.moving("resolve", reason, event_id))
 
     async def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Send it to review, and give it back."""
-        return await self._bus.run(self.moving("review", reason, event_id))
+        return await self._bus.converse(self.moving("review", reason, event_id))
 
     async def archive(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Put it away for good."""
-        return await self._bus.run(self.moving("archive", reason, event_id))
+        return await self._bus.converse(self.moving("archive", reason, event_id))
 
     async def update(self, *, event_id: str | None = None, **changes: Any) -> Observation:
         """Replace fields of it; the claim goes on."""
-        return await self._bus.run(self.updating(changes, event_id))
+        return await self._bus.converse(self.updating(changes, event_id))
 
     async def link(self, action: str, *, event_id: str | None = None) -> Observation:
         """Record that this action was taken because of it; the claim goes on."""
-        return await self._bus.run(self.linking(action, event_id))
+        return await self._bus.converse(self.linking(action, event_id))
 
     async def release(self) -> Observation:
         """Give it back untried, for anyone to pick at once: it does not count as an attempt."""
-        return await self._bus.run(self.releasing(UNTRIED))
+        return await self._bus.converse(self.releasing(UNTRIED))
 
     async def fail(self, reason: str, *, delay: Duration | None = None) -> Observation:
         """Give it back for another attempt after a while, or send it to review after the last one."""
-        return await self._bus.run(self.failing(reason, delay))
+        return await self._bus.converse(self.failing(reason, delay))
 
     async def __aenter__(self) -> Self:
         return self
@@ -92,7 +92,7 @@ class AsyncJob(Holding):
             logger.warning("a handler failed", observation=self.id, attempt=self.attempt, reason=reason_of(problem))
         if self.is_out:
             with suppress(*NOBODY_ELSES):
-                await self._bus.run(self.settling(problem))
+                await self._bus.converse(self.settling(problem))
 
 
 class AsyncWork:
@@ -153,7 +153,7 @@ class AsyncWork:
         while not self._is_stopped():
             self._woken.clear()
             try:
-                found = await self._bus.run(self._agenda.seek())
+                found = await self._bus.converse(self._agenda.seek())
                 if not isinstance(found, Picked):
                     await self._wait(found)
                     continue

@@ -78,9 +78,9 @@ def _replay(stage: Stage, sizes: Sizes, bus: Bus) -> list[Row]:
 def _fold(bus: Bus) -> Documents:
     """Fold all events of the page, without what is stored of it."""
     documents: Documents = {}
-    (cursor,) = bus.run(cursors(bus.core.log, None))
+    (cursor,) = bus.converse(cursors(bus.core.log, None))
     end = bus.position().shards[0]
-    bus.run(fold_events(bus.core.log, bus.page().name, cursor, end, documents))
+    bus.converse(fold_events(bus.core.log, bus.page().name, cursor, end, documents))
     return documents
 
 

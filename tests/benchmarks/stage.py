@@ -118,7 +118,7 @@ def catch_up(bus: Bus) -> int:
     known: Checkpoint | None = None
     total = 0
     while True:
-        folded, known = bus.run(fold_once(bus.core.log, 0, known))
+        folded, known = bus.converse(fold_once(bus.core.log, 0, known))
         total += folded.events
         if folded.is_all and folded.outcome is Outcome.DONE:
             return total

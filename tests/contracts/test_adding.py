@@ -123,7 +123,7 @@ def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
     first, second = (plan_added(bus.core, page.name, kind, _new(text), event_id, None) for text in "ab")
     second.event.placed(id=first.event.id)
     with pytest.raises(EventIdReused, match="item 2 of 2"):
-        bus.run(append(bus.core.log, page.name, [first, second]))
+        bus.converse(append(bus.core.log, page.name, [first, second]))
     assert log_length(bus) == 0
 
 

@@ -51,7 +51,7 @@ def archive(bus, **how):
 
 
 def floor_of(bus, page="main"):
-    return bus.run(read_floor(bus.core.log, bus.core.log.shard(page))).position
+    return bus.converse(read_floor(bus.core.log, bus.core.log.shard(page))).position
 
 
 def problems(directory):
@@ -296,7 +296,7 @@ def test_the_state_is_rebuilt_from_archive_and_log(bus):
     fill(bus, 6)
     before = page.list(limit=None)
     archive(bus)
-    bus.run(rebuild(bus.core))
+    bus.converse(rebuild(bus.core))
     assert page.list(limit=None) == before
     assert list(bus.events(pages="main")) == [event for event in bus.events() if event.page == "main"]
 
@@ -343,7 +343,7 @@ def test_what_was_erased_from_the_log_is_a_line_without_content(bus, directory):
     assert list(bus.events()) == events
     assert list(bus.events(pages="main")) == events
     assert [event.kind for event in bus.page().history(added[2].id)] == ["erased"]
-    bus.run(rebuild(bus.core))
+    bus.converse(rebuild(bus.core))
     assert len(bus.page().list(limit=None)) == 23
 
 
@@ -462,11 +462,11 @@ def test_of_two_archivers_one_works(bus):
     fill(bus)
     shard = bus.core.log.shard("main")
     other = Archiving(bus.core.log.keys(shard), "0123", "someone@elsewhere", 60_000)
-    bus.run(other.take())
+    bus.converse(other.take())
     with pytest.raises(ArchiveBusy, match="someone@elsewhere is archiving it"):
         archive(bus)
     assert log_length(bus) == 30
-    bus.run(other.leave())
+    bus.converse(other.leave())
     archive(bus)
     assert log_length(bus) == 5
 

@@ -403,5 +403,5 @@ def test_a_snapshot_is_given_up_when_someone_goes_on_folding(bus, page, monkeypa
         return True
 
     for is_wanted in (meanwhile, lambda: False):
-        assert bus.run(snapshots.take(keys_of(bus), page.name, is_wanted)) is False
+        assert bus.converse(snapshots.take(keys_of(bus), page.name, is_wanted)) is False
     assert stored_snapshots(page) == 0

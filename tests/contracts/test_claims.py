@@ -130,8 +130,8 @@ def test_a_lapsed_claim_is_not_shown_swept_or_not(bus, page, story, clock):
     page.claim(story.id, ttl="30s")
     clock.advance("31s")
     assert page.get(story.id).claim is None
-    assert bus.run(sweep(bus.core)) == 1
-    assert bus.run(sweep(bus.core)) == 0
+    assert bus.converse(sweep(bus.core)) == 1
+    assert bus.converse(sweep(bus.core)) == 0
     assert page.history(story.id)[-1].kind == "lapsed"
 
 
@@ -180,7 +180,7 @@ def test_a_claim_does_not_stop_expiry(bus, page, clock):
     claim = page.claim(story.id, ttl="1h")
     clock.advance("2m")
     assert page.get(story.id).status == "archived"
-    assert bus.run(sweep(bus.core)) == 1
+    assert bus.converse(sweep(bus.core)) == 1
     assert (page.get(story.id).reason_code, page.get(story.id).claim) == ("expired", None)
     with pytest.raises(StaleFence):
         page.resolve(story.id, fence=claim.fence)

@@ -141,7 +141,7 @@ def test_consumers_that_vanish_while_nothing_happens_do_no_harm(connect, clock):
         delivery.ack()
         deliveries._consumer.hold.good_until = 0.0
         assert deliveries._consumer.ready() is None
-        bus.run(deliveries._consumer.write(deliveries._consumer.hold))
+        bus.converse(deliveries._consumer.write(deliveries._consumer.hold))
         vanish(bus)
         clock.advance("4s")
     assert first.dead_letters() == []

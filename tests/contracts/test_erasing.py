@@ -253,13 +253,13 @@ def test_what_a_killed_rebuild_left_is_cleared_too(bus: Bus, page: Page, monkeyp
 
 def test_it_is_refused_while_someone_rebuilds(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     id = whisper(page)
-    lease = bus.run(leases.take(keys_of(bus), "another"))
+    lease = bus.converse(leases.take(keys_of(bus), "another"))
     pauses = iter(range(100))
-    monkeypatch.setattr("time.sleep", lambda _: bus.run(lease.keep()) if next(pauses) < 50 else None)
+    monkeypatch.setattr("time.sleep", lambda _: bus.converse(lease.keep()) if next(pauses) < 50 else None)
     with pytest.raises(RebuildHeld):
         page.erase(id, reason="asked for")
     assert page.get(id) is not None
-    bus.run(lease.leave())
+    bus.converse(lease.leave())
 
 
 def test_it_needs_a_reason_and_something_to_erase(bus: Bus, page: Page) -> None:
@@ -279,7 +279,7 @@ def test_a_subject_with_many_events_is_erased_whole(bus: Bus, page: Page) -> Non
         Write(Updated(id=f"u{number}", page=page.name, subject=id, by="x", changes={"content": SECRET}), "u")
         for number in range(700)
     ]
-    bus.run(append(bus.core.log, page.name, updates))
+    bus.converse(append(bus.core.log, page.name, updates))
     other = page.add("observation", "other")
     tombstone = page.erase(id, reason="asked for")
     assert len(tombstone.positions) == 701
@@ -339,12 +339,12 @@ def test_a_snapshot_that_was_begun_before_it_does_not_keep_it(
     id = whisper(page)
     project(bus)
     keys, other = keys_of(bus), connect()
-    names = PageKeys(keys, page.name, bus.run(read_checkpoint(keys)).build)
+    names = PageKeys(keys, page.name, bus.converse(read_checkpoint(keys)).build)
     packed = [snapshots.pack([encode_document(one) for one in page.list(limit=None)])]
-    end, erased = page.history(id)[-1], bus.run(count_all_erased(keys))
+    end, erased = page.history(id)[-1], bus.converse(count_all_erased(keys))
     other.page().erase(id, reason="asked for")
     made = snapshots.Snapshot(end.position, 5, 1)
-    bus.run(snapshots.store(keys, names, made, end.id, packed, erased))
+    bus.converse(snapshots.store(keys, names, made, end.id, packed, erased))
     assert send(bus, "EXISTS", names.snapshots) == 0
 
 

@@ -13,16 +13,16 @@ def feed(bus, page):
     log = bus.core.log
     feed = Feed(log, log.shard("main"))
     page.add("observation", "0")
-    bus.run(feed.advance(1))
+    bus.converse(feed.advance(1))
     page.add("observation", "1")
     page.add("observation", "2")
     while len(feed._items) < 2:
-        bus.run(feed.advance(10))
+        bus.converse(feed.advance(10))
     return feed
 
 
 def test_it_gives_what_is_behind_an_event_that_it_has(bus, feed):
-    end = bus.run(end_of(feed.log, feed.shard))
+    end = bus.converse(end_of(feed.log, feed.shard))
     assert feed.after(end) == []
     first, second = feed._items
     for item, behind in ((first, [second]), (second, [])):
@@ -30,7 +30,7 @@ def test_it_gives_what_is_behind_an_event_that_it_has(bus, feed):
 
 
 def test_it_gives_nothing_to_one_that_stands_elsewhere(bus, feed):
-    end = bus.run(end_of(feed.log, feed.shard))
+    end = bus.converse(end_of(feed.log, feed.shard))
     later = end.position._replace(seq=end.position.seq + 1)
     earlier = end.position._replace(seq=end.position.seq - 3)
     for cursor in (

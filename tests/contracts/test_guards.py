@@ -60,7 +60,7 @@ def write(bus):
 
     def write(*writes: Write, **options: Any) -> list[str]:
         before = log_length(bus)
-        bus.run(append(bus.core.log, "main", list(writes), **options))
+        bus.converse(append(bus.core.log, "main", list(writes), **options))
         return [event.kind for event in all_events(bus)[before:]]
 
     return write

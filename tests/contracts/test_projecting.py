@@ -81,7 +81,7 @@ def test_a_batch_is_folded_whole_however_small_the_steps(bus, page, chunk):
     fill(page, 2)
     shard, seen = keys_of(bus).shard, []
     while True:
-        step, checkpoint = bus.run(fold_once(bus.core.log, shard, chunk=chunk))
+        step, checkpoint = bus.converse(fold_once(bus.core.log, shard, chunk=chunk))
         seen.append(checkpoint.position.seq)
         if step.is_all:
             break
@@ -97,7 +97,7 @@ def test_a_projector_says_when_its_log_is_another_one(bus, page):
     fill(page, 5)
     send(bus, "SET", keys_of(bus).checkpoint("scratch_page"), checkpoint)
     with pytest.raises(LogRewound, match="folded from another log"):
-        bus.run(fold_once(bus.core.log, keys_of(bus).shard))
+        bus.converse(fold_once(bus.core.log, keys_of(bus).shard))
     forget(bus)
 
 
@@ -109,7 +109,7 @@ def test_what_was_folded_from_another_log_is_folded_anew_by_the_rebuild_it_asks_
             send(bus, "DEL", key)
     fill(page, 2)
     with pytest.raises(LogRewound, match="run `scratchbus rebuild`"):
-        bus.run(fold_once(bus.core.log, keys_of(bus).shard))
+        bus.converse(fold_once(bus.core.log, keys_of(bus).shard))
     bus.rebuild()
     project(bus)
     assert documents(bus) == folded(bus)
@@ -123,7 +123,7 @@ def test_a_projector_says_when_events_were_trimmed_before_it_folded_them(bus, pa
     fill(page, 3)
     send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 2)
     with pytest.raises(PositionLost, match="the log was trimmed to"):
-        bus.run(fold_once(bus.core.log, keys_of(bus).shard))
+        bus.converse(fold_once(bus.core.log, keys_of(bus).shard))
 
 
 @pytest.mark.damages_the_log

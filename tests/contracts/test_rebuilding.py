@@ -43,7 +43,7 @@ def builds(bus):
 
 
 def build_of(bus, page="main"):
-    return bus.run(read_checkpoint(keys_of(bus, page))).build
+    return bus.converse(read_checkpoint(keys_of(bus, page))).build
 
 
 def test_a_rebuild_makes_the_same_state_and_takes_the_place_of_the_one_before(bus, page):
@@ -81,7 +81,7 @@ def test_who_reads_and_writes_meanwhile_sees_no_hole(bus, page, monkeypatch):
         assert page.trace("goal").observations
 
     bus.rebuild(meanwhile)
-    bus.run(sweep(bus.core))
+    bus.converse(sweep(bus.core))
     assert sizes == sorted(sizes)
     assert page.list(status="archived")
 
@@ -99,9 +99,9 @@ def test_relations_that_were_opened_before_are_read_from_the_new_build(bus, page
     old = page.add("observation", "old")
     new = page.add("observation", "new", evidence=[old.id])
     project(bus)
-    relations = bus.run(open_relations(bus.core.log))
+    relations = bus.converse(open_relations(bus.core.log))
     bus.rebuild()
-    found = bus.run(relations.leading_from("evidence", [old.id]))
+    found = bus.converse(relations.leading_from("evidence", [old.id]))
     assert [end for _, end in found[old.id]] == [f"{new.id}@main"]
 
 
@@ -126,7 +126,7 @@ def test_a_view_goes_on_over_a_rebuild(bus, page):
 def test_what_is_due_is_found_in_the_new_build(bus, page):
     page.add("observation", "short", ttl="1ms")
     bus.rebuild()
-    eventually(lambda: bus.run(sweep(bus.core)) == 1)
+    eventually(lambda: bus.converse(sweep(bus.core)) == 1)
 
 
 def test_a_crowded_page_gives_up_what_has_expired_after_a_rebuild_too(connect):
@@ -164,16 +164,16 @@ def test_one_that_was_killed_leaves_nothing_that_hurts(bus, page, monkeypatch):
 def test_a_second_one_is_refused_while_the_first_is_alive(bus, page):
     page.add("observation", "one")
     keys = keys_of(bus)
-    mine = bus.run(lease.take(keys, "first"))
+    mine = bus.converse(lease.take(keys, "first"))
     theirs = lease.take(keys, "second")
     (reply,) = bus._engine.execute(next(theirs))
     assert isinstance(theirs.send([reply]), Pause)
     time.sleep(0.002)  # the engine counts in milliseconds
-    bus.run(mine.keep())
+    bus.converse(mine.keep())
     (reply,) = bus._engine.execute(theirs.send(None))
     with pytest.raises(RebuildHeld, match="first is building the state anew; wait"):
         theirs.send([reply])
-    bus.run(mine.leave())
+    bus.converse(mine.leave())
     bus.rebuild()
 
 
@@ -199,15 +199,15 @@ def test_one_that_was_taken_over_from_gives_up_and_changes_nothing(bus, page, co
 def test_the_switch_waits_until_the_new_build_has_all_that_the_live_one_has(bus, page):
     page.add("observation", "one")
     keys = keys_of(bus)
-    mine = bus.run(lease.take(keys, "me"))
-    bus.run(fold_once(bus.core.log, keys.shard, build=mine.build))
+    mine = bus.converse(lease.take(keys, "me"))
+    bus.converse(fold_once(bus.core.log, keys.shard, build=mine.build))
     page.add("observation", "two")
     project(bus)
-    assert bus.run(mine.switch()) is False
-    bus.run(fold_once(bus.core.log, keys.shard, build=mine.build))
-    assert bus.run(mine.switch()) is True
+    assert bus.converse(mine.switch()) is False
+    bus.converse(fold_once(bus.core.log, keys.shard, build=mine.build))
+    assert bus.converse(mine.switch()) is True
     assert len(page.list(stale_ok=True)) == 2
-    assert bus.run(lease.clear(mine, kept=())) > 0
+    assert bus.converse(lease.clear(mine, kept=())) > 0
 
 
 def test_state_of_another_log_is_what_a_rebuild_mends(bus, page):

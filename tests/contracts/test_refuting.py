@@ -257,7 +257,7 @@ def test_what_is_added_afterwards_is_left_alone(bus, page):
     page.refute(wrong.id, reason=WHY)
     later = on(page, wrong)
     (event,) = [event for event in bus.events() if getattr(event, "reason_code", "") == "refuted"]
-    assert bus.run(complete(bus.core, event)) == 0
+    assert bus.converse(complete(bus.core, event)) == 0
     assert statuses(page, later) == ["active"]
 
 

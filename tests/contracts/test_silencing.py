@@ -128,7 +128,7 @@ def test_its_refutations_did_not_happen(pages):
     one = other.add("observation", "one")
     rests = other.add("observation", "rests", evidence=[one.id])
     noisy.refute(one.id, reason="because I say so")
-    other._bus.run(sweep(other._bus.core))
+    other._bus.converse(sweep(other._bus.core))
     assert other.get(rests.id).status == "pending_review"
     past = silent(other)
     assert past.list() == [rests, one]

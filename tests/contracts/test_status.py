@@ -99,6 +99,6 @@ def test_a_place_at_the_end_of_the_log_or_beyond_it_is_not_behind(bus, page):
     page.add("observation", "x")
     end = bus.position().shards[bus.core.log.shard("main")]
     beyond = end._replace(ms=end.ms + 1000, seq=end.seq + 7)
-    lags = bus.run(read_lags(bus.core.log, [end, beyond, end._replace(ms=0, seq=0)]))
+    lags = bus.converse(read_lags(bus.core.log, [end, beyond, end._replace(ms=0, seq=0)]))
     assert lags[end] == lags[beyond] == Lag(0, 0.0)
     assert lags[end._replace(ms=0, seq=0)].events == 1

@@ -47,7 +47,7 @@ def contents(deliveries, count):
 
 
 def status_of(bus, name="router"):
-    return next(each for each in bus.run(read_subscriptions(bus.core)) if each.name == name)
+    return next(each for each in bus.converse(read_subscriptions(bus.core)) if each.name == name)
 
 
 @contextmanager
@@ -259,9 +259,9 @@ def test_the_cursor_never_goes_back_in_whatever_order_it_is_written(bus, page):
     with bus.subscribe("router") as deliveries:
         contents(deliveries, 3)
         held = deliveries._consumer.hold
-        bus.run(deliveries._consumer.write(held))
+        bus.converse(deliveries._consumer.write(held))
         cursor = status_of(bus).cursor
-        bus.run(held.lease.keep(",".join("0-0" for _ in cursor.split(",")), ""))
+        bus.converse(held.lease.keep(",".join("0-0" for _ in cursor.split(",")), ""))
         assert status_of(bus).cursor == cursor
 
 
@@ -366,7 +366,7 @@ def test_entering_waits_for_nobody(connect):
 def test_who_could_not_enter_keeps_nothing(bus):
     with pytest.raises(InvalidPosition), bus.subscribe("router", after="nonsense"):
         pass
-    assert bus.run(read_subscriptions(bus.core)) == []
+    assert bus.converse(read_subscriptions(bus.core)) == []
     assert bus.keeper._kept == []
 
 
@@ -447,7 +447,7 @@ def test_bad_arguments_are_refused_before_anything_is_sent(bus):
     for more in ({"retry_delay": "soon"}, {"handler_timeout": "0s"}):
         with pytest.raises(InvalidTTL):
             bus.subscribe("router", **more)
-    assert bus.run(read_subscriptions(bus.core)) == []
+    assert bus.converse(read_subscriptions(bus.core)) == []
 
 
 def test_a_consumer_that_never_acks_is_stopped(bus, page, monkeypatch):
@@ -557,7 +557,7 @@ def test_another_log_on_one_shard_is_another_log(bus, page):
 
 def test_an_engine_that_takes_no_writes_for_a_while_is_waited_for(bus, page, monkeypatch):
     fill(page, 3)
-    run, failures = bus.run, 6
+    run, failures = bus.converse, 6
 
     def sometimes(conversation):
         nonlocal failures
@@ -569,7 +569,7 @@ def test_an_engine_that_takes_no_writes_for_a_while_is_waited_for(bus, page, mon
 
     with bus.subscribe("router") as deliveries:
         first = next(deliveries)
-        monkeypatch.setattr(bus, "run", sometimes)
+        monkeypatch.setattr(bus, "converse", sometimes)
         deliveries._consumer.hold.written_at = 0.0
         first.ack()
         assert failures < 6

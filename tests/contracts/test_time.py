@@ -27,7 +27,7 @@ types:
 
 
 def swept(bus):
-    return bus.run(sweep(bus.core))
+    return bus.converse(sweep(bus.core))
 
 
 def kinds(page, id):
@@ -184,7 +184,7 @@ def test_moments_come_one_after_the_other(bus, page, clock):
 
 def reminded(bus):
     """Look for reminders in everything that has happened, as an expirer does."""
-    return bus.run(remind(bus.core, list(bus.events())))
+    return bus.converse(remind(bus.core, list(bus.events())))
 
 
 def test_a_reminder_waits_for_an_event(bus, page):
@@ -307,7 +307,7 @@ def test_a_reminder_goes_by_what_there_is_when_the_log_was_trimmed(bus, page):
     project(bus)
     events = list(bus.events())
     send(bus, "XTRIM", keys_of(bus).log, "MINID", events[1].position.stream_id)
-    assert bus.run(remind(bus.core, events)) == 1
+    assert bus.converse(remind(bus.core, events)) == 1
     (due,) = [event for event in bus.events(events[-1].position) if event.kind == "due"]
     assert (due.subject, due.trigger) == (reminder.id, str(events[2].position))
 
@@ -435,7 +435,7 @@ def rewind(bus, keys, _):
 @pytest.mark.parametrize(("damage", "missing"), [(trim, 2), (pierce, 1), (rewind, 0)])
 def test_reminders_go_on_behind_what_is_missing_from_the_log_and_say_so(bus, page, capfd, damage, missing):
     reminder = page.add("reminder", "look again", remind_on={"type": "risk_alert"})
-    while bus.run(react(bus.core))[1]:
+    while bus.converse(react(bus.core))[1]:
         pass
     page.add("observation", "first")
     gone = page.add("risk_alert" if damage is not rewind else "observation", "gone")
@@ -443,12 +443,12 @@ def test_reminders_go_on_behind_what_is_missing_from_the_log_and_say_so(bus, pag
     project(bus)
     before = counts.missed
     damage(bus, keys_of(bus), gone)
-    assert bus.run(react(bus.core))[1]
+    assert bus.converse(react(bus.core))[1]
     assert counts.missed - before == missing
     assert "reminders go on behind what is missing" in capfd.readouterr().err
     assert page.get(reminder.id).due_at is None
     page.add("risk_alert", "now")
-    while bus.run(react(bus.core))[1]:
+    while bus.converse(react(bus.core))[1]:
         pass
     assert page.get(reminder.id).due_at is not None
 

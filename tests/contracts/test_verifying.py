@@ -41,7 +41,7 @@ def live(bus: Bus) -> None:
     other.review(other.add("observation", "reviewed").id)
     other.refute(other.add("observation", "wrong").id, reason="misread")
     bus.push_types(parse_registry(f"{bus.types.text}\n  another:\n", "types"))
-    eventually(lambda: bus.run(sweep(bus.core)) == 0 and len(other.list(status="archived")) == 2)
+    eventually(lambda: bus.converse(sweep(bus.core)) == 0 and len(other.list(status="archived")) == 2)
 
 
 def test_a_bus_on_which_much_happened_is_sound(bus: Bus) -> None:
@@ -132,7 +132,7 @@ def test_a_bus_is_sound_while_its_log_is_archived_and_after_it(
     assert bus.verify().findings == []
     bus.rebuild()
     assert bus.verify().findings == []
-    positions = PageKeys(keys_of(bus), "main", bus.run(read_checkpoint(keys_of(bus))).build).positions
+    positions = PageKeys(keys_of(bus), "main", bus.converse(read_checkpoint(keys_of(bus))).build).positions
     value = send(bus, "GET", positions)
     send(bus, "SET", positions, value[:-1] + bytes([value[-1] ^ 1]))
     assert "position" in {finding.kind for finding in bus.verify().findings}

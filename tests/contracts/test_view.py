@@ -111,7 +111,7 @@ def test_it_says_what_the_page_says_whatever_is_done(connect, clock, seed):
             if chance.random() < 0.2:
                 clock.advance(chance.choice(["1s", "10s", "1m"]))
             if chance.random() < 0.1:
-                bus.run(sweep(bus.core))
+                bus.converse(sweep(bus.core))
             assert seen.active() == page.active()
             assert seen.list() == page.list()
             wanted = chance.choice([{"tags": "x"}, {"owner": "agent", "status": "active"}, {"type": "reminder"}])
@@ -150,7 +150,7 @@ def test_what_is_written_while_the_page_is_read_is_in_it_once(bus, page, monkeyp
         return documents
 
     monkeypatch.setattr(snapshot, "_read_documents", write_meanwhile)
-    read, cursor = bus.run(snapshot.read_page(bus.core.log, "main", 0))
+    read, cursor = bus.converse(snapshot.read_page(bus.core.log, "main", 0))
     assert list(read.walk([], None)) == page.list()
     assert read.get(story.id).version == 3
     assert cursor.position == page.list()[0].position

@@ -629,7 +629,7 @@ def test_time_goes_on_for_what_is_being_worked_on(bus, page, clock):
     one = page.add("observation", "x", ttl="1m")
     job = page.claim_next(ttl="1h")
     clock.advance("2m")
-    bus.run(sweep(bus.core))
+    bus.converse(sweep(bus.core))
     with pytest.raises(StaleFence):
         job.resolve()
     assert page.get(one.id).reason_code == "expired"

@@ -57,9 +57,9 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         project(bus)
         private = bus.page("user:44")
         private.erase(private.add("observation", "private").id, reason="asked for")
-        lease = bus.run(take(bus.core.log.keys(0), "tester"))
-        bus.run(fold_once(bus.core.log, 0, build=lease.build))
-        bus.run(Archiving(bus.core.log.keys(0), "0123", "tester", 60_000).take())
+        lease = bus.converse(take(bus.core.log.keys(0), "tester"))
+        bus.converse(fold_once(bus.core.log, 0, build=lease.build))
+        bus.converse(Archiving(bus.core.log.keys(0), "0123", "tester", 60_000).take())
         yield bus
 
 

@@ -41,7 +41,7 @@ def test_what_is_wrong_is_listed_and_is_the_exit_code(cli: Cli, bus: Bus):
     id = cli.add("one")
     project(bus)
     keys = bus.core.log.keys(0)
-    key = PageKeys(keys, cli.page, bus.run(read_checkpoint(keys)).build).docs
+    key = PageKeys(keys, cli.page, bus.converse(read_checkpoint(keys)).build).docs
     kept = send(bus, "HGET", key, id)
     send(bus, "HDEL", key, id)
     said = cli("verify")

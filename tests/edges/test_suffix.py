@@ -16,7 +16,7 @@ def fake() -> Iterator[Bus]:
 
 
 def _resolve(bus: Bus, text: str, page: str = "main") -> str:
-    return bus.run(whole_id(bus.core.log, page, text))
+    return bus.converse(whole_id(bus.core.log, page, text))
 
 
 @pytest.mark.parametrize("length", [6, 8, 25])
@@ -31,7 +31,7 @@ def test_a_real_engine_finds_one_among_thousands(bus: Bus):
     items = [NewObservation(type="observation", content="x", status="pending_review") for _ in range(1_000)]
     with Bus.connect(bus.settings.url, source="test", max_observations=10_000, home=bus.settings.home) as roomy:
         ids = [each.id for _ in range(7) for each in roomy.page("suffix").add_many(items)]
-    found = bus.run(whole_ids(bus.core.log, "suffix", [ids[0][-10:], ids[-1][-10:]]))
+    found = bus.converse(whole_ids(bus.core.log, "suffix", [ids[0][-10:], ids[-1][-10:]]))
     assert found == [ids[0], ids[-1]]
 
 
@@ -63,7 +63,7 @@ def test_an_id_of_another_page_is_not_found(fake: Bus):
 def test_a_suffix_that_fits_several_is_refused_and_they_are_listed(fake: Bus):
     ids = [f"01M7YR8MB3MXGS4N{number:04}ABCDEF" for number in range(7)]
     rows = tuple(value for id in ids for value in (id, "1"))
-    fake.run(_write(("HSET", fake.core.log.keys(0).heads("main"), *rows)))
+    fake.converse(_write(("HSET", fake.core.log.keys(0).heads("main"), *rows)))
     with pytest.raises(InvalidId, match=r"ABCDEF fits several") as refused:
         _resolve(fake, "abcdef")
     assert all(id in str(refused.value) for id in ids[:5])

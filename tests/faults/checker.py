@@ -45,7 +45,7 @@ class Acknowledged:
 def check(bus: Bus, acknowledged: Acknowledged | None = None) -> list[Finding]:
     """Return all findings about a bus that nobody uses at the moment; none is what every test wants."""
     log = bus.core.log
-    states = [bus.run(read_shard(log, shard)) for shard in range(log.shards)]
+    states = [bus.converse(read_shard(log, shard)) for shard in range(log.shards)]
     found = [finding for state in states for finding in judge(state)]
     return found + judge_acknowledged(states, acknowledged or Acknowledged())
 

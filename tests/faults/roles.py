@@ -92,7 +92,7 @@ def _view(bus: Bus, _: object) -> None:
 
 
 def _fold(bus: Bus, _: object) -> None:
-    bus.run(catch_up(bus.core.log, bus.core.log.shard("main")))
+    bus.converse(catch_up(bus.core.log, bus.core.log.shard("main")))
 
 
 def _work(bus: Bus, _: object) -> None:
@@ -158,12 +158,12 @@ def _writes() -> dict[str, Try]:
 
 def _archive(bus: Bus) -> None:
     lease = Archiving(bus.core.log.keys(0), "0123", "subject", 60_000)
-    bus.run(lease.take())
-    bus.run(lease.leave())
+    bus.converse(lease.take())
+    bus.converse(lease.leave())
 
 
 def _raw(*command: str) -> Callable[[Bus], object]:
-    return lambda bus: bus.run(ask(0, *(word.replace("@:", bus.core.log.keys(0).tag) for word in command)))
+    return lambda bus: bus.converse(ask(0, *(word.replace("@:", bus.core.log.keys(0).tag) for word in command)))
 
 
 TRIES: dict[str, Try] = {
@@ -199,7 +199,7 @@ TRIES: dict[str, Try] = {
     "sweep what has expired": Try(
         COMMITS,
         lambda bus: [bus.page().add("observation", "short", ttl="1ms")],
-        lambda bus, _: bus.run(sweep(bus.core)),
+        lambda bus, _: bus.converse(sweep(bus.core)),
     ),
     "remember how far reminders were looked for": Try(COMMITS, _nothing, _raw("SET", "@:cursor:reminders", "")),
     "create a bus": Try(COMMITS, _nothing, _raw("HSETNX", "@:meta", "made", "1")),

@@ -27,7 +27,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.real
 
 ROLES = sorted(READS)
-RIGHTLESS = {"connect", "page", "run", "settings", "types", "close"}
+RIGHTLESS = {"connect", "page", "converse", "settings", "types", "close"}
 """What a bus has that asks nothing of the engine by itself, or what every row does."""
 
 

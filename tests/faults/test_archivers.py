@@ -73,7 +73,7 @@ def test_archivers_writers_projectors_and_readers_at_once_lose_nothing(
         crew.start(archivers.archive_again_and_again, url, bus_name, directory, stop)
     with archivers.connect(url, bus_name, directory) as bus:
         read, shards = 0, range(bus.core.log.shards)
-        while min(bus.run(read_floor(bus.core.log, shard)).position.seq for shard in shards) < 300:
+        while min(bus.converse(read_floor(bus.core.log, shard)).position.seq for shard in shards) < 300:
             events = list(bus.events())
             for shard in shards:
                 seqs = [event.seq for event in events if event.shard == shard]

@@ -30,13 +30,13 @@ class Scene:
         page.clear_resolved([gone.id])
         page.claim(self.open.id, by="somebody")
         page.link(self.open.id, "goal-1")
-        bus.run(fold_once(bus.core.log, 0))
+        bus.converse(fold_once(bus.core.log, 0))
 
     def say(self, *command: object) -> None:
-        self.bus.run(ask(0, *command))
+        self.bus.converse(ask(0, *command))
 
     def last_entry(self) -> tuple[str, dict[str, str]]:
-        ((id, flat),) = self.bus.run(ask(0, "XREVRANGE", self.keys.log, "+", "-", "COUNT", 1))
+        ((id, flat),) = self.bus.converse(ask(0, "XREVRANGE", self.keys.log, "+", "-", "COUNT", 1))
         return id.decode(), {flat[i].decode(): flat[i + 1].decode() for i in range(0, len(flat), 2)}
 
     def append(self, position: str, **changes: str) -> None:
@@ -45,7 +45,7 @@ class Scene:
         self.say("XADD", self.keys.log, position, *(word for pair in (fields | changes).items() for word in pair))
 
     def edit_head(self, of: Observation, old: str, new: str) -> None:
-        row = self.bus.run(ask(0, "HGET", self.keys.heads(PAGE), of.id)).decode()
+        row = self.bus.converse(ask(0, "HGET", self.keys.heads(PAGE), of.id)).decode()
         assert old in row
         self.say("HSET", self.keys.heads(PAGE), of.id, row.replace(old, new, 1))
 
@@ -70,7 +70,7 @@ def test_a_bus_with_events_that_nobody_folded_has_no_findings(scene: Scene) -> N
 
 
 def drop_from_the_middle(scene: Scene) -> None:
-    entries = scene.bus.run(ask(0, "XRANGE", scene.keys.log, "-", "+"))
+    entries = scene.bus.converse(ask(0, "XRANGE", scene.keys.log, "-", "+"))
     scene.say("XDEL", scene.keys.log, entries[2][0])
 
 
@@ -99,11 +99,11 @@ VIOLATIONS: dict[str, tuple[Callable[[Scene], None], str]] = {
     "the origin is gone": (lambda s: s.say("DEL", s.keys.origin), "tail"),
     "a document is gone": (lambda s: s.say("HDEL", s.docs, s.open.id), "state != fold"),
     "a document is a ghost": (
-        lambda s: s.say("HSET", s.docs, "GHOST", s.bus.run(ask(0, "HGET", s.docs, s.open.id))),
+        lambda s: s.say("HSET", s.docs, "GHOST", s.bus.converse(ask(0, "HGET", s.docs, s.open.id))),
         "state != fold",
     ),
     "a document is old": (
-        lambda s: s.say("HSET", s.docs, s.open.id, s.bus.run(ask(0, "HGET", s.docs, s.done.id))),
+        lambda s: s.say("HSET", s.docs, s.open.id, s.bus.converse(ask(0, "HGET", s.docs, s.done.id))),
         "state != fold",
     ),
     "an index has one too few": (

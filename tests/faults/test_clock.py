@@ -58,7 +58,7 @@ def test_what_has_expired_stays_so_when_the_clock_is_set_back(bus: Bus, clock: C
     assert page.get(old.id).status == "archived"
     assert [observation.id for observation in page.active()].count(old.id) == 0
     assert page.list(status="archived")[0].id == old.id
-    assert bus.run(sweep(bus.core)) == 1
+    assert bus.converse(sweep(bus.core)) == 1
     assert getattr(page.history(old.id)[-1], "reason_code", None) == "expired"
 
 
@@ -69,15 +69,15 @@ def test_an_end_is_counted_from_the_log_not_from_a_clock_that_went_back(bus: Bus
     clock.set(begin)
     late = page.add("reminder", "has an end", ttl="10s")
     claim = page.claim(late.id, by="somebody", ttl="5s")
-    assert bus.run(sweep(bus.core)) == 0
+    assert bus.converse(sweep(bus.core)) == 0
     assert page.get(late.id).claim == claim
     clock.set(begin + HOUR + 6_000)
-    assert bus.run(sweep(bus.core)) == 1
+    assert bus.converse(sweep(bus.core)) == 1
     assert page.get(late.id).claim is None
     clock.set(begin + HOUR + 11_000)
     assert page.get(late.id).status == "archived"
-    assert bus.run(sweep(bus.core)) == 1
-    assert bus.run(sweep(bus.core)) == 0
+    assert bus.converse(sweep(bus.core)) == 1
+    assert bus.converse(sweep(bus.core)) == 0
 
 
 @pytest.mark.parametrize("turn", [-8 * DAY, -HOUR, HOUR, 3 * DAY])

@@ -50,7 +50,7 @@ def bus(cluster: Cluster, bus_name: str) -> Iterator[Bus]:
 
 def project(bus: Bus) -> None:
     for shard in range(bus.core.log.shards):
-        bus.run(catch_up(bus.core.log, shard))
+        bus.converse(catch_up(bus.core.log, shard))
 
 
 # -- the same as on one server ---------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def test_ten_clients_at_once_create_one_bus(shared_server: Server, crew: Crew, b
     with Bus.connect(shared_server.url, bus=bus_name) as bus:
         assert bus.core.log.shards == 4
         assert log_length(bus) == CLIENTS
-        origins = [bus.run(ask(shard, "GET", bus.core.log.keys(shard).origin)) for shard in range(4)]
+        origins = [bus.converse(ask(shard, "GET", bus.core.log.keys(shard).origin)) for shard in range(4)]
         assert len(set(origins)) == len(origins)
         project(bus)
         assert check(bus) == []

@@ -42,7 +42,7 @@ def await_fewer_open(bus: Bus, count: int) -> None:
 
 def count_open(bus: Bus, page: str) -> int:
     keys = bus.core.log.keys(bus.core.log.shard(page))
-    return int(bus.run(ask(keys.shard, "ZCARD", keys.open(page))))
+    return int(bus.converse(ask(keys.shard, "ZCARD", keys.open(page))))
 
 
 def test_two_expirers_append_one_expiry_for_each_of_thousands(shared_server: Server, bus: Bus, crew: Crew) -> None:
@@ -54,7 +54,7 @@ def test_two_expirers_append_one_expiry_for_each_of_thousands(shared_server: Ser
     hands = [crew.start(workers.expire, shared_server.url, bus.core.log.bus, "20ms") for _ in range(2)]
     hands.append(crew.start(workers.project, shared_server.url, bus.core.log.bus))
     eventually(lambda: not any(count_open(bus, page) for page in pages))
-    assert bus.run(sweep(bus.core)) == 0
+    assert bus.converse(sweep(bus.core)) == 0
     for hand in hands:
         kill(hand)
     ends = list(bus.events(kinds={"status_changed"}))
@@ -124,8 +124,8 @@ def test_a_moment_that_moves_between_two_looks_is_not_forgotten(
 
         moved: list[bool] = []
         with interposed(expirer, around):
-            assert expirer.run(sweep(expirer.core)) == 0
+            assert expirer.converse(sweep(expirer.core)) == 0
         assert moved
         assert check(bus) == []
         clock.advance("20s")
-        assert expirer.run(sweep(expirer.core)) == 1
+        assert expirer.converse(sweep(expirer.core)) == 1

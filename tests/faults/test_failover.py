@@ -32,7 +32,7 @@ class Pair(NamedTuple):
     new: Bus
 
     def fold_to_the_end(self) -> None:
-        while not self.old.run(fold_once(self.old.core.log, 0))[0].is_all:
+        while not self.old.converse(fold_once(self.old.core.log, 0))[0].is_all:
             pass
 
     def part(self) -> None:

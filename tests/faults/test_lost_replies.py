@@ -159,12 +159,12 @@ def test_a_commit_whose_reply_is_lost_is_known_by_its_token(cut: Cut, direct: Bu
             observation = direct.page().add("observation", "folded once", tags=["a"])
             direct.page().link(observation.id, "goal-1")
             proxy.arm(cut, number)
-            folded, reached = bus.run(fold_once(bus.core.log, 0))
+            folded, reached = bus.converse(fold_once(bus.core.log, 0))
             if cut == "reply" or not proxy.cuts:
                 assert (folded.outcome, folded.events) == (Outcome.DONE, 2)
             proxy.calm()
             if folded.outcome is not Outcome.DONE:
-                folded, reached = bus.run(fold_once(bus.core.log, 0, reached))
+                folded, reached = bus.converse(fold_once(bus.core.log, 0, reached))
             assert folded.outcome is Outcome.DONE
             assert reached.position == direct.position().shards[0]
             assert check(direct) == []
@@ -187,8 +187,8 @@ def test_what_time_brings_comes_once_whatever_the_expirer_loses(
             page.add("observation", "is waited for", tags=[f"t{number}"], ttl="never")
             clock.advance("6s")
             proxy.arm(cut, number)
-            bus.run(sweep(bus.core))
-            bus.run(react(bus.core))
+            bus.converse(sweep(bus.core))
+            bus.converse(react(bus.core))
             assert [[event.kind for event in page.history(id)] for id in ends] == [["added", "status_changed"]] * 3
             if not proxy.cuts or number > 12:
                 break
@@ -252,7 +252,7 @@ def test_a_write_on_a_network_that_is_down_says_that_it_may_have_happened(direct
         bus.core.log.patience = 0.3
         proxy.swallow()
         with pytest.raises(EngineUnreachable, match="retry it with the same event_id"):
-            bus.run(append(bus.core.log, "main", [a_link(id, "goal-1")]))
+            bus.converse(append(bus.core.log, "main", [a_link(id, "goal-1")]))
         proxy.calm()
         page.link(id, "goal-2", event_id="goal-2")
         assert page.link(id, "goal-2", event_id="goal-2").links == ["goal-1", "goal-2"]

@@ -57,7 +57,7 @@ def test_nobody_sees_a_hole_while_the_state_is_rebuilt_and_rebuilds_are_killed(
             kill(daemon)
         project(bus)
         assert set(seen.read_text().splitlines()) == {"whole"}
-        assert bus.run(read_checkpoint(bus.core.log.keys(0))).build == 5
+        assert bus.converse(read_checkpoint(bus.core.log.keys(0))).build == 5
         assert check(bus, read_said(said)) == []
         with server.client() as client:
             assert {key.split(b":")[2] for key in client.scan_iter("{load:0}:p[0-9]*")} == {b"p5"}

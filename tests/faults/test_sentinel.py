@@ -35,7 +35,7 @@ def bus(watched: Watched, bus_name: str) -> Iterator[Bus]:
     with Bus.connect(watched.url, bus=bus_name, source="tester", max_observations=100_000) as bus:
         yield bus
         for shard in range(bus.core.log.shards):
-            bus.run(catch_up(bus.core.log, shard))
+            bus.converse(catch_up(bus.core.log, shard))
         assert check(bus) == []
 
 
@@ -117,7 +117,7 @@ def kill_the_master_under_load(watched: Watched, bus: Bus) -> None:
     for ids in reading.seen.values():
         assert len(ids) == len(set(ids))
     for shard in range(bus.core.log.shards):
-        bus.run(catch_up(bus.core.log, shard))
+        bus.converse(catch_up(bus.core.log, shard))
     assert check(bus, Acknowledged(event_ids=load.acknowledged)) == []
 
 

@@ -37,7 +37,7 @@ def fill(bus: Bus, first: int, count: int) -> None:
 
 
 def cursor(bus: Bus) -> str:
-    return bus.run(read_subscriptions(bus.core))[0].cursor
+    return bus.converse(read_subscriptions(bus.core))[0].cursor
 
 
 def is_in_order(seen: list[int]) -> bool:

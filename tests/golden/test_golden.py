@@ -100,7 +100,7 @@ STOPPED = {
     "a follower": follow,
     "a view": view,
     "a subscription": subscribe,
-    "a sweep": lambda bus: bus.run(sweep(bus.core)),
+    "a sweep": lambda bus: bus.converse(sweep(bus.core)),
     "an expirer": lambda bus: run_expirer(bus, threading.Event()),
     "a rebuild": lambda bus: bus.rebuild(),
 }

@@ -233,7 +233,7 @@ class PageMachine(RuleBasedStateMachine):
     @rule(client=clients)
     def sweep(self, client: int) -> None:
         bus = self.buses[client]
-        assert bus.run(sweep(bus.core)) == self.model.sweep(self.now)
+        assert bus.converse(sweep(bus.core)) == self.model.sweep(self.now)
 
     @rule(client=clients)
     def fold(self, client: int) -> None:

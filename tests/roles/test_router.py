@@ -132,7 +132,7 @@ def test_one_that_expires_unanswered_is_made_again_while_the_router_runs(bus, pa
         (first,) = suggestions(page)
         page.update(first.id, expires_at=datetime.now(UTC) + timedelta(milliseconds=20))
         eventually(lambda: page.get(first.id).status == "archived", "the suggestion is over")
-        bus.run(sweep(bus.core))
+        bus.converse(sweep(bus.core))
         eventually(lambda: suggestions(page, status="active"), "it is suggested anew")
 
 

@@ -31,7 +31,7 @@ class Place:
         """Return the whole ids that ids and suffixes on the command line stand for. Raises InvalidId, NotFound."""
         from scratchbus.suffix import whole_ids
 
-        return self.bus.run(whole_ids(self.bus.core.log, self.page.name, given))
+        return self.bus.converse(whole_ids(self.bus.core.log, self.page.name, given))
 
     def id(self, given: str) -> str:
         """Return the whole id that an id or suffix on the command line stands for. Raises InvalidId, NotFound."""

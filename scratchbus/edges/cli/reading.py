@@ -92,7 +92,7 @@ def show(session: Session, id: str, with_history: bool) -> None:
         whole = place.id(id)
         observation = place.page.get(whole)
         evidence = observation.evidence if observation else []
-        found = place.bus.run(with_evidence(place.bus.core, place.page.name, evidence))
+        found = place.bus.converse(with_evidence(place.bus.core, place.page.name, evidence))
         refuted = {each.id for each in found.values() if each.reason_code == "refuted"}
         is_wanted = with_history or observation is None  # which says when there never was one
         events = place.page.history(whole) if is_wanted else None

@@ -203,7 +203,7 @@ def observe(part: Part, journal: Journal) -> None:
         while True:
             begun = time.monotonic()
             try:
-                for each in bus.run(read_subscriptions(bus.core)):
+                for each in bus.converse(read_subscriptions(bus.core)):
                     since = each.since and each.since.timestamp()
                     seq = int(each.cursor.rpartition("-")[2])
                     journal.note("sample", sub=each.name, begun=begun, seq=seq, holder=each.holder, since=since)

@@ -195,7 +195,7 @@ class Cast:
         """Wait until all subscriptions are at the end; return those that are not."""
 
         def late() -> list[str]:
-            lags = {each.name: each.lag for each in bus.run(read_subscriptions(bus.core))}
+            lags = {each.name: each.lag for each in bus.converse(read_subscriptions(bus.core))}
             return [f"subscription {name} did not come to the end" for name in SUBSCRIPTIONS if lags.get(name, 1)]
 
         return _wait(late)
@@ -221,7 +221,7 @@ def documents_of(bus: Bus) -> dict[Subject, State]:
 
 
 def _names(bus: Bus) -> list[str]:
-    return [each.name for each in bus.run(read_subscriptions(bus.core))]
+    return [each.name for each in bus.converse(read_subscriptions(bus.core))]
 
 
 def _seq(position: str) -> int:
