@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from scratchbus.collecting import collector_at_rest
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.errors import EngineForbidden, EngineReadOnly
@@ -35,8 +36,9 @@ def read_page(log: Log, page: str, now_ms: int) -> Step[tuple[LivePage, Cursor]]
         yield from catch_up(log, shard)
     row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])
     checkpoint = Checkpoint.parse(row, shard)
-    documents = yield from _read_documents(PageKeys(keys, page, checkpoint.build), shard)
-    live = LivePage(documents, now_ms)
+    with collector_at_rest():
+        documents = yield from _read_documents(PageKeys(keys, page, checkpoint.build), shard)
+        live = LivePage(documents, now_ms)
     cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
     name = page.encode()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scratchbus.collecting import collector_at_rest
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -84,16 +85,17 @@ def fold_events(
 ) -> Step[int]:
     """Fold the events of a page behind a cursor, up to a position, into documents; return how many there were."""
     name, begin, count = page.encode(), cursor.position, 0
-    while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
-        entries = chunks[0][1]
-        if cursor.position > end:
-            entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
-        for entry in entries:
-            if _is_of(entry, name):
-                apply(documents, decode(entry, end.shard))
-                count += 1
-        if progress is not None:
-            progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
+    with collector_at_rest():
+        while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
+            entries = chunks[0][1]
+            if cursor.position > end:
+                entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
+            for entry in entries:
+                if _is_of(entry, name):
+                    apply(documents, decode(entry, end.shard))
+                    count += 1
+            if progress is not None:
+                progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
     return count
 
 

@@ -68,14 +68,14 @@ def _replay(stage: Stage, sizes: Sizes, bus: Bus) -> list[Row]:
 
     taken = interleave(
         min(3, sizes.rounds),
-        Side("replay: read, decode, fold", sizes.audited, lambda: _fold(bus)),
+        Side("replay: read, decode, fold", sizes.audited, lambda: replay(bus)),
         Side("bare XRANGE", sizes.audited, bare),
     )
     ours, theirs = taken
     return [rates(taken, ours, theirs, floor=Floor("ratio", "at least", 0.4))]
 
 
-def _fold(bus: Bus) -> Documents:
+def replay(bus: Bus) -> Documents:
     """Fold all events of the page, without what is stored of it."""
     documents: Documents = {}
     (cursor,) = bus.converse(cursors(bus.core.log, None))
@@ -97,7 +97,7 @@ def _memory(stage: Stage, bus: Bus) -> list[Row]:
 
 def _fold_alone(pipe: Connection, url: str, name: str) -> None:
     with Bus.connect(url, bus=name) as bus:
-        documents = _fold(bus)
+        documents = replay(bus)
         most = _resident("VmHWM")
         gc.collect()
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):

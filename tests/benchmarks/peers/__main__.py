@@ -12,12 +12,14 @@ import click
 from rich.console import Console
 
 from tests.benchmarks import report
+from tests.benchmarks.peers.with_eventsourcing import measure_eventsourcing
 from tests.benchmarks.peers.with_faststream import measure_faststream
 from tests.benchmarks.rows import Row
 from tests.benchmarks.stage import Stage, open_stage
 
 PEERS: dict[str, Callable[[Stage, int, int], list[Row]]] = {
     "faststream": measure_faststream,
+    "eventsourcing": measure_eventsourcing,
 }
 """What is measured against each library, by the name of its package."""
 
@@ -25,22 +27,23 @@ DEFAULT_JSON = Path(__file__).parents[3] / "build" / "benchmark-peers.json"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--only", type=click.Choice([*PEERS]), help="Measure against this one alone.")
 @click.option("--rounds", default=7, show_default=True, help="How often each side is measured.")
 @click.option("--events", default=3_000, show_default=True, help="How many events are published, and consumed.")
 @click.option(
     "--json", "file", type=click.Path(dir_okay=False, path_type=Path), default=DEFAULT_JSON, help="Where to save."
 )
-def main(rounds: int, events: int, file: Path) -> None:
+def main(only: str | None, rounds: int, events: int, file: Path) -> None:
     """Measure scratchbus against other libraries, side by side, on a private embedded engine."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine goes too
     about = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "rounds": rounds, "events": events}
     rows: dict[str, list[Row]] = {}
-    for name, measure in PEERS.items():
+    for name in [only] if only else PEERS:
         click.echo(f"measuring against {name}", err=True)
         with open_stage() as stage:
             if "machine" not in about:
                 about["machine"] = report.machine(stage.bare, *PEERS)
-            rows[name] = measure(stage, rounds, events)
+            rows[name] = PEERS[name](stage, rounds, events)
     console = Console()
     if not console.is_terminal:
         console = Console(width=report.WIDE)
