@@ -242,12 +242,12 @@ def test_whoever_follows_the_log_goes_on_too_and_once(bus, page, connect, monkey
     monkeypatch.setattr("scratchbus.operations.refuting.complete", lambda *_: iter(()))
     page.refute(wrong.id, reason=WHY)
     expirer, events = connect("expirer"), list(bus.events(kinds={"status_changed"}))
-    assert expirer.run(complete_all(expirer.core, events)) == 3
+    assert expirer.converse(complete_all(expirer.core, events)) == 3
     assert statuses(other, *above) == ["pending_review"] * 3
     assert {event.by for event in reviews(bus)} == {"tester"}
     page_of_one = other.reopen(other.resolve(above[0].id).id)
     late = on(other, page_of_one)
-    expirer.run(complete_all(expirer.core, events))
+    expirer.converse(complete_all(expirer.core, events))
     assert len(reviews(bus)) == 3
     assert statuses(other, above[0], late) == ["active", "active"]
 

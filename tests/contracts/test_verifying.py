@@ -128,7 +128,7 @@ def test_a_bus_is_sound_while_its_log_is_archived_and_after_it(
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(Looker, "look", disturbed)
         assert bus.verify().findings == []
-    assert next(count) > 40
+    assert next(count) > 30
     assert bus.verify().findings == []
     bus.rebuild()
     assert bus.verify().findings == []

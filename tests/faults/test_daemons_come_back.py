@@ -39,6 +39,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def start_one(name: str, url: str, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ, "PYTHONPATH": str(ROOT), "SCRATCHBUS_URL": url, "SCRATCHBUS_SWEEP_INTERVAL": "50ms",
+            "SCRATCHBUS_ARCHIVE_URL": str(tmp_path / "archive"),
         }  # fmt: skip
         program = ["-m", "scratchbus.edges.cli", "up"] if name == "up" else [DAEMONS / f"{name}.py"]
         said = tmp_path / f"{name}-{len(started)}.err"

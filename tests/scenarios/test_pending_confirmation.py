@@ -66,7 +66,7 @@ def test_a_confirmation_that_never_comes_expires(connect, clock):
     clock.advance("2d")
     assert page.active() == []
     expirer = connect("expirer")
-    assert expirer.run(sweep(expirer.core)) == 1
+    assert expirer.converse(sweep(expirer.core)) == 1
     assert page.get(waiting.id).reason_code == "expired"
     assert page.history(waiting.id)[0].content == "Waiting for user to confirm email address"
 
@@ -79,9 +79,9 @@ def test_a_reminder_comes_when_it_is_confirmed_or_when_it_is_time(connect, waiti
     after_a_day = agent.add("reminder", "Ask again", remind_at=clock.now + timedelta(days=1))
     connect("email_verification").page("user:42").resolve(waiting.id)
     expirer = connect("expirer")
-    assert expirer.run(remind(expirer.core, list(expirer.events()))) == 1
+    assert expirer.converse(remind(expirer.core, list(expirer.events()))) == 1
     assert agent.get(when_confirmed.id).due_at is not None
     assert agent.get(after_a_day.id).due_at is None
     clock.advance("1d")
-    expirer.run(sweep(expirer.core))
+    expirer.converse(sweep(expirer.core))
     assert agent.get(after_a_day.id).due_at == clock.now

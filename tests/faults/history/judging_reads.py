@@ -125,7 +125,7 @@ def _changes(case: Case, told: list[Record]) -> Iterator[Violation]:
             yield Violation("non-monotonic", one.who, evidence)
         elif not any(
             log.has(one.told["at"], one.told["id"]) and log.has(other.told["at"], other.told["id"])
-            and all(log.by_seq[seq].page != PAGE for seq in range(first + 1, second))
+            and all(seq in log.by_seq and log.by_seq[seq].page != PAGE for seq in range(first + 1, second))
             for log in (reign.log for reign in case.reigns)
         ):  # fmt: skip
             yield Violation("skipped", one.who, evidence)
