@@ -5,6 +5,7 @@ The state is folded anew from the log's first event; what the engine has beside 
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from tests.faults.held import PageState, ShardState, read_shard
 SPAN = 2**46
 """The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
 
+_TEXT = re.compile(r'"([\w-]+)"')
 _CLASS = {"open": "o", "closed": "c", "final": "f"}
 
 Documents = dict[str, Observation | None]
@@ -219,16 +221,15 @@ def _differences(kind: str, where: str, held: Mapping[Any, Any], expected: Mappi
 
 def judge_acknowledged(states: Iterable[ShardState], acknowledged: Acknowledged) -> list[Finding]:
     """Return what callers were told is written and is not, or is more than once."""
-    bodies, ids = [], Counter[str]()
+    texts, ids = Counter[str](), Counter[str]()
     for state in states:
         for entry in state.entries:
             fields = entry_fields(entry)
-            bodies.append(fields[b"event"].decode())
+            texts.update(_TEXT.findall(fields[b"event"].decode()))
             ids[fields[b"id"].decode()] += 1
-    text = "\n".join(bodies)
     found = [Finding("lost", f"event {id}") for id in acknowledged.event_ids if not ids[id]]
     for mark in acknowledged.marks:
-        times = text.count(f'"{mark}"')
+        times = texts[mark]
         if times != 1:
             found.append(Finding("duplicated" if times else "lost", f"{mark} is there {times} times"))
     return found
