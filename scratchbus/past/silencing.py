@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from scratchbus.domain.events import Event
@@ -30,27 +31,36 @@ def fold_without(log: Log, page: str, cut: Cut, judge: Without, progress: Progre
             ends[shard] = yield from last_until(log, shard, cut.ms)
     all_places = yield from cursors(log, None)
     torn: dict[int, list[Item]] = {shard: [] for shard in ends}
+    held: list[list[Item]] = []  # those of the last millisecond: what is read next may have more of it
     while places := [place for place in all_places if place.position < ends[place.position.shard]]:
         chunks = yield from read(log, places)
         if not chunks:
             break
-        batches: list[list[Item]] = []
+        batches = held
         for shard, entries in chunks:
             items = torn[shard] + [Item(entry, shard) for entry in entries]
             whole = whole_batches(items)
             torn[shard] = items[whole:]
             batches += _batches(item for item in items[:whole] if item.position <= ends[shard])
         batches.sort(key=_when)
-        if log.shards > 1:
-            _settle(judge, batches)
-        for batch in batches:
-            for each in _kept(judge, batch):
-                if (each.envelope["page"] if isinstance(each, Poison) else each.page) == page:
-                    apply(documents, each)
+        last = bisect_left(batches, batches[-1][0].position.ms, key=_ms) if batches else 0
+        held = batches[last:]
+        _fold(judge, page, batches[:last], documents)
         if progress is not None:
             done = (min(place.position.seq, ends[place.position.shard].seq) for place in all_places)
             progress(sum(done), sum(end.seq for end in ends.values()))
+    _fold(judge, page, held, documents)
     return documents
+
+
+def _fold(judge: Without, page: str, batches: list[list[Item]], documents: Documents) -> None:
+    """Fold what is left of these batches of a page and others."""
+    if len({batch[0].position.shard for batch in batches}) > 1:
+        _settle(judge, batches)
+    for batch in batches:
+        for each in _kept(judge, batch):
+            if (each.envelope["page"] if isinstance(each, Poison) else each.page) == page:
+                apply(documents, each)
 
 
 def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -67,6 +77,10 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
 def _when(batch: list[Item]) -> tuple[int, int, int]:
     ms, seq, shard = batch[0].position
     return ms, shard, seq
+
+
+def _ms(batch: list[Item]) -> int:
+    return batch[0].position.ms
 
 
 def _settle(judge: Without, batches: list[list[Item]]) -> None:

@@ -81,6 +81,21 @@ def test_what_rested_on_it_is_not_there_either_however_far_away(pages):
     assert contents(silent(elsewhere)) == []
 
 
+@pytest.mark.parametrize("chunk", [500, 3, 1])
+def test_what_rested_on_it_within_one_millisecond_is_not_there_wherever_it_was(pages, clock, monkeypatch, chunk):
+    noisy, other = pages
+    places = [other._bus.page(f"page-{number}") for number in range(8)]
+    for _ in range(2):
+        clock.advance("1s")  # all that follows is of one millisecond, on several shards
+        rests = noisy.add("observation", "said")
+        for place in (*places, *reversed(places)):
+            rests = place.add("observation", "rests", evidence=[rests.id])
+    monkeypatch.setattr("scratchbus.log.reading.CHUNK", chunk)
+    for place in places:
+        assert len(place.list()) == 4
+        assert contents(silent(place)) == []
+
+
 def test_what_it_caused_is_not_there_either(pages):
     noisy, other = pages
     said, kept = noisy.add("observation", "said"), other.add("observation", "kept")
