@@ -111,7 +111,7 @@ class DirectoryStore:
     def _written(self, name: str, content: bytes) -> Iterator[Path]:
         """Write a file under another name for a while, and see that what becomes of it is on the disk."""
         file = self._directory / name
-        file.parent.mkdir(parents=True, exist_ok=True)
+        _make(file.parent)
         draft = file.with_name(f".{file.name}.{token_hex(4)}.tmp")
         try:
             with draft.open("xb") as out:
@@ -140,6 +140,14 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield from _walk(Path(entry.path))
         else:
             yield Path(entry.path)
+
+
+def _make(folder: Path) -> None:
+    """Make a directory that is on the disk too, with those it is in."""
+    if not folder.exists():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
 
 
 def _sync(folder: Path) -> None:

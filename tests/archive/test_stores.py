@@ -44,6 +44,20 @@ def test_nothing_is_overwritten_but_on_purpose(store):
     assert store.list() == ["a/one", "a/two"]
 
 
+def test_what_is_put_is_on_the_disk_with_all_directories_it_is_in(tmp_path: Path, monkeypatch):
+    synced, sync = set[str](), os.fsync
+
+    def note(handle: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{handle}"))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    DirectoryStore(tmp_path / "new").put_new("a/0000/one", b"1")
+    folders = {str(tmp_path / name) for name in ("", "new", "new/a", "new/a/0000")}
+    assert folders < synced
+    assert any("/.one." in name for name in synced - folders)
+
+
 @pytest.mark.parametrize("write", [DirectoryStore.put_new, DirectoryStore.replace])
 def test_a_disk_without_room_says_so_and_leaves_nothing_behind(tmp_path: Path, monkeypatch, write):
     def full(_: int) -> None:
