@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import BinaryIO
 
 import click
@@ -88,9 +90,19 @@ def import_(session: Session, file: BinaryIO) -> None:
     FILE is what `scratchbus tail --format jsonl` printed, from the first event on; `-` is standard input. The bus has
     to be a new one. All events keep their places, times and ids. What was cut short goes on when it is called again.
     """
-    with session.connect() as bus:
-        count = bus.import_events(file)
+    from scratchbus.edges.cli.progress import progress_bar
+
+    with session.connect() as bus, progress_bar("Importing") as show:
+        count = bus.import_events(file, _bytes_read(file, show))
     if session.as_json:
         session.out.document({"events": count, "bus": bus.core.log.bus})
     else:
         session.out.sentence(Cell("imported", "green"), Cell(f"{plural(count, 'event')} into {bus.core.log.bus}"))
+
+
+def _bytes_read(file: BinaryIO, show: Callable[[int, int], object] | None) -> Callable[[int], object] | None:
+    """Return what shows how much of a file is read; None where nobody looks, or nobody knows how much there is."""
+    if show is None or not file.seekable():
+        return None
+    size = os.fstat(file.fileno()).st_size
+    return lambda _: show(file.tell(), size)
