@@ -269,3 +269,9 @@ def _index_keys(bus: Bus) -> set[str]:
     kinds = ("all", "type", "tag", "owner", "waiting")
     found = [send(bus, "KEYS", f"{{{bus.core.log.bus}:*}}:p*:{kind}:*") for kind in kinds]
     return {key.decode() for keys in found for key in keys}
+
+
+def outdate(bus: Bus, page: str = "main") -> None:
+    """Have the lease of whoever archives, or erases from the archive, be over: nothing was heard of them for long."""
+    token, _, who = send(bus, "GET", keys_of(bus, page).archiver).split(b"|")
+    send(bus, "SET", keys_of(bus, page).archiver, b"|".join((token, b"1", who)))

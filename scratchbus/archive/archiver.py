@@ -20,6 +20,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from scratchbus.archive.drafting import drafts
+from scratchbus.archive.erasing import left_of
 from scratchbus.archive.manifest import FILES, Manifest, number_of
 from scratchbus.archive.past import Archive
 from scratchbus.archive.segment import Draft
@@ -29,6 +30,7 @@ from scratchbus.core import Core, Host
 from scratchbus.counts import counts
 from scratchbus.errors import (
     ArchiveBusy,
+    ArchiveDamaged,
     ArchiveForeign,
     EngineForbidden,
     EngineReadOnly,
@@ -37,6 +39,7 @@ from scratchbus.errors import (
 from scratchbus.folding import catch_up
 from scratchbus.log.below import read_floor
 from scratchbus.log.codec import entry_fields, entry_position
+from scratchbus.log.gaps import erased_between
 from scratchbus.log.keys import ShardKeys
 from scratchbus.log.lag import end_of
 from scratchbus.log.steps import Step, ask_all
@@ -124,7 +127,7 @@ class _LogArchiver:
 
     def __init__(self, bus: Host, archive: Archive, shard: int, patience: float, lease: float, report: Report) -> None:
         self._bus, self._shard, self._report = bus, shard, report
-        self._archive = archive
+        self._archive, self._origin = archive, ""
         self._keys: ShardKeys = bus.core.log.keys(shard)
         who = f"{bus.core.by}@{socket.gethostname()}:{os.getpid()}"
         self._lease = Archiving(self._keys, token_hex(8), who, round(lease * 1000))
@@ -144,10 +147,14 @@ class _LogArchiver:
         origin, limit = self._bus.converse(self._limits(now))
         if not origin:
             return  # nothing was ever written
+        self._origin = origin
         shelf = self._archive.shelf(self._shard, origin)
         names = shelf.refresh()
         last = shelf.last()
         self._check_end(shelf, last)
+        if last is not None:
+            shelf.mark_end(last)
+            self._erase(shelf, last)
         with suppress(EngineForbidden, EngineReadOnly):
             self._bus.converse(catch_up(self._bus.core.log, self._shard))  # what is not folded is not trimmed
         trimmer = Trimmer(self._bus, shelf, self._lease, origin, limit, now)
@@ -156,7 +163,7 @@ class _LogArchiver:
         for draft in drafts(self._bus, self._keys, shelf, last, limit):
             if not draft.is_full(self._bus.settings.archive_segment) and not self._has_waited(draft, now):
                 break
-            last = self._store(shelf, draft, origin, last)
+            last = self._store(shelf, draft, last)
             self.done.trimmed += trimmer.trim(last)
             self._tell(begun, limit)
         if last is not None:
@@ -202,18 +209,30 @@ class _LogArchiver:
         waited = now - entry_position(draft.first, self._shard).ms
         return waited >= (self._bus.settings.ms("retain") or 0) + self._patience_ms
 
-    def _store(self, shelf: Shelf, draft: Draft, origin: str, before: Manifest | None) -> Manifest:
+    def _erase(self, shelf: Shelf, last: Manifest) -> None:
+        """Erase what was erased from the log and is still in the archive.
+
+        Who erased it was killed at it, or had no archive_url; or an archiver that was late stored it all the same.
+        """
+        erased = self._bus.converse(erased_between(self._keys, 1, last.chain.last.seq))
+        try:
+            for _ in self._archive.erase(self._shard, self._origin, left_of(shelf, erased)):
+                self._bus.converse(self._lease.keep())
+        except ArchiveDamaged as problem:
+            logger.warning("what was erased is still in the archive", reason=str(problem))
+
+    def _store(self, shelf: Shelf, draft: Draft, before: Manifest | None) -> Manifest:
         """Store a segment for good, and then the manifest that makes it count. Raises ArchiveBusy."""
-        segment = draft.finish(self._bus.core.log.bus, self._shard, origin, before)
+        segment = draft.finish(self._bus.core.log.bus, self._shard, self._origin, before)
         manifest, store = segment.manifest, shelf.store
         for file, content in ((manifest.files.segment, segment.content), (manifest.files.index, segment.places)):
-            store.put_new(shelf.folder + file.name, content)
-            shelf.content(file)  # read again: what is about to leave the log is there, as it should be
-            self._bus.converse(self._lease.take())
+            shelf.put(file, content)
+            self._bus.converse(self._lease.keep())
         name, content = shelf.folder + manifest.name, manifest.encode()
         if not store.put_new(name, content) and store.get(name) != content:
             raise ArchiveBusy(self._shard, "another archiver")
         shelf.add(manifest, segment.lines, segment.where)
+        shelf.mark_end(manifest)
         self.done.segments += 1
         self.done.events += manifest.chain.count
         self.done.bytes += manifest.files.segment.size + manifest.files.index.size
@@ -229,4 +248,5 @@ class _LogArchiver:
                 continue
             manifest = shelf.manifest(number) if number in shelf.firsts else None
             if manifest is None or name not in manifest.names:
+                self._bus.converse(self._lease.keep())
                 shelf.store.delete(shelf.folder + name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from secrets import token_hex
 
 from scratchbus.archive.lines import check_line, erase_lines
@@ -12,8 +12,15 @@ from scratchbus.archive.segment import index_of, pack
 from scratchbus.archive.shelf import Shelf
 
 
-def erase_events(shelf: Shelf, seqs: Collection[int]) -> int:
-    """Erase the events with these numbers, as far as they are archived; return how many were still there.
+def left_of(shelf: Shelf, seqs: Collection[int]) -> list[int]:
+    """Return which events with these numbers are archived, and not erased there. Raises what `Shelf.manifest` does."""
+    last = shelf.last()
+    end = last.chain.last.seq if last is not None else 0
+    return [seq for seq in seqs if seq <= end and seq not in shelf.holding(seq).files.erased]
+
+
+def erase_events(shelf: Shelf, seqs: Collection[int]) -> Iterator[None]:
+    """Erase the events with these numbers, as far as they are archived; yield before each step that takes the lease.
 
     The rewritten files get new names, then the manifest names them, then the old ones go: whoever is killed in between
     leaves an archive that is sound, and erasing again ends it. Raises ArchiveDamaged or ArchiveUnavailable.
@@ -24,17 +31,18 @@ def erase_events(shelf: Shelf, seqs: Collection[int]) -> int:
     for seq in seqs:
         if last is not None and seq <= last.chain.last.seq:
             by_segment[shelf.holding(seq).chain.first.seq].add(seq)
-    count = 0
     for first, mine in by_segment.items():
+        yield
         manifest = shelf.manifest(first)
         if left := mine - set(manifest.files.erased):
-            _rewrite(shelf, manifest, left)
-            count += len(left)
+            rewritten = _rewrite(shelf, manifest, left)
+            yield
+            shelf.replace(manifest, rewritten)
         shelf.sweep(shelf.manifest(first))
-    return count
 
 
-def _rewrite(shelf: Shelf, manifest: Manifest, seqs: set[int]) -> None:
+def _rewrite(shelf: Shelf, manifest: Manifest, seqs: set[int]) -> Manifest:
+    """Store the files of a segment without these events, and return the manifest that names them."""
     chain, old = manifest.chain, manifest.files
     lines = erase_lines(shelf.lines(manifest), seqs)
     index = index_of([check_line(line, seq) for seq, line in enumerate(lines, chain.first.seq)])
@@ -45,6 +53,6 @@ def _rewrite(shelf: Shelf, manifest: Manifest, seqs: set[int]) -> None:
         index=StoredFile.of(f"{stem}.index.json.zst", places),
         erased=sorted({*old.erased, *seqs}),
     )
-    shelf.store.put_new(shelf.folder + files.segment.name, text)
-    shelf.store.put_new(shelf.folder + files.index.name, places)
-    shelf.replace(manifest, Manifest(chain, files))
+    for file, content in ((files.segment, text), (files.index, places)):
+        shelf.put(file, content)
+    return Manifest(chain, files)

@@ -21,6 +21,9 @@ FORMAT = 1
 FILES = 3
 """How many files a segment has: itself, its index and its manifest."""
 
+END = "end.json"
+"""The name of the file that says which manifest is the last one, so that it is missed when it is lost."""
+
 _SUFFIX = ".manifest.json"
 _NUMBER = re.compile(r"\.?(\d{16})[.-]")
 
@@ -103,6 +106,11 @@ class Manifest(NamedTuple):
         """The names of its own file and of those it names."""
         return frozenset({self.name, self.files.segment.name, self.files.index.name})
 
+    @property
+    def end(self) -> bytes:
+        """What the file that names the last manifest has in it while this is the last one."""
+        return _canonical({"last": self.name, "sha256": self.chain.sha256}) + b"\n"
+
     def encode(self) -> bytes:
         """Return its one form."""
         parts = {"chain": self.chain.model_dump(), "files": self.files.model_dump()}
@@ -144,6 +152,15 @@ def manifest_name(first: int) -> str:
 def is_manifest(name: str) -> bool:
     """Say whether a file is a manifest, by its name."""
     return name.endswith(_SUFFIX) and name[: -len(_SUFFIX)].isdigit()
+
+
+def last_name(end: bytes | None) -> str:
+    """Return the name of the manifest that is said to be the last, "" where that cannot be read."""
+    try:
+        name = json.loads(end or b"")["last"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return name if isinstance(name, str) and is_manifest(name) else ""
 
 
 def number_of(name: str) -> int | None:

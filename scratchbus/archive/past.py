@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
 from scratchbus.archive.erasing import erase_events
 from scratchbus.archive.lines import place_of, restore
-from scratchbus.archive.manifest import Manifest
+from scratchbus.archive.manifest import Manifest, folder_of
 from scratchbus.archive.segment import Index
 from scratchbus.archive.shelf import Recent, Shelf
 from scratchbus.archive.stores import Store
+from scratchbus.archive.verify import LogCheck
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
 from scratchbus.log.codec import RawEntry, entry_fields, entry_position
-from scratchbus.log.past import Stretch
+from scratchbus.log.past import Checked, Fault, Stretch
 
 T = TypeVar("T")
 
@@ -95,10 +96,26 @@ class Archive:
                 rest = entry_fields(entry).get(b"prev", b"").decode()
         return entries, rest
 
-    def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> int:
-        """Erase the events with these numbers, as far as they are archived; return how many were still there."""
+    def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
+        """Erase the events with these numbers, as far as they are archived; before each step one has to have the lease.
+
+        So it yields where the lease is to be prolonged.
+        """
         with self._lock:
-            return erase_events(self.shelf(shard, origin), seqs)
+            steps = erase_events(self.shelf(shard, origin), seqs)
+        while True:
+            with self._lock:
+                if next(steps, True):
+                    return
+            yield
+
+    def check(self, shard: int, origin: str, until: Position, erased: Collection[int]) -> Iterator[Checked]:
+        """Check everything up to a position, and what comes after it; `erased` may not be there."""
+        folder = folder_of(self._bus, shard)
+        check = LogCheck(self.store, folder, origin=origin, until=until.seq, erased=erased)
+        for _ in check.run():
+            faults = [Fault(each.file, each.problem) for each in check.take()]
+            yield Checked(check.report.events, faults)
 
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
         """Return where the last archived event about a subject is: the indexes are looked through, newest first."""

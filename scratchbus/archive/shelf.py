@@ -10,7 +10,16 @@ from typing import Generic, TypeVar
 
 from backports import zstd
 
-from scratchbus.archive.manifest import Manifest, StoredFile, folder_of, is_manifest, manifest_name, number_of
+from scratchbus.archive.manifest import (
+    END,
+    Manifest,
+    StoredFile,
+    folder_of,
+    is_manifest,
+    last_name,
+    manifest_name,
+    number_of,
+)
 from scratchbus.archive.segment import Index, unpack
 from scratchbus.archive.stores import Store
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
@@ -90,6 +99,17 @@ class Shelf:
         files = manifest.files
         self._segments.get(self.folder + files.segment.name, lambda: (lines, sum(map(len, lines))))
         self._indexes.get(self.folder + files.index.name, lambda: (index, 10 * files.index.size))
+
+    def put(self, file: StoredFile, content: bytes) -> None:
+        """Store a file that a manifest is to name. Raises ArchiveDamaged unless it can be read again as it is."""
+        self.store.put_new(self.folder + file.name, content)
+        self.content(file)
+
+    def mark_end(self, last: Manifest) -> None:
+        """Note beside them which segment is the last, unless a later one is noted, which is missed then."""
+        noted = self.store.get(self.folder + END)
+        if noted != last.end and last_name(noted) <= last.name:
+            self.store.replace(self.folder + END, last.end)
 
     def replace(self, old: Manifest, new: Manifest) -> None:
         """Have a manifest name other files, and forget what was in those before."""

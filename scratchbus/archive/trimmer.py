@@ -104,7 +104,7 @@ class Trimmer:
                 if begin <= seq <= top and kind_of(lines[seq - first]) in _LASTING
             }
             for stream_id in lasting.values() if page == SYSTEM_PAGE else ():
-                self._bus.converse(self._lease.keep(stream_id))
+                self._bus.converse(self._lease.copy(stream_id))
             self._bus.converse(self._lease.drop_heads(page, list(lasting)))
         count = 0
         for seq in (*range(begin + AT_ONCE - 1, top, AT_ONCE), top):

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
 from backports import zstd
 from pydantic import BaseModel
 
+from scratchbus.archive.contents import archived_logs
 from scratchbus.archive.lines import Line, check_line, place_of, restore
-from scratchbus.archive.manifest import Manifest, folder_of, is_manifest
+from scratchbus.archive.manifest import END, Manifest, folder_of, is_manifest, last_name
 from scratchbus.archive.segment import Index, index_of, unpack
 from scratchbus.archive.shelf import read_file
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import Position
 from scratchbus.errors import ArchiveDamaged
 from scratchbus.log.codec import is_batch_end
-
-_FOLDER = re.compile(r"(.+)/(\d{4,})/[^/]+")
 
 Report = Callable[[int, int], object]
 """Told how many segments were checked, and of how many."""
@@ -48,55 +45,6 @@ class LogReport(BaseModel):
     problems: list[Problem] = []
 
 
-def archived_logs(store: Store) -> dict[str, list[str]]:
-    """Return the folders of all logs in a store, each with the names of its files. Raises ArchiveUnavailable."""
-    folders: dict[str, list[str]] = defaultdict(list)
-    for name in store.list():
-        if _FOLDER.fullmatch(name):
-            folder, _, file = name.rpartition("/")
-            folders[folder + "/"].append(file)
-    return dict(folders)
-
-
-class SegmentInfo(BaseModel):
-    """What one segment holds, by its manifest."""
-
-    bus: str
-    shard: int
-    first_seq: int
-    last_seq: int
-    first_at: datetime
-    last_at: datetime
-    events: int
-    erased: int
-    bytes: int
-    file: str
-
-
-def archived_segments(store: Store) -> Iterator[SegmentInfo]:
-    """Yield what the manifests of all logs in a store say, in order. Raises ArchiveUnavailable or ArchiveDamaged."""
-    for folder, names in archived_logs(store).items():
-        for name in filter(is_manifest, names):
-            try:
-                chain, files = Manifest.parse(store.get(folder + name) or b"")
-            except ValueError as problem:
-                raise ArchiveDamaged(
-                    f"{store.where}/{folder}{name}: {problem}; see `scratchbus archive verify`"
-                ) from None
-            yield SegmentInfo(
-                bus=chain.bus,
-                shard=chain.shard,
-                first_seq=chain.first.seq,
-                last_seq=chain.last.seq,
-                first_at=chain.first.position.at,
-                last_at=chain.last.position.at,
-                events=chain.count,
-                erased=len(files.erased),
-                bytes=files.segment.size + files.index.size,
-                file=folder + files.segment.name,
-            )
-
-
 def verify(store: Store, report: Report = lambda done, total: None) -> list[LogReport]:
     """Check everything in a store; return what there is of each log, and what is wrong with it.
 
@@ -106,7 +54,7 @@ def verify(store: Store, report: Report = lambda done, total: None) -> list[LogR
     total = sum(is_manifest(name) for names in folders.values() for name in names)
     done, reports = 0, []
     for folder, names in folders.items():
-        check = _LogCheck(store, folder, names)
+        check = LogCheck(store, folder, names)
         for _ in check.run():
             done += 1
             report(done, total)
@@ -114,35 +62,67 @@ def verify(store: Store, report: Report = lambda done, total: None) -> list[LogR
     return reports
 
 
-class _LogCheck:
-    """The check of one log's files."""
+class LogCheck:
+    """The check of one log's files.
 
-    def __init__(self, store: Store, folder: str, names: list[str]) -> None:
-        match = _FOLDER.fullmatch(folder + "x")
-        self.report = LogReport(bus=match[1] if match else folder, shard=int(match[2]) if match else 0)
+    `origin` is that of the log, `until` the number of the event up to which it has to have all, and `erased` has the
+    numbers of those that it may not have, where these are known.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: str,
+        names: list[str] | None = None,
+        origin: str = "",
+        until: int = 0,
+        erased: Collection[int] = (),
+    ) -> None:
+        bus, _, shard = folder.rstrip("/").rpartition("/")
+        self.report = LogReport(bus=bus, shard=int(shard))
         self._store, self._folder, self._names = store, folder, names
+        self._origin, self._until, self._erased = origin, until, frozenset(erased)
         self._before: Manifest | None = None
         self._is_known = True  # whether what comes before the next manifest is known
-        self._named: set[str] = set()
+        self._named: set[str] = {END}
 
     def run(self) -> Iterator[None]:
-        """Check one segment after the other, and then whether there are files that none names."""
+        """Check one segment after the other, then where it ends, and whether there are files that none names."""
+        if self._names is None:
+            self._names = [name.removeprefix(self._folder) for name in self._store.list(self._folder)]
         for name in filter(is_manifest, self._names):
-            manifest = self._manifest(name)
+            manifest = self._settled(name)
             if manifest is not None:
-                self._link(manifest)
-                self._segment(manifest)
                 self._count(manifest)
             self._before, self._is_known = manifest, manifest is not None
             yield
-        self._unnamed()
+        self._end()
+        self._unnamed(self._names)
+        yield
+
+    def take(self) -> list[Problem]:
+        """Return what was found since this was last called."""
+        found, self.report.problems = self.report.problems, []
+        return found
 
     def _say(self, file: str, problem: str) -> None:
         self.report.problems.append(Problem(file=self._folder + file, problem=problem))
 
-    def _manifest(self, name: str) -> Manifest | None:
+    def _settled(self, name: str) -> Manifest | None:
+        """Check a manifest and what it names; once more when it was replaced meanwhile, by an erasure."""
+        while True:
+            known, content = len(self.report.problems), self._store.get(self._folder + name)
+            manifest = self._manifest(name, content)
+            if manifest is not None:
+                self._link(manifest)
+                self._segment(manifest)
+            if len(self.report.problems) == known or self._store.get(self._folder + name) == content:
+                return manifest
+            del self.report.problems[known:]
+
+    def _manifest(self, name: str, content: bytes | None) -> Manifest | None:
         try:
-            manifest = Manifest.parse(self._store.get(self._folder + name) or b"")
+            manifest = Manifest.parse(content or b"")
         except ValueError as problem:
             self._say(name, str(problem))
             return None
@@ -151,6 +131,8 @@ class _LogCheck:
             self._say(name, f"it is {manifest.name} under another name")
         if folder_of(manifest.chain.bus, manifest.chain.shard) != self._folder:
             self._say(name, f"it is of bus {manifest.chain.bus!r}, shard {manifest.chain.shard}")
+        if self._origin and manifest.chain.origin != self._origin:
+            self._say(name, "it is of another log of this bus, one that was flushed or replaced")
         return manifest
 
     def _link(self, manifest: Manifest) -> None:
@@ -221,6 +203,12 @@ class _LogCheck:
         erased = [line[2] for line in lines if restore(line[0]) is None]
         if erased != files.erased:
             self._say(manifest.name, f"erased are the events {erased}; it says {files.erased}")
+        left = sorted(self._erased.intersection(range(lines[0][2], lines[-1][2] + 1)).difference(erased))
+        if left:
+            self._say(
+                files.segment.name,
+                f"the events {left} were erased, and are still in it; `scratchbus archive run` ends that",
+            )
         index = self._content(
             manifest, files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index))
         )
@@ -248,9 +236,31 @@ class _LogCheck:
         report.first = report.first or manifest.chain.first.at
         report.last = manifest.chain.last.at
 
-    def _unnamed(self) -> None:
+    def _end(self) -> None:
+        """Look whether the last manifest is the one that was put last; the file that says so comes after it."""
+        content = self._store.get(self._folder + END)
+        name = last_name(content)
+        if content is None and self.report.segments > 1:
+            self._say(END, "it is gone; it says which manifest is the last")
+        elif content is not None and not name:
+            self._say(END, "its text is not what was written: something in it was changed")
+        elif name:
+            self._compare_end(name, content, self._store.get(self._folder + name))
+        end = self._before.chain.last.seq if self._before else 0
+        if self._is_known and end < self._until:
+            self._say(END, f"events {end + 1} to {self._until} left the log, and no segment has them")
+
+    def _compare_end(self, name: str, content: bytes | None, manifest: bytes | None) -> None:
+        if manifest is None:
+            self._say(name, "it is gone, and it was the last manifest: the events of its segment are missing")
+            return
+        with suppress(ValueError):  # which was reported
+            if Manifest.parse(manifest).end != content:
+                self._say(END, f"it does not fit {name}: one of them is another by now")
+
+    def _unnamed(self, names: list[str]) -> None:
         """Report the files that no manifest names, unless one does by now: an archiver may be at work."""
-        rest = [name for name in self._names if name not in self._named and not is_manifest(name)]
+        rest = [name for name in names if name not in self._named and not is_manifest(name)]
         if not rest:
             return
         for name in self._store.list(self._folder):

@@ -34,6 +34,11 @@ def are_erased(keys: ShardKeys, after: int, before: int) -> Step[bool]:
     return (yield from count_erased(keys, after, before)) == before - after - 1
 
 
+def erased_between(keys: ShardKeys, first: int, last: int) -> Step[list[int]]:
+    """Return the numbers of the events that were erased, from the first of these to the last."""
+    return [int(seq) for seq in (yield from ask(keys.shard, "ZRANGEBYSCORE", keys.erased, first, last))]
+
+
 def not_erased(keys: ShardKeys, positions: Sequence[Position]) -> Step[list[Position]]:
     """Return those of these positions whose events were not erased."""
     if not positions:

@@ -51,7 +51,7 @@ class ShardKeys:
 
     @property
     def archiver(self) -> str:
-        """String: `<token>|<who>` of the archiver that is at work; it expires."""
+        """String: `<token>|<ms>|<who>` of the archiver, or eraser, that is at work, and until when it is waited for."""
         return self.tag + "archiver"
 
     @property

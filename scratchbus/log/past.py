@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from scratchbus.domain.position import Position
@@ -15,6 +15,20 @@ class Stretch(NamedTuple):
     entries: list[RawEntry]
     at: Position
     event_id: str
+
+
+class Fault(NamedTuple):
+    """What is wrong with a file of an archive, or between two of them."""
+
+    where: str
+    what: str
+
+
+class Checked(NamedTuple):
+    """How many events were checked, since the beginning, and what is wrong with the last of them."""
+
+    events: int
+    faults: list[Fault]
 
 
 class Past(Protocol):
@@ -39,8 +53,15 @@ class Past(Protocol):
         """Return the entries of a subject from a position back, newest first, and the stream id to go on at, or ""."""
         ...
 
-    def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> int:
-        """Erase the events with these numbers, as far as they are archived; return how many were still there."""
+    def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
+        """Erase the events with these numbers, as far as they are archived; yield where the lease is prolonged."""
+        ...
+
+    def check(self, shard: int, origin: str, until: Position, erased: Collection[int]) -> Iterator[Checked]:
+        """Check, some events at a time, that everything up to a position is there, as it was put there.
+
+        `erased` has the numbers of the events of which nothing may be there but the hash. What is wrong is not raised.
+        """
         ...
 
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:

@@ -3,26 +3,26 @@
 -- KEYS  1 archiver  2 log  3 floor  4 origin  5 tail  6 kept  7 checkpoint  (8: a key that never exists, see keys.py)
 -- ARGV  1 operation  2 token of the archiver  3 ms that the lease goes on for  4 … what the operation needs
 -- Reply: {0, who} another is at work; {1, …} done, of "take" the time (ms); {-1, why} not as it was thought to be
+--
+-- The hold is `<token>|<ms until>|<who>`. Nobody but the next one, or its holder, takes it away: whoever is late finds
+-- out by it whether another was there meanwhile.
 
 local call, match = redis.call, string.match
 local ARCHIVER, LOG, FLOOR, ORIGIN, TAIL, KEPT, CHECKPOINT = unpack(KEYS)
 local op, token, lease = ARGV[1], ARGV[2], ARGV[3]
 
-local holder = call('GET', ARCHIVER) or ''
-if op == 'take' then -- 4 who it is, for people
-  if holder ~= '' and match(holder, '^%w+') ~= token then return {0, match(holder, '|(.*)$')} end
-  call('SET', ARCHIVER, token .. '|' .. ARGV[4], 'PX', lease)
-  local time = call('TIME')
-  return {1, tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)}
-end
-if match(holder, '^%w+') ~= token then return {0, match(holder, '|(.*)$') or ''} end
+local function int(n) return string.format('%.0f', n) end
+
+local time = call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local holder, till, who = match(call('GET', ARCHIVER) or '', '^(%w+)|(%d+)|(.*)$')
+if holder ~= token and (op ~= 'take' or (holder and tonumber(till) > now)) then return {0, who or ''} end
 if op == 'leave' then
   call('DEL', ARCHIVER)
   return {1}
 end
-call('PEXPIRE', ARCHIVER, lease)
-
-local function int(n) return string.format('%.0f', n) end
+call('SET', ARCHIVER, token .. '|' .. int(now + tonumber(lease)) .. '|' .. (op == 'take' and ARGV[4] or who))
+if op == 'take' or op == 'keep' then return {1, now} end -- 4 of "take": who it is, for people
 local function seq_of(row) return tonumber(match(row or '', '^%d+%-(%d+)') or 0) end
 local function field(entry, name)
   for f = 1, #entry[2], 2 do
@@ -61,7 +61,7 @@ elseif op == 'heads' then -- 4 key of the heads of a page  5 … subjects: those
     if class == 'f' and seq_of(at) <= floor then gone[#gone + 1] = ARGV[4 + i] end
   end
   if #gone > 0 then call('HDEL', ARGV[4], unpack(gone)) end
-elseif op == 'keep' then -- 4 stream id of an entry that everyone needs
+elseif op == 'copy' then -- 4 stream id of an entry that everyone needs
   local entry = call('XRANGE', LOG, ARGV[4], ARGV[4])[1]
   if entry and #call('XRANGE', KEPT, ARGV[4], '+', 'COUNT', 1) == 0 then call('XADD', KEPT, ARGV[4], unpack(entry[2])) end
 elseif op == 'trim' then -- 4 stream id up to which entries go, as far as the floor

@@ -31,8 +31,12 @@ class Archiving(NamedTuple):
     ms: int
 
     def take(self) -> Step[int]:
-        """Take the lease, or prolong it; return the engine's time (ms). Raises ArchiveBusy."""
+        """Take the lease; return the engine's time (ms). Raises ArchiveBusy."""
         return int((yield from self._do("take", self.who))[1])
+
+    def keep(self) -> Step[None]:
+        """Prolong the lease, which may be over by now. Raises ArchiveBusy when another has had it meanwhile."""
+        yield from self._do("keep")
 
     def leave(self) -> Step[None]:
         """Give the lease up, if it is still there."""
@@ -68,9 +72,9 @@ class Archiving(NamedTuple):
         for at in range(0, len(subjects), _HEADS_AT_ONCE):
             yield from self._do("heads", self.keys.heads(page), *subjects[at : at + _HEADS_AT_ONCE])
 
-    def keep(self, stream_id: str) -> Step[None]:
-        """Keep an entry for all who need it, although it is about to leave the log. Raises ArchiveBusy."""
-        yield from self._do("keep", stream_id)
+    def copy(self, stream_id: str) -> Step[None]:
+        """Copy an entry for all who need it to where it stays when it leaves the log. Raises ArchiveBusy."""
+        yield from self._do("copy", stream_id)
 
     def trim(self, stream_id: str) -> Step[int]:
         """Take the entries up to this one, which is not above the floor, out of the log; return how many.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from functools import partial
 from secrets import token_hex
 from typing import cast
 
@@ -18,9 +19,8 @@ from scratchbus.histories import history
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import ERASE, append
 from scratchbus.log.below import from_archive, read_floor
-from scratchbus.log.keys import ShardKeys
 from scratchbus.log.rebuild import Lease, clear, take
-from scratchbus.log.steps import Pause, Step, ask
+from scratchbus.log.steps import Fetch, Pause, Step, ask
 from scratchbus.log.subscription import names
 from scratchbus.log.trimming import Archiving
 from scratchbus.log.writes import Write
@@ -30,6 +30,7 @@ from scratchbus.queries import read_head
 from scratchbus.why import reasons
 
 _TRIES = 5
+_LOOKS, _NAP = 20, 0.25  # how often it looks whether an archiver has ended, and seconds in between
 _LEASE_MS = 60_000
 
 
@@ -52,7 +53,7 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
         if not isinstance(known[-1], Erased):
             yield from _erase(core, archiving, who, page, id, reason, event_id)
         tombstone = cast(Erased, (yield from history(core.log, page, id))[-1])
-        yield from _erase_archived(core, keys, tombstone)
+        yield from _erase_archived(core, archiving, tombstone)
     except Exception:
         yield from archiving.leave()
         raise
@@ -64,14 +65,14 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
 
 def _take(archiving: Archiving) -> Step[None]:
     """Keep archivers away: they hold in memory what they are about to store. Raises ArchiveBusy after some time."""
-    for left in range(_TRIES, -1, -1):
+    for left in range(_LOOKS, -1, -1):
         try:
             yield from archiving.take()
             return
         except ArchiveBusy:
             if not left:
                 raise
-            yield Pause(1.0)
+            yield Pause(_NAP)
 
 
 def _erase(
@@ -131,13 +132,16 @@ def _argument(tokens: list[str], events: list[Event]) -> str:
     return "".join(f"{len(part.encode())}:{part}" for part in parts)
 
 
-def _erase_archived(core: Core, keys: ShardKeys, tombstone: Erased) -> Step[None]:
+def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step[None]:
     """Erase what is archived, whether it is still in the log or not."""
-    seqs = [Position.parse(place).seq for place in tombstone.positions]
-    floor = yield from read_floor(core.log, keys.shard)
-    if core.log.past is not None or any(seq <= floor.position.seq for seq in seqs):
-        what = f"what was said about {tombstone.subject}"
-        yield from from_archive(core.log, keys.shard, what, lambda past: past.erase(keys.shard, floor.origin, seqs))
+    shard, seqs = archiving.keys.shard, [Position.parse(place).seq for place in tombstone.positions]
+    floor = yield from read_floor(core.log, shard)
+    if core.log.past is None and all(seq > floor.position.seq for seq in seqs):
+        return  # if it is archived all the same, the next archiver finds out
+    what = f"what was said about {tombstone.subject}"
+    steps = yield from from_archive(core.log, shard, what, lambda past: past.erase(shard, floor.origin, seqs))
+    while not (yield Fetch(partial(next, steps, True))):
+        yield from archiving.keep()
 
 
 def _forget_letters(core: Core, tombstone: Erased) -> Step[None]:

@@ -6,20 +6,22 @@ folded to just there. So it does not matter what happens between two looks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
 
 from scratchbus.core import Core
-from scratchbus.errors import InvalidInput, shown
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidInput, shown
 from scratchbus.log import positions, snapshots
 from scratchbus.log.append import Log
 from scratchbus.log.below import read_floor
 from scratchbus.log.codec import entry_fields
 from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.log.gaps import not_erased
+from scratchbus.log.gaps import erased_between, not_erased
 from scratchbus.log.keys import PageKeys
-from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.past import Past
+from scratchbus.log.steps import Fetch, Step, ask, ask_all
 from scratchbus.rebuilding import Progress
 from scratchbus.verification.findings import Verified
 from scratchbus.verification.holdings import Holding, Holdings
@@ -38,22 +40,30 @@ _APART_IN_BUILD = ("rejected", "positions", "snapshots")
 
 
 def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
-    """Compare all that the engine holds with what follows from the log; return what is wrong. Nothing is written."""
-    log, verified, ends = core.log, Verified(), 0
-    for shard in range(log.shards):
-        ends += said_end((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
+    """Compare all that the engine holds with what follows from the log; return what is wrong. Nothing is written.
 
-    def note(done: int, before: int) -> None:
+    Where there is an archive, that is checked first, file by file.
+    """
+    log, verified, done, total = core.log, Verified(), Counter[tuple[int, str]](), 0
+    for shard in range(log.shards):
+        total += said_end((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
+        if log.past is not None:
+            total += (yield from read_floor(log, shard)).position.seq
+
+    def note(shard: int, part: str, count: int) -> None:
+        done[shard, part] = count
         if progress is not None:
-            progress(before + done, max(ends, before + done))
+            progress(done.total(), max(total, done.total()))
 
     for shard in range(log.shards):
         while True:
             found = Verified()
             try:
-                yield from _Shard(log, shard, found, partial(note, before=verified.events)).verify()
+                yield from _Shard(log, shard, found, partial(note, shard)).verify()
             except Moved:
                 continue
+            except (ArchiveDamaged, ArchiveForeign) as problem:
+                found.add("archive", log.keys(shard).floor, f"nothing that rests on it could be compared: {problem}")
             verified.take(found)
             break
     return verified
@@ -62,17 +72,20 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
 class _Shard:
     """The verification of one shard."""
 
-    def __init__(self, log: Log, shard: int, verified: Verified, note: Callable[[int], None]) -> None:
+    def __init__(self, log: Log, shard: int, verified: Verified, note: Callable[[str, int], None]) -> None:
         self._log = log
         self._shard = shard
         self._keys = log.keys(shard)
         self._verified = verified
         self._wanted = Holdings(self._keys)
-        self._looker = Looker(log, self._wanted, verified, note)
+        self._note = note
+        self._looker = Looker(log, self._wanted, verified, partial(note, "log"))
         self._look = self._looker.look
 
     def verify(self) -> Step[None]:
-        """Compare everything. Raises Moved."""
+        """Compare everything. Raises Moved, and what reading the archive raises."""
+        if self._log.past is not None:
+            yield from self._check_archive(self._log.past)
         try:
             checkpoint = yield from read_checkpoint(self._keys)
         except (InvalidInput, ValueError) as problem:
@@ -98,6 +111,19 @@ class _Shard:
         self._verified.events = tip.at.seq
         self._verified.pages = len(tip.names())
         self._verified.documents = sum(1 for name in base.names() for _ in base.peek(name).live())
+
+    def _check_archive(self, past: Past) -> Step[None]:
+        """Look whether the archive has what it was given, as it was given, and nothing that was erased."""
+        floor = yield from read_floor(self._log, self._shard)
+        if not floor.origin:
+            return  # nothing was ever written
+        tail = yield from ask(self._shard, "GET", self._keys.tail)
+        erased = yield from erased_between(self._keys, 1, said_end(tail, self._shard).seq)
+        parts = past.check(self._shard, floor.origin, floor.position, erased)
+        while (part := (yield Fetch(partial(next, parts, None)))) is not None:
+            for fault in part.faults:
+                self._verified.add("archive", fault.where, fault.what)
+            self._note("archive", part.events)
 
     def _scan(self) -> Step[set[str]]:
         """Return the names of all keys of the shard."""

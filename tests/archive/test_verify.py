@@ -11,11 +11,14 @@ import pytest
 from backports import zstd
 
 from scratchbus import Bus
+from scratchbus.archive.archiver import archive_bus
+from scratchbus.archive.contents import archived_segments
 from scratchbus.archive.lines import check_line, erase_lines, place_of
 from scratchbus.archive.manifest import Files, Manifest, StoredFile
 from scratchbus.archive.segment import index_of, pack, unpack
-from scratchbus.archive.stores import open_store
-from scratchbus.archive.verify import archived_segments, verify
+from scratchbus.archive.shelf import read_file
+from scratchbus.archive.stores import Store, open_store
+from scratchbus.archive.verify import verify
 from scratchbus.errors import ArchiveDamaged
 
 
@@ -132,10 +135,58 @@ def test_a_file_that_is_dropped_is_found(archived: Bus, directory: Path, kind, a
     assert problems(directory)
 
 
-def test_a_segment_that_is_dropped_with_its_manifest_is_found(archived: Bus, directory: Path):
+@pytest.mark.parametrize(
+    ("at", "problem"), [(0, "events 1 to 10 are missing"), (2, "events 21 to 30 are missing"), (4, "it was the last")]
+)
+def test_a_segment_that_is_dropped_with_its_manifest_is_found(archived: Bus, directory: Path, at: int, problem: str):
     for kind in (manifests, segments, indexes):
-        kind(directory)[2].unlink()
-    assert any("events 21 to 30 are missing" in each for each in problems(directory))
+        kind(directory)[at].unlink()
+    assert any(problem in each for each in problems(directory))
+
+
+def test_an_archive_of_which_only_the_end_is_left_is_found(archived: Bus, directory: Path):
+    for file in (*manifests(directory), *segments(directory), *indexes(directory)):
+        file.unlink()
+    assert any("it was the last manifest" in each for each in problems(directory))
+
+
+def test_a_last_segment_that_is_another_is_found(archived: Bus, directory: Path):
+    file = manifests(directory)[-1]
+    manifest = Manifest.parse(file.read_bytes())
+    file.write_bytes(Manifest(manifest.chain.model_copy(update={"events": "0" * 64}), manifest.files).encode())
+    assert any("one of them is another by now" in each for each in problems(directory))
+
+
+def test_the_file_that_names_the_end_is_checked_too(archived: Bus, directory: Path):
+    file = folder(directory) / "end.json"
+    content = file.read_bytes()
+    for at in range(len(content)):
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        assert problems(directory), f"byte {at}"
+    file.unlink()
+    assert any("end.json: it is gone" in each for each in problems(directory))
+
+
+def test_an_archiver_notes_the_end_for_one_that_was_killed_before_it_did(archived: Bus, directory: Path):
+    file = folder(directory) / "end.json"
+    content = file.read_bytes()
+    file.write_bytes(Manifest.parse(manifests(directory)[-2].read_bytes()).end)
+    assert problems(directory) == [], "it may be one behind for a moment"
+    archive_bus(archived)
+    assert file.read_bytes() == content
+
+
+def test_an_erasure_meanwhile_is_no_finding(archived: Bus, directory: Path, monkeypatch: pytest.MonkeyPatch):
+    (id,) = [event.subject for event in archived.events(pages="page-1") if event.seq == 15]
+
+    def read_late(store: Store, folder: str, file: StoredFile) -> bytes:
+        if file.name.startswith(f"{11:016d}"):  # its manifest is read, and just now it is rewritten
+            monkeypatch.setattr("scratchbus.archive.verify.read_file", read_file)
+            archived.page("page-1").erase(id, reason="asked for")
+        return read_file(store, folder, file)
+
+    monkeypatch.setattr("scratchbus.archive.verify.read_file", read_late)
+    assert problems(directory) == []
 
 
 @pytest.mark.parametrize("kind", [manifests, segments, indexes])

@@ -25,7 +25,7 @@ from scratchbus.errors import (
 from scratchbus.log.below import read_floor
 from scratchbus.log.trimming import Archiving
 from scratchbus.rebuilding import rebuild
-from tests.inspection import keys_of, log_length, project, send
+from tests.inspection import keys_of, log_length, outdate, project, send
 from tests.travelling import WAYS, only
 from tests.waiting import eventually
 
@@ -478,8 +478,7 @@ def test_an_archiver_that_lost_its_lease_writes_no_manifest_beside_that_of_anoth
     def put_late(store, name, content):
         if name.endswith("manifest.json"):  # in this moment another archiver is faster
             monkeypatch.setattr(DirectoryStore, "put_new", put)
-            bus.core.log.keys(bus.core.log.shard("main"))
-            send(bus, "DEL", keys_of(bus).archiver)
+            outdate(bus)
             archive_bus(bus)
         return put(store, name, content)
 

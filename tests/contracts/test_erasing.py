@@ -11,10 +11,20 @@ from backports import zstd
 
 from scratchbus import Bus, NewObservation, Page, because
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.archive.stores import open_store
+from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.archive.verify import verify
 from scratchbus.domain.events import Updated
-from scratchbus.errors import EventIdReused, InvalidField, InvalidId, LogGap, NotFound, PositionLost, RebuildHeld
+from scratchbus.errors import (
+    ArchiveBusy,
+    ArchiveDamaged,
+    EventIdReused,
+    InvalidField,
+    InvalidId,
+    LogGap,
+    NotFound,
+    PositionLost,
+    RebuildHeld,
+)
 from scratchbus.folding import catch_up
 from scratchbus.log import rebuild as leases
 from scratchbus.log import snapshots
@@ -26,7 +36,7 @@ from scratchbus.log.keys import PageKeys
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
 from tests.contracts.test_verifying import live
-from tests.inspection import documents, entries, heads, keys_of, project, send
+from tests.inspection import documents, entries, heads, keys_of, outdate, project, send
 from tests.waiting import eventually
 
 SECRET = "s3cr3t-content"
@@ -446,3 +456,112 @@ def test_without_the_archive_nothing_is_erased(archived: Bus, connect: Callable[
     with pytest.raises(PositionLost, match="archive_url"):
         connect().page().erase(id, reason="asked for")
     assert page.history(id)[-1].kind != "erased"
+
+
+def problems(folder: Path) -> list[str]:
+    return [problem.problem for report in verify(open_store(str(folder))) for problem in report.problems]
+
+
+def say_more(bus: Bus) -> None:
+    """Have so much happen that what was said before is archived next time."""
+    for number in range(20):
+        bus.page().add("observation", f"{number}")
+    project(bus)
+
+
+def once(monkeypatch: pytest.MonkeyPatch, suffix: str, act: Callable[[], object]) -> None:
+    """Do this just before the next file with such a name is put."""
+    put = DirectoryStore.put_new
+
+    def interrupted(store: DirectoryStore, name: str, content: bytes) -> bool:
+        if name.endswith(suffix):
+            monkeypatch.setattr(DirectoryStore, "put_new", put)
+            act()
+        return put(store, name, content)
+
+    monkeypatch.setattr(DirectoryStore, "put_new", interrupted)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl.zst", ".manifest.json"])
+def test_what_is_erased_while_a_late_archiver_holds_it_does_not_stay_in_a_segment(
+    archived: Bus, connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    page, folder = archived.page(), tmp_path / "archive"
+    id = whisper(page)
+    say_more(archived)
+    eraser = connect(archive_url=str(folder))
+
+    def erase() -> None:  # the archiver has read it, and was not heard of for so long that its lease is over
+        outdate(archived)
+        eraser.page().erase(id, reason="asked for")
+
+    once(monkeypatch, suffix, erase)
+    with pytest.raises(ArchiveBusy):
+        archive_bus(archived)
+    if suffix == ".manifest.json":
+        assert {finding.kind for finding in archived.verify().findings} == {"archive"}
+    archive_bus(archived)
+    assert in_files(folder, SECRET) == []
+    assert problems(folder) == []
+    assert archived.verify().findings == []
+
+
+def test_two_erasures_from_one_segment_do_not_undo_one_another(
+    archived: Bus, connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, folder = archived.page(), tmp_path / "archive"
+    one, other = page.add("observation", "one of them").id, page.add("observation", "the other").id
+    say_more(archived)
+    archive_bus(archived)
+    second = connect(archive_url=str(folder))
+
+    def erase() -> None:  # the first one has rewritten the segment, and its manifest is about to name that
+        outdate(archived)
+        second.page().erase(other, reason="asked for")
+
+    once(monkeypatch, ".index.json.zst", erase)
+    with pytest.raises(ArchiveBusy):
+        page.erase(one, reason="asked for")
+    page.erase(one, reason="asked for")
+    assert in_files(folder, "one of them") == in_files(folder, "the other") == []
+    assert problems(folder) == []
+    assert archived.verify().findings == []
+
+
+def test_what_was_erased_without_the_archive_leaves_it_with_the_next_archiver(
+    archived: Bus, connect: Callable[..., Bus], tmp_path: Path
+) -> None:
+    page, folder = archived.page(), tmp_path / "archive"
+    id = whisper(page)
+    say_more(archived)
+    with archived.subscribe("slow") as deliveries:  # so that what is archived stays in the log
+        next(deliveries)
+    archive_bus(archived)
+    connect().page().erase(id, reason="asked for")
+    assert in_files(folder, SECRET)
+    (finding, *_) = archived.verify().findings
+    assert finding.kind == "archive"
+    assert "were erased, and are still in it; `scratchbus archive run` ends that" in finding.what
+    archive_bus(archived)
+    assert in_files(folder, SECRET) == []
+    assert archived.verify().findings == []
+
+
+def test_a_segment_is_not_given_up_before_what_takes_its_place_can_be_read(
+    archived: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, folder = archived.page(), tmp_path / "archive"
+    id = whisper(page)
+    say_more(archived)
+    archive_bus(archived)
+    events, put = list(archived.events()), DirectoryStore.put_new
+    with monkeypatch.context() as short:
+        short.setattr(DirectoryStore, "put_new", lambda store, name, content: put(store, name, content[:-1]))
+        with pytest.raises(ArchiveDamaged):
+            page.erase(id, reason="asked for")
+    assert [event for event in archived.events() if event.kind != "erased"] == [
+        event for event in events if event.subject != id
+    ]
+    page.erase(id, reason="asked for")
+    assert in_files(folder, SECRET) == []
+    assert problems(folder) == []

@@ -263,3 +263,42 @@ def test_only_the_first_findings_are_named_and_all_are_counted(bus: Bus, page, m
         send(bus, "SET", f"{keys.tag}stray-{number}", "x")
     verified = bus.verify()
     assert (len(verified.findings), verified.count, verified.is_sound) == (2, 5, False)
+
+
+@pytest.fixture
+def archived(connect: Callable[..., Bus], tmp_path: Path) -> Bus:
+    """A bus whose first 24 events are in its archive alone."""
+    bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=6, archive_segment=8)
+    for number in range(30):
+        bus.page().add("observation", f"{number}")
+    eventually(lambda: archive_bus(bus))
+    return bus
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("pattern", ["*.jsonl.zst", "*.index.json.zst", "*.manifest.json", "end.json"])
+@pytest.mark.parametrize("harm", ["gone", "changed"])
+def test_what_is_wrong_with_the_archive_is_found_beside_all_else(
+    archived: Bus, tmp_path: Path, pattern: str, harm: str
+) -> None:
+    file = sorted((tmp_path / "archive").rglob(pattern))[-1]
+    content = file.read_bytes()
+    file.unlink() if harm == "gone" else file.write_bytes(content[:20] + b"!" + content[21:])
+    assert "archive" in {finding.kind for finding in archived.verify().findings}
+    file.write_bytes(content)
+    assert archived.verify().findings == []
+
+
+@pytest.mark.damages_the_log
+def test_segments_that_are_lost_without_a_trace_are_missed_by_the_log(archived: Bus, tmp_path: Path) -> None:
+    for file in (tmp_path / "archive").rglob("*"):
+        if file.is_file():
+            file.unlink()
+    findings = [finding.what for finding in archived.verify().findings if finding.kind == "archive"]
+    assert any("events 1 to 24 left the log, and no segment has them" in what for what in findings)
+
+
+@pytest.mark.damages_the_log
+def test_an_archive_of_another_log_is_a_finding(archived: Bus) -> None:
+    send(archived, "SET", keys_of(archived).origin, "another")
+    assert any("of another log" in finding.what for finding in archived.verify().findings)

@@ -93,3 +93,22 @@ def test_an_archive_that_cannot_be_written_is_unavailable(cli: Cli, directory: P
     assert "Not a directory" in done.err or "File exists" in done.err
     with Bus.connect() as bus:
         assert log_length(bus) == 10
+
+
+def test_where_there_is_no_archive_nothing_is_said_to_be_sound(cli: Cli, tmp_path: Path):
+    done = cli("archive", "verify", str(tmp_path / "nothing"))
+    assert done.code == 3
+    assert f"There is no archive at {tmp_path / 'nothing'}" in done.err
+
+
+def test_what_is_wrong_with_the_archive_is_a_finding_of_verify(cli: Cli, directory: Path):
+    for number in range(10):
+        cli.add(f"{number}")
+    cli("archive", "run")
+    assert cli("verify").code == 0
+    (file,) = directory.rglob("*.jsonl.zst")
+    file.write_bytes(file.read_bytes()[:-1])
+    found = cli("verify", "--json")
+    assert found.code == 1
+    kinds = {json.loads(line)["kind"]: json.loads(line)["where"] for line in found.out.splitlines()}
+    assert kinds["archive"].endswith(("floor", file.name))

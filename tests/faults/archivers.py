@@ -15,6 +15,7 @@ from scratchbus.archive.stores import DirectoryStore
 from scratchbus.errors import ArchiveBusy
 from scratchbus.log.steps import Step
 from scratchbus.log.trimming import Archiving
+from scratchbus.operations import erasing
 
 LEASE = 0.05
 """Seconds; the tests need not wait for who was killed."""
@@ -47,10 +48,32 @@ def archive_again_and_again(url: str, bus: str, directory: Path, stop: Path) -> 
 
 
 def archive_and_die(url: str, bus: str, directory: Path, step: int, steps: Path) -> None:
-    """Archive until this step and die at it, as by `kill -9`; each call to store or engine has one before and after.
+    """Archive until this step and die at it, as by `kill -9`.
 
     Without that many steps, write how many there were.
     """
+    _die_at(step, steps, lambda: archive(url, bus, directory))
+
+
+def erase(url: str, bus: str, directory: Path, id: str) -> None:
+    """Erase, when whoever died at it does so no more."""
+    with connect(url, bus, directory) as opened:
+        while True:
+            try:
+                opened.page().erase(id, reason="asked for")
+                return
+            except ArchiveBusy:
+                continue
+
+
+def erase_and_die(url: str, bus: str, directory: Path, id: str, step: int, steps: Path) -> None:
+    """Erase until this step and die at it; as above."""
+    erasing._LEASE_MS = round(LEASE * 1000)  # so that nobody needs to wait for who was killed
+    _die_at(step, steps, lambda: erase(url, bus, directory, id))
+
+
+def _die_at(step: int, steps: Path, act: Callable[[], object]) -> None:
+    """Act until this step; each call to store or engine has one before and after."""
     taken = 0
 
     def take() -> None:
@@ -59,10 +82,10 @@ def archive_and_die(url: str, bus: str, directory: Path, step: int, steps: Path)
         if taken == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    for name in ("put_new", "delete"):
+    for name in ("put_new", "replace", "delete"):
         setattr(DirectoryStore, name, _around(getattr(DirectoryStore, name), take))
     _die_around_scripts(take)
-    archive(url, bus, directory)
+    act()
     steps.write_text(str(taken))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from backports import zstd
 
 from scratchbus import Bus
 from scratchbus.archive.stores import open_store
@@ -58,6 +59,43 @@ def test_an_archiver_that_is_killed_at_any_step_loses_and_repeats_nothing(
         assert step > 20, "so many steps there are"
         assert contents(bus) == said
         assert_sound(bus)
+
+
+def test_an_eraser_that_is_killed_at_any_step_is_finished_by_who_comes_next(
+    shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path
+) -> None:
+    directory, steps = tmp_path / "archive", tmp_path / "steps"
+    said: list[str] = []
+    with archivers.connect(shared_server.url, bus_name, directory) as bus:
+        add_some(bus, said)
+        archivers.archive(shared_server.url, bus_name, directory)
+        step = 0
+        while not steps.exists():
+            step += 1
+            word = f"private-{step}-"
+            id = bus.page().add("observation", word).id
+            bus.page().archive(id)
+            add_some(bus, said)
+            archivers.archive(shared_server.url, bus_name, directory)
+            assert holds(directory, word)
+            victim = crew.start(archivers.erase_and_die, shared_server.url, bus_name, directory, id, step, steps)
+            victim.join()
+            is_erased = bus.page().history(id)[-1].kind == "erased"
+            if step % 2 or not is_erased:
+                archivers.erase(shared_server.url, bus_name, directory, id)
+            else:
+                archivers.archive(shared_server.url, bus_name, directory)
+            assert not holds(directory, word), f"step {step}"
+            assert problems(directory) == [], f"step {step}"
+            assert contents(bus) == said, f"step {step}"
+        assert step > 12, "so many steps there are"
+        assert bus.verify().findings == []
+
+
+def holds(directory: Path, word: str) -> list[str]:
+    """Return the files of an archive in which a word still is."""
+    files = [file for file in directory.rglob("*.jsonl.zst") if word.encode() in zstd.decompress(file.read_bytes())]
+    return [file.name for file in files]
 
 
 def test_archivers_writers_projectors_and_readers_at_once_lose_nothing(

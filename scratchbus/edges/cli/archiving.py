@@ -10,6 +10,7 @@ from scratchbus.edges.cli.changing import archive_ids
 from scratchbus.edges.cli.common import BusGroup, Session, pass_session
 from scratchbus.edges.cli.output import WIDE, Cell, Heading
 from scratchbus.edges.cli.words import plural
+from scratchbus.edges.exit_codes import INTERNAL, NOT_FOUND
 
 if TYPE_CHECKING:
     from scratchbus.archive.archiver import Archived
@@ -24,7 +25,6 @@ _SEGMENTS = (
     Heading("to", 19),
     Heading("erased", right=True, least=WIDE),
 )
-_FOUND = 1
 
 
 class _IdsOrCommand(BusGroup):
@@ -105,7 +105,7 @@ def _say_done(session: Session, done: list[Archived]) -> None:
 @pass_session
 def list_segments(session: Session, url: str | None) -> None:
     """Show the segments of an archive: their events, sizes and dates. It needs no engine."""
-    from scratchbus.archive.verify import archived_segments
+    from scratchbus.archive.contents import archived_segments
 
     found = list(archived_segments(_store(session, url)))
     if session.as_json:
@@ -138,13 +138,17 @@ def list_segments(session: Session, url: str | None) -> None:
 def verify_archive(context: click.Context, session: Session, url: str | None) -> None:
     """Check an archive: every file, every event, every link of the chain.
 
-    It needs no engine. What is wrong is said line by line, and then it exits with 1.
+    It needs no engine. What is wrong is said line by line, and then it exits with 1; with 3 where there is no archive.
     """
     from scratchbus.archive.verify import verify
     from scratchbus.edges.cli.progress import progress_bar
 
     with progress_bar("Verifying") as show:
-        found = verify(_store(session, url), show) if show else verify(_store(session, url))
+        store = _store(session, url)
+        found = verify(store, show) if show else verify(store)
+    if not found:
+        session.out.note(f"There is no archive at {store.where}; name the place, or set archive_url to it")
+        context.exit(NOT_FOUND)
     problems = [problem for each in found for problem in each.problems]
     if session.as_json:
         for each in found:
@@ -157,7 +161,7 @@ def verify_archive(context: click.Context, session: Session, url: str | None) ->
         verdict = Cell(plural(len(problems), "problem"), "bold red") if problems else Cell("sound", "green")
         session.out.sentence(verdict, Cell(about))
     if problems:
-        context.exit(_FOUND)
+        context.exit(INTERNAL)
 
 
 def _store(session: Session, url: str | None) -> Store:

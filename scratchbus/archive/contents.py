@@ -1,0 +1,65 @@
+"""What a store holds, of all logs that were ever archived there."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from scratchbus.archive.manifest import END, Manifest, is_manifest, number_of
+from scratchbus.archive.stores import Store
+from scratchbus.errors import ArchiveDamaged
+
+_FOLDER = re.compile(r".+/\d{4,}/")
+
+
+def archived_logs(store: Store) -> dict[str, list[str]]:
+    """Return the folders of all logs in a store, each with the names of its files. Raises ArchiveUnavailable."""
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in store.list():
+        folder, slash, file = name.rpartition("/")
+        if _FOLDER.fullmatch(folder + slash) and (number_of(file) is not None or file == END):
+            folders[folder + slash].append(file)
+    return dict(folders)
+
+
+class SegmentInfo(BaseModel):
+    """What one segment holds, by its manifest."""
+
+    bus: str
+    shard: int
+    first_seq: int
+    last_seq: int
+    first_at: datetime
+    last_at: datetime
+    events: int
+    erased: int
+    bytes: int
+    file: str
+
+
+def archived_segments(store: Store) -> Iterator[SegmentInfo]:
+    """Yield what the manifests of all logs in a store say, in order. Raises ArchiveUnavailable or ArchiveDamaged."""
+    for folder, names in archived_logs(store).items():
+        for name in filter(is_manifest, names):
+            try:
+                chain, files = Manifest.parse(store.get(folder + name) or b"")
+            except ValueError as problem:
+                raise ArchiveDamaged(
+                    f"{store.where}/{folder}{name}: {problem}; see `scratchbus archive verify`"
+                ) from None
+            yield SegmentInfo(
+                bus=chain.bus,
+                shard=chain.shard,
+                first_seq=chain.first.seq,
+                last_seq=chain.last.seq,
+                first_at=chain.first.position.at,
+                last_at=chain.last.position.at,
+                events=chain.count,
+                erased=len(files.erased),
+                bytes=files.segment.size + files.index.size,
+                file=folder + files.segment.name,
+            )
