@@ -82,10 +82,11 @@ def _check_end(log: Log, place: Cursor) -> Step[None]:
     end = Position.parse(tail.partition(b"|")[0].decode()) if tail else START
     if (end.ms, end.seq) < (was.ms, was.seq):
         raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
-    if first and entry_position(first[0], shard).seq > was.seq + 1:
+    begin = entry_position(first[0], shard).seq if first else 0
+    if begin > was.seq + 1 and not (yield from are_erased(keys, was.seq, begin)):
         yield from _look_below(log, place)
         raise trimmed(was, f"it begins at {first[0][0].decode()}")
-    was_read = place.event_id and first and entry_position(first[0], shard).seq <= was.seq
+    was_read = place.event_id and 0 < begin <= was.seq
     if end.seq < was.seq or was_read:
         raise LogRewound(f"shard {shard}: the log does not have {was}; read it again from the start")
 

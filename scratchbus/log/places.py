@@ -5,7 +5,7 @@ from __future__ import annotations
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.log.append import Log
-from scratchbus.log.below import entries_at, from_archive, read_floor
+from scratchbus.log.below import entries_at, from_archive, read_floor, stretch_after
 from scratchbus.log.codec import RawEntry, entry_fields, entry_position
 from scratchbus.log.gaps import not_erased
 from scratchbus.log.lag import end_of
@@ -66,10 +66,11 @@ def batch_end(log: Log, position: Position) -> Step[Position]:
     was_erased = position.seq < high.seq and not (yield from not_erased(keys, [position]))
     if low is None and position.seq < high.seq and not was_erased:
         return (yield from _archived_end(log, position, high))
-    is_there = position == high
-    if not (is_there or was_erased):
+    if position != high and not was_erased:
         raise _not_there(position)
-    index, left = _place_in_batch(after[0])
+    entry = ((yield from _next_archived(log, position)) if was_erased else None) or after[0]
+    high = entry_position(entry, shard)
+    index, left = _place_in_batch(entry)
     return high._replace(seq=high.seq + left) if high.seq - index < position.seq else position
 
 
@@ -83,6 +84,17 @@ def _archived_end(log: Log, position: Position, first: Position) -> Step[Positio
     raise PositionLost(
         f"shard {position.shard}: the log was trimmed to {first}, after {position}; ask for a later position"
     )
+
+
+def _next_archived(log: Log, position: Position) -> Step[RawEntry | None]:
+    """Return the next archived entry behind a position that is below the floor; None for any other."""
+    floor = yield from read_floor(log, position.shard)
+    while position < floor.position:
+        stretch = yield from stretch_after(log, floor, position, 1_000)
+        if stretch.entries:
+            return stretch.entries[0]
+        position = stretch.at
+    return None
 
 
 def _not_there(position: Position) -> LogRewound:

@@ -565,3 +565,31 @@ def test_a_segment_is_not_given_up_before_what_takes_its_place_can_be_read(
     page.erase(id, reason="asked for")
     assert in_files(folder, SECRET) == []
     assert problems(folder) == []
+
+
+def test_a_moment_in_a_batch_is_its_end_also_when_what_was_said_then_is_erased_and_archived(archived: Bus) -> None:
+    page = archived.page()
+    batch = page.add_many([NewObservation(type="observation", content=f"{number}") for number in range(4)])
+    page.erase(batch[1].id, reason="asked for")
+    before = page.as_of(batch[1].position).list()
+    assert [one.content for one in before] == ["3", "2", "0"]
+    say_more(archived)
+    archive_bus(archived)
+    assert page.as_of(batch[1].position).list() == before
+
+
+def test_readers_go_on_at_the_floor_when_what_comes_next_is_erased(archived: Bus) -> None:
+    page = archived.page()
+    say_more(archived)
+    archive_bus(archived)
+    keys = keys_of(archived)
+    (first,) = send(archived, "XRANGE", keys.log, "-", "+", "COUNT", 1)
+    (id,) = [event.subject for event in archived.events() if event.position.stream_id == first[0].decode()]
+    page.add("observation", "later")
+    page.erase(id, reason="asked for")
+    expected = [f"{number}" for number in range(20)] + ["later"]
+    expected.remove(f"{20 - 2}")
+    assert [event.content for event in archived.events(kinds="added")] == expected
+    assert [one.content for one in page.as_of(archived.position()).list(limit=None)] == expected[::-1]
+    archived.rebuild()
+    assert archived.verify().findings == []
