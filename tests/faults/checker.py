@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from scratchbus import Bus
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import millis
+from scratchbus.domain.position import Position, millis
 from scratchbus.log.codec import Head, Poison, decode_entry, entry_fields, entry_position
 from scratchbus.log.keys import SYSTEM_PAGE
 from scratchbus.projections import scratch_page
@@ -61,7 +61,7 @@ def judge(state: ShardState) -> list[Finding]:
     due: dict[str, float] = {}
     for page, held in state.pages.items():
         found += _judge_state(page, held, reached.get(page, {}), state)
-        found += _judge_heads(page, held, end.get(page, {}))
+        found += _judge_heads(page, held, end.get(page, {}), state.floor)
         found += _judge_open(page, held)
         due |= {f"{id}@{page}": moment for id, document in reached[page].items() if (moment := next_moment(document))}
     return [*found, *_differences("due drift", f"shard {state.shard}", state.due, due)]
@@ -155,9 +155,9 @@ def _judge_state(page: str, held: PageState, folded: Documents, state: ShardStat
     positions = [
         entry_position(entry, state.shard)
         for entry in state.entries[: _count_folded(state)]
-        if entry_fields(entry)[b"page"].decode() == page
+        if entry_fields(entry)[b"page"].decode() == page and entry_position(entry, state.shard) > state.floor
     ]
-    if held.positions != positions:
+    if [position for position in held.positions if not 0 < position.seq <= state.floor.seq] != positions:
         yield Finding("index drift", f"{page}: {len(held.positions)} positions instead of {len(positions)}")
     if page not in state.names:
         yield Finding("index drift", f"{page} is not among the pages")
@@ -187,11 +187,16 @@ def head_of(document: Observation) -> Head:
     )
 
 
-def _judge_heads(page: str, held: PageState, folded: Documents) -> Iterable[Finding]:
+def _judge_heads(page: str, held: PageState, folded: Documents, floor: Position) -> Iterable[Finding]:
     if page == SYSTEM_PAGE:
         return  # no observations are there
     live = {id: head for id, head in held.heads.items() if head.status not in ("cleared", "erased")}
-    expected = {id: head_of(document) for id, document in folded.items() if document is not None}
+    expected = {
+        id: head_of(document)
+        for id, document in folded.items()
+        if document is not None
+        if id in live or document.status_class != "final" or document.position > floor  # else an archiver dropped it
+    }
     yield from _differences("heads != fold", page, live, expected)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.log.append import Log
+from scratchbus.log.below import read_floor, stretch_after
 from scratchbus.log.codec import Head, decode_document, entry_fields
 from scratchbus.log.commit import Checkpoint, read_checkpoint
 from scratchbus.log.keys import PageKeys, ShardKeys
@@ -34,6 +35,7 @@ class ShardState:
 
     shard: int
     entries: list[Any]
+    floor: Position
     tail: str
     origin: str
     checkpoint: Checkpoint
@@ -44,9 +46,13 @@ class ShardState:
 
 
 def read_shard(log: Log, shard: int) -> Step[ShardState]:
-    """Read one shard whole."""
+    """Read one shard whole; what was archived comes from the archive."""
     keys = log.keys(shard)
-    entries = yield from ask(shard, "XRANGE", keys.log, "-", "+")
+    floor, at, archived = (yield from read_floor(log, shard)), START._replace(shard=shard), list[Any]()
+    while at < floor.position:
+        stretch = yield from stretch_after(log, floor, at, 10_000)
+        archived, at = archived + stretch.entries, stretch.at
+    entries = archived + (yield from ask(shard, "XRANGE", keys.log, f"({floor.position.stream_id}", "+"))
     names = {name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))}
     checkpoint = yield from read_checkpoint(keys)
     common = PageKeys(keys, "", checkpoint.build)
@@ -57,6 +63,7 @@ def read_shard(log: Log, shard: int) -> Step[ShardState]:
     return ShardState(
         shard,
         entries,
+        floor.position,
         _text((yield from ask(shard, "GET", keys.tail))),
         _text((yield from ask(shard, "GET", keys.origin))),
         checkpoint,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
+from tests.faults.history.archives import read_archived
 from tests.faults.history.logbook import Logbook, read_log
 from tests.faults.history.roles import BUS
 from tests.faults.proxy import Proxy
 from tests.faults.servers import DURABLE, Server, embedded_binary
 from tests.waiting import eventually
 
-LOG = f"{{{BUS}:0}}:log"
+TAG = f"{{{BUS}:0}}:"
+LOG = f"{TAG}log"
 LOST = 0.03
 """The share of requests and replies at which connections are cut while replies are dropped."""
 ASTRAY = 10
@@ -37,7 +40,8 @@ class Reign(NamedTuple):
 class Arena:
     """A primary that syncs every write, a replica that does so too, and a proxy to whichever is primary."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, archives: Path) -> None:
+        self._archives = archives
         self.reigns: list[Reign] = []
         self.did: Counter[str] = Counter()
         self._random = Random(seed)
@@ -139,19 +143,29 @@ class Arena:
         begun = time.monotonic()
         with self.primary.client() as client:
             pipe = client.pipeline(transaction=True)  # so that nothing is written in between
-            raw, _ = pipe.execute_command("XRANGE", LOG, "-", "+").execute_command("FLUSHALL").execute()
+            *found, _ = _ask_for_log(pipe).execute_command("FLUSHALL").execute()
             client.wait(1, 30_000)  # else a failover could bring back what was flushed
-        self._reign_ends(_logbook(raw), (begun, time.monotonic()), "flush")
+        self._reign_ends(self._logbook(*found), (begun, time.monotonic()), "flush")
 
     def _read(self, server: Server) -> Logbook:
         with server.client() as client:
-            return _logbook(client.execute_command("XRANGE", LOG, "-", "+"))
+            return self._logbook(*_ask_for_log(client.pipeline(transaction=True)).execute())
+
+    def _logbook(self, raw: Any, floor: bytes | None, origin: bytes | None) -> Logbook:
+        """Return a log with what it has left to its archive.
+
+        redis-py parses the reply of XRANGE into pairs of an id and a mapping.
+        """
+        live = read_log((id, [word for pair in fields.items() for word in pair]) for id, fields in raw)
+        until = int((floor or b"0-0|").partition(b"|")[0].partition(b"-")[2])
+        archived = read_archived(self._archives, BUS, origin.decode(), until) if until and origin else []
+        return Logbook(archived + [entry for entry in live if entry.seq > until])
 
     def _reign_ends(self, log: Logbook, over: tuple[float, float], by: Literal["failover", "flush", "end"]) -> None:
         self.reigns.append(Reign(log, self._begun, over, by))
         self._begun = over
 
 
-def _logbook(raw: Any) -> Logbook:
-    """Return the log of a reply: redis-py parses that of XRANGE into pairs of an id and a mapping."""
-    return Logbook(read_log((id, [word for pair in fields.items() for word in pair]) for id, fields in raw))
+def _ask_for_log(pipe: Any) -> Any:
+    """Have it give a log, where that ends downwards, and its origin."""
+    return pipe.execute_command("XRANGE", LOG, "-", "+").get(f"{TAG}floor").get(f"{TAG}origin")

@@ -27,11 +27,12 @@ FAULTS = {
 def sum_up(seed: int, seconds: float, rounds: Iterable[tuple[History, list[Violation]]]) -> dict[str, Any]:
     """Return the numbers of rounds, and each violation with its evidence."""
     told, did, kinds = Counter[str](), Counter[str](), Counter[str]()
-    events, found = 0, list[dict[str, str]]()
+    events, archived, found = 0, 0, list[dict[str, str]]()
     for history, violations in rounds:
         told.update(record.what for record in history.records)
         did.update(history.did)
         kinds.update(violation.kind for violation in violations)
+        archived += sum(record.told["events"] for record in history.records if record.what == "archived")
         events += sum(len(reign.log.entries) for reign in history.reigns if reign.by != "failover")
         found += [violation._asdict() for violation in violations]
     return {
@@ -44,6 +45,7 @@ def sum_up(seed: int, seconds: float, rounds: Iterable[tuple[History, list[Viola
         "events followed": told["followed"] + told["change"],
         "deliveries": told["handed"],
         "jobs": told["job"],
+        "events archived": archived,
         "faults": {name: did[kind] for kind, name in FAULTS.items()},
         "violations": {kind: kinds[kind] for kind in KINDS},
         "found": found,

@@ -15,10 +15,21 @@ from random import Random
 from typing import Any, NamedTuple
 
 from scratchbus import Bus, Observation
-from scratchbus.errors import Conflict, EngineError, LogError, NotFound, ScratchbusError, SubscriptionHeld
+from scratchbus.archive.archiver import archive_bus
+from scratchbus.errors import (
+    ArchiveBusy,
+    ArchiveError,
+    Conflict,
+    EngineError,
+    LogError,
+    NotFound,
+    ScratchbusError,
+    SubscriptionHeld,
+)
 from scratchbus.subscriptions import read_subscriptions
 from scratchbus.view import View
 from tests.faults import workers
+from tests.faults.history.archives import TERMS, Archives
 from tests.faults.history.journal import Journal
 from tests.faults.history.sabotage import SABOTAGE
 from tests.faults.history.writing import claim, publish, work
@@ -56,6 +67,10 @@ class Part(NamedTuple):
         return Random(f"{self.seed} {self.name}")
 
     @property
+    def archives(self) -> Path:
+        return self.directory / "archive"
+
+    @property
     def is_over(self) -> bool:
         """Whether those who write are to come to an end."""
         return (self.directory / "stop").exists()
@@ -67,8 +82,9 @@ class Part(NamedTuple):
             try:
                 bus = Bus.connect(
                     self.url, bus=BUS, source=self.name, max_observations=60, subscription_lease="500ms",
-                    socket_timeout="2s", connect_timeout="1s", **settings,
+                    socket_timeout="2s", connect_timeout="1s", archive_url=self.archives, **TERMS, **settings,
                 )  # fmt: skip
+                bus.core.log.past = Archives(self.archives, BUS)
                 break
             except ScratchbusError:
                 time.sleep(PAUSE)
@@ -222,6 +238,16 @@ def expire(part: Part, journal: Journal) -> None:
     workers.expire(part.url, BUS, "200ms")
 
 
+def archive(part: Part, journal: Journal) -> None:
+    """Be an archiver; note each time that it came to an end with it."""
+    with part.connected() as bus:
+        while True:
+            with suppress(ArchiveBusy, ArchiveError, EngineError, LogError):  # such as when everything is flushed
+                for done in archive_bus(bus, patience=60.0, lease=1.0):
+                    journal.note("archived", events=done.events, trimmed=done.trimmed)
+            time.sleep(0.2)
+
+
 ROLES: dict[str, Callable[[Part, Journal], None]] = {
     "publisher": publish,
     "claimer": claim,
@@ -232,6 +258,7 @@ ROLES: dict[str, Callable[[Part, Journal], None]] = {
     "follower": follow,
     "projector": project,
     "expirer": expire,
+    "archiver": archive,
     "observer": observe,
 }
 
@@ -245,5 +272,6 @@ CREW = {
     "follower": 1,
     "projector": 2,
     "expirer": 1,
+    "archiver": 2,
 }
 """How many there are of each; all of them are killed and halted, beside them runs one observer."""

@@ -18,6 +18,7 @@ from scratchbus import Bus
 from scratchbus.domain.position import millis
 from scratchbus.subscriptions import read_subscriptions
 from tests.faults.checker import check
+from tests.faults.history.archives import Archives
 from tests.faults.history.arena import Arena
 from tests.faults.history.case import History
 from tests.faults.history.journal import read_journals
@@ -40,6 +41,7 @@ PEACE = {
     "reader": 20,
     "follower": 60,
     "observer": 10,
+    "archiver": 2,
 }
 """How much those of each role have to note once nothing fails any more: everyone must have recovered."""
 
@@ -64,7 +66,7 @@ def play_round(
     tell: Callable[[str], None] = lambda line: None,
 ) -> History:
     """Play a round and return its history. Whatever ends it, nothing of it goes on."""
-    with short_directory() as directory, Arena(seed) as arena, Crew() as crew:
+    with short_directory() as directory, Arena(seed, directory / "archive") as arena, Crew() as crew:
         cast = Cast(arena, crew, directory, seed, sabotage)
         cast.start()
         for moment, act in cast.script(draw(seed, seconds, CREW, kinds)):
@@ -150,6 +152,7 @@ class Cast:
         stuck += self._end_by_themselves("publisher", "claimer")
         self._kill("worker", "expirer")
         with Bus.connect(self._arena.primary.url, bus=BUS, source="judge") as bus:
+            bus.core.log.past = Archives(self._directory / "archive", BUS)
             stuck += self._consume_all(bus)
             self._kill(*CREW, "observer")
             project(bus)

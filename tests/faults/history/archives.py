@@ -1,0 +1,45 @@
+"""The archives of a round: one for each log, since one that was flushed begins anew and gets a place of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from backports import zstd
+
+from scratchbus.archive.past import Archive
+from scratchbus.archive.shelf import Shelf
+from scratchbus.archive.stores import DirectoryStore
+from tests.faults.history.logbook import Entry
+
+TERMS: dict[str, Any] = {"retain": "3s", "retain_events": 50, "archive_segment": 100}
+"""What stays in the log: more than a failover with writes lost may lose, which would be in the archive alone then."""
+
+
+class Archives(Archive):
+    """An archive that keeps the logs of a bus apart."""
+
+    def __init__(self, directory: Path, bus: str) -> None:
+        super().__init__(DirectoryStore(directory), bus)
+        self._directory, self._name = directory, bus
+        self._logs: dict[str, Archive] = {}
+
+    def shelf(self, shard: int, origin: str) -> Shelf:
+        """Return the segments of a log."""
+        if origin not in self._logs:
+            self._logs[origin] = Archive(DirectoryStore(self._directory / origin), self._name)
+        return self._logs[origin].shelf(shard, origin)
+
+
+def read_archived(directory: Path, bus: str, origin: str, until: int) -> list[Entry]:
+    """Return the archived events of a log up to one of them, from the text of the files."""
+    entries = []
+    for manifest in sorted((directory / origin / bus / "0000").glob("*.manifest.json")):
+        segment = manifest.parent / json.loads(manifest.read_bytes())["files"]["segment"]["name"]
+        for line in zstd.decompress(segment.read_bytes()).decode().rstrip("\n").split("\n"):
+            parsed = json.loads(line)
+            given = (parsed[name] for name in ("ms", "seq", "id", "page", "subject", "kind", "type", "batch"))
+            if parsed["seq"] <= until:
+                entries.append(Entry(*given, line.partition(',"event":')[2][:-1]))
+    return entries
