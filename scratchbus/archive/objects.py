@@ -91,7 +91,7 @@ class ObjectStore:
         except (BaseError, OSError) as problem:
             raise ArchiveUnavailable(
                 f"archive {self.where}/{name}: {_first_line(problem)}; see to the object store and what its key may do,"
-                " then run `scratchbus archive run` again"
+                " then try again"
             ) from None
 
 

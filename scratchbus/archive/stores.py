@@ -130,7 +130,7 @@ class DirectoryStore:
         except OSError as problem:
             raise ArchiveUnavailable(
                 f"archive {self._directory / name}: {problem.strerror or problem}; see to the disk and its permissions,"
-                " then run `scratchbus archive run` again"
+                " then try again"
             ) from None
 
 

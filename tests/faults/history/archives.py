@@ -39,7 +39,8 @@ def read_archived(directory: Path, bus: str, origin: str, until: int) -> list[En
         segment = manifest.parent / json.loads(manifest.read_bytes())["files"]["segment"]["name"]
         for line in zstd.decompress(segment.read_bytes()).decode().rstrip("\n").split("\n"):
             parsed = json.loads(line)
-            given = (parsed[name] for name in ("ms", "seq", "id", "page", "subject", "kind", "type", "batch"))
+            fields = [parsed[name] for name in ("ms", "seq", "id", "page", "subject", "kind", "type", "batch")]
+            fields.append(line.partition(',"event":')[2][:-1])
             if parsed["seq"] <= until:
-                entries.append(Entry(*given, line.partition(',"event":')[2][:-1]))
+                entries.append(Entry(*fields))
     return entries

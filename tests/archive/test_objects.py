@@ -1,0 +1,92 @@
+"""An archive in an object store, spoken to over the network, also when that fails half way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from secrets import token_hex
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.archive.archiver import archive_bus
+from scratchbus.archive.contents import archived_segments
+from scratchbus.archive.objects import ObjectStore
+from scratchbus.archive.stores import open_store
+from scratchbus.archive.verify import verify
+from scratchbus.errors import ArchiveUnavailable
+from tests.archive.buckets import Bucket, bucket
+
+
+@pytest.fixture
+def objects() -> Iterator[Bucket]:
+    with bucket() as held:
+        yield held
+
+
+@pytest.fixture
+def bus(objects: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
+    """A bus whose archive is in that bucket; what fails is not tried again."""
+    at = ObjectStore.at
+    monkeypatch.setattr(ObjectStore, "at", lambda url: at(url, retries=0))
+    with Bus.connect(
+        f"memory://{token_hex(6)}", bus="kept", source="tester", archive_url=objects.url, archive_segment=10,
+        retain="1ms", retain_events=10,
+    ) as bus:  # fmt: skip
+        for number in range(50):
+            bus.page().add("observation", f"{number}")
+        yield bus
+
+
+def problems(url: str) -> list[str]:
+    return [f"{each.file}: {each.problem}" for log in verify(open_store(url)) for each in log.problems]
+
+
+def test_it_is_written_read_erased_from_and_verified(bus: Bus, objects: Bucket) -> None:
+    events = list(bus.events())
+    archive_bus(bus)
+    assert all(name.startswith("pre/fix/kept/0000/") for name in objects.objects)
+    assert list(bus.events()) == events
+    bus.page().erase(events[3].subject, reason="asked for")
+    assert [event.seq for event in bus.events()] == [*range(1, 4), *range(5, 52)]
+    assert [each.erased for each in archived_segments(open_store(objects.url))] == [1, 0, 0, 0]
+    assert problems(objects.url) == []
+    assert bus.verify().findings == []
+
+
+def test_one_that_fails_half_way_loses_nothing_and_is_gone_on_with(bus: Bus, objects: Bucket) -> None:
+    events = list(bus.events())
+    for step in range(1, 30, 3):
+        left = count(step, -1)
+        objects.fails = lambda method, name, left=left: 500 if next(left) <= 1 else 0  # type: ignore[misc]
+        try:
+            archive_bus(bus)
+            break
+        except ArchiveUnavailable:
+            objects.fails = lambda method, name: 0
+            assert list(bus.events()) == events
+    assert step > 5, "so many times it failed"
+    objects.fails = lambda method, name: 0
+    archive_bus(bus)
+    assert list(bus.events()) == events
+    assert problems(objects.url) == []
+    assert len(objects.objects) == 3 * 4 + 1
+
+
+@pytest.mark.parametrize("code", [401, 403, 507])
+def test_one_that_refuses_says_so_and_nothing_leaves_the_log(bus: Bus, objects: Bucket, code: int) -> None:
+    objects.fails = lambda method, name: code if method == "PUT" else 0
+    with pytest.raises(ArchiveUnavailable, match="see to the object store and what its key may do") as said:
+        archive_bus(bus)
+    assert "s3cr3t" not in str(said.value)
+    assert "\n" not in str(said.value)
+    assert objects.objects == {}
+    assert [event.seq for event in bus.events()] == list(range(1, 51))
+
+
+def test_a_manifest_that_another_put_first_is_not_overwritten(bus: Bus, objects: Bucket) -> None:
+    archive_bus(bus)
+    store, name = open_store(objects.url), "kept/0000/0000000000000001.manifest.json"
+    before = objects.objects[f"pre/fix/{name}"]
+    assert not store.put_new(name, b"another")
+    assert objects.objects[f"pre/fix/{name}"] == before
