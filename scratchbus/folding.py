@@ -63,9 +63,13 @@ class Folded(NamedTuple):
 
 @dataclass(slots=True)
 class Fold:
-    """The fold of a stretch of one shard's log over the documents it touches."""
+    """The fold of a stretch of one shard's log over the documents it touches.
+
+    What is archived has no positions in the history index: who reads that reads the archive.
+    """
 
     shard: int
+    is_archived: bool = False
     documents: Documents = field(default_factory=dict)
     before: Documents = field(default_factory=dict)
     folded: list[Event | Poison] = field(default_factory=list)
@@ -128,11 +132,11 @@ def fold_once(
     """
     keys, key = log.keys(shard), checkpoint_key(log.keys(shard), build)
     begin = Checkpoint.parse(None, shard)._replace(build=build or 1)
-    checkpoint, entries, is_all = yield from _read_stretch(log, keys, key, begin, known, chunk)
+    checkpoint, entries, is_all, is_archived = yield from _read_stretch(log, keys, key, begin, known, chunk)
     if not entries:
         return Folded(0, True, Outcome.DONE), checkpoint
     items = list(decode_all(entries, shard))
-    fold = Fold(shard)
+    fold = Fold(shard, is_archived)
     if entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
         fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
     if not (yield from load_documents(keys, fold, needed(item for _, item in items), checkpoint, key)):
@@ -163,8 +167,11 @@ def catch_up(log: Log, shard: int) -> Step[None]:
 
 def _read_stretch(
     log: Log, keys: ShardKeys, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
-) -> Step[tuple[Checkpoint, list[RawEntry], bool]]:
-    """Read the checkpoint first, then whole batches after it; what was trimmed is read from the archive."""
+) -> Step[tuple[Checkpoint, list[RawEntry], bool, bool]]:
+    """Read the checkpoint first, then whole batches after it; what was trimmed is read from the archive.
+
+    Say also whether these are the last ones, and whether they are from the archive.
+    """
     shard = keys.shard
     guess = known or begin
     count = chunk
@@ -193,9 +200,9 @@ def _read_stretch(
         entries = archived or entries
         whole = _whole_batches(entries, chunk)
         if whole or not entries:
-            return checkpoint, whole, not archived and len(whole) == len(entries) < count
+            return checkpoint, whole, not archived and len(whole) == len(entries) < count, bool(archived)
         if count >= _LONGEST_BATCH:
-            return checkpoint, list(entries), False  # no such batch is ever written; do not stand still
+            return checkpoint, list(entries), False, bool(archived)  # no such batch is ever written; do not stand still
         count = _LONGEST_BATCH
 
 
@@ -286,7 +293,7 @@ def _commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[C
     for command, arguments in writes.items():
         for at in range(0, len(arguments), _WIDEST):
             yield (*command, *arguments[at : at + _WIDEST])
-    for page, some in places.items():
+    for page, some in places.items() if not fold.is_archived else ():
         yield ("APPEND", names_of(page).positions, positions.pack(some))
     for entry, reason in fold.rejected:
         fields = entry_fields(entry)

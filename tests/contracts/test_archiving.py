@@ -23,6 +23,9 @@ from scratchbus.errors import (
     SettingsError,
 )
 from scratchbus.log.below import read_floor
+from scratchbus.log.commit import read_checkpoint
+from scratchbus.log.keys import PageKeys
+from scratchbus.log.positions import WIDTH
 from scratchbus.log.trimming import Archiving
 from scratchbus.rebuilding import rebuild
 from tests.inspection import keys_of, log_length, outdate, project, send
@@ -298,6 +301,9 @@ def test_the_state_is_rebuilt_from_archive_and_log(bus):
     archive(bus)
     bus.converse(rebuild(bus.core))
     assert page.list(limit=None) == before
+    names = PageKeys(keys_of(bus), "main", bus.converse(read_checkpoint(keys_of(bus))).build)
+    assert send(bus, "STRLEN", names.positions) == WIDTH * log_length(bus), "of what is archived it has no positions"
+    assert bus.verify().findings == []
     assert list(bus.events(pages="main")) == [event for event in bus.events() if event.page == "main"]
 
 
@@ -416,6 +422,76 @@ def test_nothing_leaves_that_is_not_folded(bus, monkeypatch):
     monkeypatch.setattr(archiver, "catch_up", lambda log, shard: read_floor(log, shard))
     archive(bus)
     assert floor_of(bus).seq == 3
+
+
+def test_nothing_leaves_that_a_rebuild_has_still_to_read(bus, monkeypatch):
+    monkeypatch.setattr("scratchbus.rebuilding.CHUNK", 2)
+    page, seen = bus.page(), []
+    added = fill(bus)
+
+    def archive_meanwhile(done, total):
+        if done:
+            archive(bus)
+            seen.append((done, floor_of(bus).seq))
+
+    bus.rebuild(archive_meanwhile)
+    assert seen[:3] == [(2, 2), (4, 4), (6, 6)]
+    assert page.list(limit=None) == added[::-1]
+    assert bus.verify().findings == []
+
+
+def test_the_floor_is_guarded_in_the_moment_in_which_it_goes_up(bus):
+    fill(bus, 10)
+    project(bus)
+    fill(bus, 2)
+    keys, shard = keys_of(bus), bus.core.log.shard("main")
+    events = list(bus.events())
+    origin, lease = read_origin(bus, shard), Archiving(keys, "0123", "someone", 60_000)
+
+    def may_rise(event, origin=origin, id=""):
+        return bus.converse(lease.raise_floor(origin, event.position, id or event.id))
+
+    with pytest.raises(ArchiveBusy):
+        may_rise(events[0])
+    bus.converse(lease.take())
+    assert not may_rise(events[10]), "it is not folded"
+    project(bus)
+    assert not may_rise(events[11]), "it is the last one"
+    for other in ({"origin": "another"}, {"id": "another"}):
+        with pytest.raises(LogRewound, match="nothing was trimmed"):
+            may_rise(events[5], **other)
+    assert floor_of(bus).seq == 0
+    assert may_rise(events[10])
+    assert may_rise(events[3]), "it is there already"
+    assert floor_of(bus) == events[10].position
+    bus.converse(lease.leave())
+    send(bus, "DEL", keys.floor)
+
+
+def read_origin(bus, shard):
+    return bus.converse(read_floor(bus.core.log, shard)).origin
+
+
+def test_a_subscription_that_begins_while_the_log_is_trimmed_reads_the_archive(bus, monkeypatch):
+    fill(bus)
+    trim = Archiving.raise_floor
+
+    def begin(lease, *given):  # after it was looked who has still to read what
+        monkeypatch.setattr(Archiving, "raise_floor", trim)
+        with bus.subscribe("late") as deliveries:
+            next(deliveries).ack()
+        return trim(lease, *given)
+
+    monkeypatch.setattr(Archiving, "raise_floor", begin)
+    archive(bus)
+    seen = ["0"]
+    with bus.subscribe("late") as deliveries:
+        for delivery in deliveries:
+            seen.append(delivery.event.content)
+            delivery.ack()
+            if len(seen) == 30:
+                break
+    assert seen == [*map(str, range(30))]
 
 
 def test_a_subscription_that_nobody_consumes_is_dropped_recorded_and_told(connect, directory, clock):
@@ -570,6 +646,19 @@ def test_an_archive_of_another_bus_or_log_is_not_read_nor_written(connect, bus, 
         archive(bus)
     with pytest.raises(ArchiveForeign, match="of another log of bus"):
         list(connect(archive_url=directory).events())
+    assert names(directory) == before
+
+
+@pytest.mark.damages_the_log
+def test_a_log_that_was_rewound_behind_its_archive_is_not_gone_on_with(bus, directory):
+    fill(bus)
+    archive(bus)
+    before, keys = names(directory), keys_of(bus)
+    tail = send(bus, "GET", keys.tail)
+    send(bus, "SET", keys.tail, f"{floor_of(bus).ms}-{floor_of(bus).seq - 3}|other")
+    with pytest.raises(ArchiveForeign, match="was rewound or restored from an older backup"):
+        archive(bus)
+    send(bus, "SET", keys.tail, tail)
     assert names(directory) == before
 
 
