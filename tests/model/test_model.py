@@ -1,5 +1,7 @@
 """Random operations of several clients, compared step by step with a model that was written independently.
 
+Old events leave the log for the archive meanwhile, and the state is built anew; nothing may differ for that.
+
 At the end of every run the stored documents, the fold of the log from its first event, the heads and the model have to
 say the same, and the log has to be whole. Pages of the past have to be the fold of the log up to then, when they are
 made and at the end.
@@ -8,6 +10,7 @@ made and at the end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from secrets import token_hex
 from typing import Any, ClassVar
 
@@ -24,6 +27,7 @@ from hypothesis.stateful import (
 )
 
 from scratchbus import Bus, NewObservation, Observation, Page, PastPage
+from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.position import millis, moment
 from scratchbus.errors import Conflict, NotFound
 from scratchbus.expiry import sweep
@@ -58,6 +62,7 @@ class PageMachine(RuleBasedStateMachine):
     url: ClassVar[str]
     shards: ClassVar[int]
     clock: ClassVar[Clock]
+    directory: ClassVar[Path]
 
     ids = Bundle("ids")
     done = Bundle("done")
@@ -71,7 +76,17 @@ class PageMachine(RuleBasedStateMachine):
     def _open(self) -> list[Bus]:
         name = f"model-{token_hex(6)}"
         return [
-            Bus.connect(self.url, source=source, bus=name, shards=self.shards, max_observations=ROOM)
+            Bus.connect(
+                self.url,
+                source=source,
+                bus=name,
+                shards=self.shards,
+                max_observations=ROOM,
+                archive_url=self.directory,
+                retain="1ms",
+                retain_events=3,
+                archive_segment=5,
+            )
             for source in ("ann", "bob", "cid")
         ]
 
@@ -239,6 +254,14 @@ class PageMachine(RuleBasedStateMachine):
     def fold(self, client: int) -> None:
         project(self.buses[client])
 
+    @rule(client=clients)
+    def archive(self, client: int) -> None:
+        archive_bus(self.buses[client])
+
+    @rule(client=clients)
+    def rebuild(self, client: int) -> None:
+        self.buses[client].rebuild()
+
     # -- what auditors do
 
     @rule(client=clients, back=st.integers(0, 9), way=st.sampled_from(WAYS))
@@ -301,11 +324,11 @@ def _wanted(item: Item, now: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def test_the_bus_does_what_the_model_says(engine, clock):
+def test_the_bus_does_what_the_model_says(engine, clock, tmp_path):
     class Machine(PageMachine):
         url, shards = engine.url, engine.shards
 
-    Machine.clock = clock
+    Machine.clock, Machine.directory = clock, tmp_path
     run_state_machine_as_test(
         Machine,
         settings=settings(
