@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scratchbus.domain.trace import Consequences, Trace
     from scratchbus.errors import ScratchbusError
     from scratchbus.live import Change
+    from scratchbus.memory import AsyncMemories, AsyncNotepad, Memories, Notepad
     from scratchbus.page import Page
     from scratchbus.past import AsyncPastPage, PastPage
     from scratchbus.rebuilding import Rebuilt
@@ -34,6 +35,10 @@ _HOMES = {
     "AsyncPage": "async_page",
     "PastPage": "past",
     "AsyncPastPage": "past",
+    "Memories": "memory",
+    "AsyncMemories": "memory",
+    "Notepad": "memory",
+    "AsyncNotepad": "memory",
     "View": "view",
     "AsyncView": "view",
     "Change": "live",
@@ -71,6 +76,8 @@ __all__ = [
     "AsyncBus",
     "AsyncDelivery",
     "AsyncJob",
+    "AsyncMemories",
+    "AsyncNotepad",
     "AsyncPage",
     "AsyncPastPage",
     "AsyncSubscription",
@@ -88,7 +95,9 @@ __all__ = [
     "Event",
     "Finding",
     "Job",
+    "Memories",
     "NewObservation",
+    "Notepad",
     "Observation",
     "Page",
     "PastPage",

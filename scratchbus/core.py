@@ -49,6 +49,10 @@ class Core:
     default_ttl_ms: int | None = None
     archive_after_ms: int | None = None
     max_content: int = MAX_BYTES
+    kind: str = "subagent"
+    max_note_content: int = 4_000
+    max_note_tags: int = 10
+    max_notepad: int = 100_000
     fresh: Freshness = field(default_factory=Freshness)
     registry_version: int = 0
     registry_checked: float = 0.0

@@ -10,6 +10,8 @@ from scratchbus import (
     AsyncBus,
     AsyncDelivery,
     AsyncJob,
+    AsyncMemories,
+    AsyncNotepad,
     AsyncPage,
     AsyncPastPage,
     AsyncSubscription,
@@ -18,6 +20,8 @@ from scratchbus import (
     Bus,
     Delivery,
     Job,
+    Memories,
+    Notepad,
     Page,
     PastPage,
     Subscription,
@@ -27,6 +31,8 @@ from scratchbus import (
 
 FACADES = [
     (Bus, AsyncBus),
+    (Memories, AsyncMemories),
+    (Notepad, AsyncNotepad),
     (Page, AsyncPage),
     (PastPage, AsyncPastPage),
     (View, AsyncView),
@@ -50,6 +56,8 @@ PROMISED = {
         "connect", "page", "view", "events", "subscribe", "unsubscribe", "dead_letters", "retry_dead_letters",
         "drop_dead_letters", "work", "position", "status", "types", "push_types", "refresh_types", "settings", "close",
     },
+    Memories: {"notepad"},
+    Notepad: {"read", "write", "append", "update", "history", "as_of"},
     Page: {
         "add", "add_many", "get", "list", "active", "update", "review", "resolve", "archive", "reopen",
         "clear_resolved", "claim", "claim_next", "release", "link", "refute", "trace", "consequences", "history",

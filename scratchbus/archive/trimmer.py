@@ -19,7 +19,7 @@ from scratchbus.log.trimming import AT_ONCE, Archiving
 
 _DAY_MS = 86_400_000
 
-_LASTING = (b"status_changed", b"cleared", b"linked", b"due", b"types_changed")
+_LASTING = (b"status_changed", b"cleared", b"linked", b"due", b"types_changed", b"note_deleted")
 """The kinds of what may be the last event about a subject for good; after any other it is still open."""
 
 

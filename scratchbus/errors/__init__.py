@@ -29,6 +29,8 @@ is in attributes, never only in the text.
     │   ├── StaleFence          the claim this fence came from is over (.fence, .actual, .id)
     │   ├── PageFull            no room, and nothing may give way    (.page, .limit)
     │   ├── EventIdReused       same event id, other arguments       (.event_id)
+    │   ├── SessionOver         the session has ended               (.session)
+    │   ├── SessionExists       a session of that name is there      (.session)
     │   ├── TypeInUse           a type cannot go while it is open    (.type, .open)
     │   ├── NotEmpty            events cannot be imported into this bus
     │   ├── RebuildHeld         someone else is building the state anew (.holder)
@@ -113,6 +115,8 @@ from scratchbus.errors.state import (
     NotFound,
     PageFull,
     RebuildHeld,
+    SessionExists,
+    SessionOver,
     StaleFence,
     TypeInUse,
     VersionConflict,
@@ -178,6 +182,8 @@ __all__ = [
     "RegistryError",
     "RulesError",
     "ScratchbusError",
+    "SessionExists",
+    "SessionOver",
     "SettingsError",
     "SettingsFileError",
     "ShardsMismatch",
