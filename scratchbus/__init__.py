@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.domain.registry import Registry
+    from scratchbus.domain.remembered import Note, NoteResult, NotesResult, TagsResult
     from scratchbus.domain.trace import Consequences, Trace
     from scratchbus.errors import ScratchbusError
     from scratchbus.live import Change
-    from scratchbus.memory import AsyncMemories, AsyncNotepad, Memories, Notepad
+    from scratchbus.memory import AsyncMemories, AsyncNotepad, AsyncNotes, Memories, Notepad, Notes
     from scratchbus.page import Page
     from scratchbus.past import AsyncPastPage, PastPage
     from scratchbus.rebuilding import Rebuilt
@@ -38,6 +39,12 @@ _HOMES = {
     "Memories": "memory",
     "AsyncMemories": "memory",
     "Notepad": "memory",
+    "Notes": "memory",
+    "AsyncNotes": "memory",
+    "Note": "domain.remembered",
+    "NoteResult": "domain.remembered",
+    "NotesResult": "domain.remembered",
+    "TagsResult": "domain.remembered",
     "AsyncNotepad": "memory",
     "View": "view",
     "AsyncView": "view",
@@ -78,6 +85,7 @@ __all__ = [
     "AsyncJob",
     "AsyncMemories",
     "AsyncNotepad",
+    "AsyncNotes",
     "AsyncPage",
     "AsyncPastPage",
     "AsyncSubscription",
@@ -97,7 +105,11 @@ __all__ = [
     "Job",
     "Memories",
     "NewObservation",
+    "Note",
+    "NoteResult",
     "Notepad",
+    "Notes",
+    "NotesResult",
     "Observation",
     "Page",
     "PastPage",
@@ -107,6 +119,7 @@ __all__ = [
     "ScratchbusError",
     "Status",
     "Subscription",
+    "TagsResult",
     "Trace",
     "Verified",
     "View",

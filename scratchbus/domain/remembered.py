@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
@@ -69,3 +69,40 @@ class Session(Remembered):
     fork: bool = False
     children: list[str] = Field(default_factory=list)
     ended: bool = False
+
+
+class NoteResult(BaseModel):
+    """What became of a note.
+
+    `metadata` has `note_id`, and of its session `total_notes` and `total_tags`. Of a note that was deleted, `note` is
+    what it was.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    note: Note
+    message: str
+    metadata: dict[str, Any]
+
+
+class NotesResult(BaseModel):
+    """Notes that were found.
+
+    `metadata` has `result_count`, `query` and `tags` of a search, `note_count` and `tag_filter` of a list.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    notes: list[Note]
+    message: str
+    metadata: dict[str, Any]
+
+
+class TagsResult(BaseModel):
+    """The tags in use, each with how many notes have it; `metadata` has `tag_count`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tags: dict[str, int]
+    message: str
+    metadata: dict[str, Any]

@@ -38,8 +38,9 @@ class ReadOnlyField(InvalidField):
 class TooLarge(InvalidField):
     """A value is over its limit."""
 
-    def __init__(self, field: str, size: int, limit: int, unit: str = "bytes") -> None:
-        super().__init__(field, f"{size:,} {unit} is over the limit of {limit:,}; shorten it or raise the limit")
+    def __init__(self, field: str, size: int, limit: int, unit: str = "bytes", advice: str = "") -> None:
+        advice = advice or "shorten it or raise the limit"
+        super().__init__(field, f"{size:,} {unit} is over the limit of {limit:,}; {advice}")
         self.size = size
         self.limit = limit
 

@@ -2,5 +2,6 @@
 
 from scratchbus.memory.facade import AsyncMemories, Memories
 from scratchbus.memory.notepad import AsyncNotepad, Notepad
+from scratchbus.memory.notes import AsyncNotes, Notes
 
-__all__ = ["AsyncMemories", "AsyncNotepad", "Memories", "Notepad"]
+__all__ = ["AsyncMemories", "AsyncNotepad", "AsyncNotes", "Memories", "Notepad", "Notes"]

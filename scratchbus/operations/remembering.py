@@ -53,7 +53,7 @@ class Edit:
         return Write(event, "g", self.digest, version, status=status, status_class=final, argument=session.SUBJECT)
 
 
-def edit(core: Core, asked: Edit, make: Make) -> Step[Remembered | None]:
+def edit(core: Core, asked: Edit, make: Make, status: str = "") -> Step[Remembered | None]:
     """Append the event that an edit makes of the subject as it is, and return what it is then.
 
     When someone else was faster it is made again of what that left. A retry is answered with what the subject was after
@@ -77,7 +77,8 @@ def edit(core: Core, asked: Edit, make: Make) -> Step[Remembered | None]:
             known = yield from _known(core, asked)
             return before if known is None else (yield from as_left(core, known))
         try:
-            done = yield from append(core.log, asked.page, [asked.write(event, before.version if before else missing)])
+            write = asked.write(event, before.version if before else missing, status)
+            done = yield from append(core.log, asked.page, [write])
         except VersionConflict as conflict:
             missing = conflict.actual  # of one without a document, because nothing of it could be read
             yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is at it
