@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.domain.registry import Registry
-    from scratchbus.domain.remembered import Note, NoteResult, NotesResult, TagsResult
+    from scratchbus.domain.remembered import Note, NoteResult, NotesResult, Session, TagsResult
     from scratchbus.domain.trace import Consequences, Trace
     from scratchbus.errors import ScratchbusError
     from scratchbus.live import Change
@@ -45,6 +45,7 @@ _HOMES = {
     "NoteResult": "domain.remembered",
     "NotesResult": "domain.remembered",
     "TagsResult": "domain.remembered",
+    "Session": "domain.remembered",
     "AsyncNotepad": "memory",
     "View": "view",
     "AsyncView": "view",
@@ -117,6 +118,7 @@ __all__ = [
     "Rebuilt",
     "Registry",
     "ScratchbusError",
+    "Session",
     "Status",
     "Subscription",
     "TagsResult",

@@ -59,7 +59,7 @@ PROMISED = {
         "connect", "page", "view", "events", "subscribe", "unsubscribe", "dead_letters", "retry_dead_letters",
         "drop_dead_letters", "work", "position", "status", "types", "push_types", "refresh_types", "settings", "close",
     },
-    Memories: {"notes", "notepad"},
+    Memories: {"notes", "notepad", "session", "spawn_session", "fork_session", "end_session"},
     Notes: {"add", "scratch", "search", "list", "update", "delete", "tags", "history", "as_of"},
     Notepad: {"read", "write", "append", "update", "history", "as_of"},
     Page: {

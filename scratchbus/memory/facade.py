@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from scratchbus.domain.remembered import Session
 from scratchbus.memory.host import AsyncHost, Host
 from scratchbus.memory.notepad import AsyncNotepad, Notepad
 from scratchbus.memory.notes import AsyncNotes, Notes
+from scratchbus.operations import sessions
 
 
 class Memories:
@@ -18,6 +20,40 @@ class Memories:
         """Return the notepad of a session. Raises InvalidName."""
         return Notepad(self, session)
 
+    def session(self: Host, session: str) -> Session | None:
+        """Return what is known of a session itself: its parent, its children, and whether it is over.
+
+        None for one that has neither begun from another, nor begun one, nor ended. Raises InvalidName.
+        """
+        return self.converse(sessions.get_session(self.core, session))
+
+    def spawn_session(
+        self: Host,
+        parent: str,
+        *,
+        session: str | None = None,
+        copy_notepad: bool = False,
+        event_id: str | None = None,
+    ) -> str:
+        """Begin a session from another one, and return its id; its notepad is empty, or as its parent's is.
+
+        From then on both go their own ways. To call it again with the same `session` or `event_id` changes nothing
+        more, and ends what was cut short. Raises SessionExists, or SessionOver for a parent that has ended.
+        """
+        return self.converse(sessions.begin(self.core, parent, session, False, copy_notepad, event_id))
+
+    def fork_session(self: Host, parent: str, *, session: str | None = None, event_id: str | None = None) -> str:
+        """Begin a session from another one with all that is on its notepad, and return its id; see `spawn_session`."""
+        return self.converse(sessions.begin(self.core, parent, session, True, True, event_id))
+
+    def end_session(self: Host, session: str, *, event_id: str | None = None) -> Session:
+        """Archive the notes, the notepad and the todo list of a session, all at once.
+
+        From then on they read as empty, and whoever writes gets SessionOver; `history` and `as_of` tell what they were.
+        One that has ended stays as it is.
+        """
+        return self.converse(sessions.end(self.core, session, event_id))
+
 
 class AsyncMemories:
     """The memories of an asyncio bus."""
@@ -29,3 +65,39 @@ class AsyncMemories:
     def notepad(self: AsyncHost, session: str) -> AsyncNotepad:
         """Return the notepad of a session. Raises InvalidName."""
         return AsyncNotepad(self, session)
+
+    async def session(self: AsyncHost, session: str) -> Session | None:
+        """Return what is known of a session itself: its parent, its children, and whether it is over.
+
+        None for one that has neither begun from another, nor begun one, nor ended. Raises InvalidName.
+        """
+        return await self.converse(sessions.get_session(self.core, session))
+
+    async def spawn_session(
+        self: AsyncHost,
+        parent: str,
+        *,
+        session: str | None = None,
+        copy_notepad: bool = False,
+        event_id: str | None = None,
+    ) -> str:
+        """Begin a session from another one, and return its id; its notepad is empty, or as its parent's is.
+
+        From then on both go their own ways. To call it again with the same `session` or `event_id` changes nothing
+        more, and ends what was cut short. Raises SessionExists, or SessionOver for a parent that has ended.
+        """
+        return await self.converse(sessions.begin(self.core, parent, session, False, copy_notepad, event_id))
+
+    async def fork_session(
+        self: AsyncHost, parent: str, *, session: str | None = None, event_id: str | None = None
+    ) -> str:
+        """Begin a session from another one with all that is on its notepad, and return its id; see `spawn_session`."""
+        return await self.converse(sessions.begin(self.core, parent, session, True, True, event_id))
+
+    async def end_session(self: AsyncHost, session: str, *, event_id: str | None = None) -> Session:
+        """Archive the notes, the notepad and the todo list of a session, all at once.
+
+        From then on they read as empty, and whoever writes gets SessionOver; `history` and `as_of` tell what they were.
+        One that has ended stays as it is.
+        """
+        return await self.converse(sessions.end(self.core, session, event_id))

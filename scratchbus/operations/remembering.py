@@ -65,7 +65,7 @@ def edit(core: Core, asked: Edit, make: Make, status: str = "") -> Step[Remember
         found = yield from recollect(core.log, asked.page, (asked.subject, session.SUBJECT), core.fresh)
         before, its_session = found.get(asked.subject), found.get(session.SUBJECT)
         try:
-            if isinstance(its_session, Session) and its_session.ended:
+            if isinstance(its_session, Session) and its_session.ended and before is not its_session:
                 raise SessionOver(its_session.id)
             event = make(before)
         except (InvalidInput, NotFound, Conflict):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from pydantic_core import PydanticUndefined
-
 from scratchbus.domain.event import Event
 from scratchbus.domain.remembered import Remembered
 from scratchbus.domain.trusted import trusted
@@ -38,9 +36,9 @@ def _first(event: Event) -> dict[str, int]:
 
 
 def _untouched(cls: type[Remembered]) -> dict[str, Any]:
-    """Return the fields of a document for which there is a default, each with it."""
+    """Return all fields of a document in their order, each with its default if there is one."""
     found = _UNTOUCHED.get(cls)
     if found is None:
-        fields = {name: field.get_default(call_default_factory=True) for name, field in cls.model_fields.items()}
-        found = _UNTOUCHED[cls] = {name: value for name, value in fields.items() if value is not PydanticUndefined}
+        fields = cls.model_fields.items()
+        found = _UNTOUCHED[cls] = {name: field.get_default(call_default_factory=True) for name, field in fields}
     return found

@@ -26,5 +26,6 @@ def evolve(session: Session | None, event: Event) -> Session | None:
     else:
         return session
     if session is None:
-        return begun(Session, event, id=event.page.removeprefix(PAGES), **changes)
+        changes = {"id": event.page.removeprefix(PAGES), "children": [], **changes}
+        return begun(Session, event, **changes)
     return grown(session, event, **changes)

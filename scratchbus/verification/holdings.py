@@ -8,10 +8,13 @@ from typing import Any, Literal, NamedTuple
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
+from scratchbus.domain.remembered import Session
 from scratchbus.errors import shown
 from scratchbus.log.codec import Head, decode_document, encode_document, encode_remembered
 from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys
 from scratchbus.projections import scratch_page
+from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.verification.state import PageState, State
 
 SPAN = 2**46
@@ -132,9 +135,12 @@ class Holdings:
         return _differences(head, wanted, Head._fields) if wanted is not None else _presence(False, True)
 
     def _may_be_dropped(self, page: str, id: str) -> bool:
-        """Say whether an archiver may have dropped a head: it is below the floor, and of one that is final."""
-        head = self.tip.peek(page).head(id)
-        return head is not None and head.status_class == "f" and Position.parse(head.position).seq <= self.floor.seq
+        """Say whether an archiver may have dropped a head: it is below the floor, and nothing more happens to it."""
+        head, session = self.tip.peek(page).head(id), self.tip.peek(page).remembered.get(SESSION)
+        if head is None or Position.parse(head.position).seq > self.floor.seq:
+            return False
+        is_over = isinstance(session, Session) and session.ended and session.seq <= self.floor.seq
+        return head.status_class == "f" or (is_over and id != SESSION and is_remembered(id))
 
     def _room(self, page: str, id: str) -> int | None:
         document = self.tip.peek(page).documents.get(id)
