@@ -15,10 +15,25 @@ if TYPE_CHECKING:
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.domain.registry import Registry
     from scratchbus.domain.remembered import Note, NoteResult, NotesResult, Session, TagsResult
+    from scratchbus.domain.run import ScratchpadReply
+    from scratchbus.domain.todo import TodoItem, TodoList
     from scratchbus.domain.trace import Consequences, Trace
     from scratchbus.errors import ScratchbusError
     from scratchbus.live import Change
-    from scratchbus.memory import AsyncMemories, AsyncNotepad, AsyncNotes, Memories, Notepad, Notes
+    from scratchbus.memory import (
+        AsyncMemories,
+        AsyncNotepad,
+        AsyncNotes,
+        AsyncRun,
+        AsyncScratchpad,
+        AsyncTodo,
+        Memories,
+        Notepad,
+        Notes,
+        Run,
+        Scratchpad,
+        Todo,
+    )
     from scratchbus.page import Page
     from scratchbus.past import AsyncPastPage, PastPage
     from scratchbus.rebuilding import Rebuilt
@@ -47,6 +62,15 @@ _HOMES = {
     "TagsResult": "domain.remembered",
     "Session": "domain.remembered",
     "AsyncNotepad": "memory",
+    "Run": "memory",
+    "AsyncRun": "memory",
+    "Scratchpad": "memory",
+    "AsyncScratchpad": "memory",
+    "ScratchpadReply": "domain.run",
+    "Todo": "memory",
+    "AsyncTodo": "memory",
+    "TodoItem": "domain.todo",
+    "TodoList": "domain.todo",
     "View": "view",
     "AsyncView": "view",
     "Change": "live",
@@ -89,7 +113,10 @@ __all__ = [
     "AsyncNotes",
     "AsyncPage",
     "AsyncPastPage",
+    "AsyncRun",
+    "AsyncScratchpad",
     "AsyncSubscription",
+    "AsyncTodo",
     "AsyncView",
     "AsyncWork",
     "Bus",
@@ -117,11 +144,17 @@ __all__ = [
     "Position",
     "Rebuilt",
     "Registry",
+    "Run",
     "ScratchbusError",
+    "Scratchpad",
+    "ScratchpadReply",
     "Session",
     "Status",
     "Subscription",
     "TagsResult",
+    "Todo",
+    "TodoItem",
+    "TodoList",
     "Trace",
     "Verified",
     "View",

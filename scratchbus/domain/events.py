@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten, TaskBegun, TaskEnded, TodoWritten
 from scratchbus.domain.event import ENVELOPE as ENVELOPE
 from scratchbus.domain.event import SCHEMA as SCHEMA
 from scratchbus.domain.event import Event as Event
@@ -197,7 +198,12 @@ AnyEvent = Annotated[
     | NoteDeleted
     | SessionSpawned
     | SessionStarted
-    | SessionEnded,
+    | SessionEnded
+    | TodoWritten
+    | TaskBegun
+    | TaskEnded
+    | ScratchpadWritten
+    | RunEnded,
     Field(discriminator="kind"),
 ]
 
@@ -222,5 +228,10 @@ EVENTS: dict[str, type[Event]] = {
     "session_spawned": SessionSpawned,
     "session_started": SessionStarted,
     "session_ended": SessionEnded,
+    "todo_written": TodoWritten,
+    "task_begun": TaskBegun,
+    "task_ended": TaskEnded,
+    "scratchpad_written": ScratchpadWritten,
+    "run_ended": RunEnded,
 }
 """Every kind of event and its class."""

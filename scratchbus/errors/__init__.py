@@ -16,6 +16,7 @@ is in attributes, never only in the text.
     │   ├── SettingsError       a setting
     │   │   └── SettingsFileError   the settings file             (.file, .line, .key, .allowed)
     │   ├── InvalidExport       what is to be imported                (.line)
+    │   ├── Unauthorized        another agent's scratchpad            (.agent, .source, .kind)
     │   └── ShardsMismatch      the bus was created with other shards (.expected, .actual)
     ├── NotFound                no such observation, page, file …
     │   └── FileGone            a log file that is not there          (.path)
@@ -98,6 +99,7 @@ from scratchbus.errors.input import (
     SettingsFileError,
     ShardsMismatch,
     TooLarge,
+    Unauthorized,
     UnknownField,
     UnknownType,
 )
@@ -194,6 +196,7 @@ __all__ = [
     "TooLarge",
     "TooManyUnacked",
     "TypeInUse",
+    "Unauthorized",
     "UnknownField",
     "UnknownType",
     "VersionConflict",

@@ -135,3 +135,17 @@ class ShardsMismatch(InvalidInput):
         )
         self.expected = expected
         self.actual = actual
+
+
+class Unauthorized(InvalidInput):
+    """Someone asks for the scratchpad of an agent who is not that agent."""
+
+    def __init__(self, agent: str, source: str | None, kind: str) -> None:
+        who = f"you are {source!r}, a {kind}" if source is not None else "nobody speaks"
+        super().__init__(
+            f"403 Unauthorized: the scratchpad of {agent!r} is its own, and {who};"
+            f" open the bus with source={agent!r} and kind='subagent'"
+        )
+        self.agent = agent
+        self.source = source
+        self.kind = kind

@@ -12,7 +12,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.remembered import Note, Remembered, Session
 from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import check_id
-from scratchbus.projections import notepad, notes, session
+from scratchbus.projections import notepad, notes, scratchpad, session, tasks, todo
 
 
 class Memory(NamedTuple):
@@ -26,6 +26,9 @@ MEMORIES: dict[str, Memory] = {
     "notepad": Memory(notepad.Text, notepad.evolve),
     "note": Memory(Note, notes.evolve),
     "session": Memory(Session, session.evolve),
+    "todo": Memory(todo.Plan, todo.evolve),
+    "task": Memory(tasks.Task, tasks.evolve),
+    "scratchpad": Memory(scratchpad.Pad, scratchpad.evolve),
 }
 """By the subject, or what comes before the `_` in it."""
 

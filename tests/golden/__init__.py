@@ -100,6 +100,17 @@ STORY: list[tuple[str, str, dict[str, Any]]] = [
     ("note_1795256156957", "note_deleted", {}),
     ("session", "session_started", {"parent": "s0", "fork": True}),
     ("session", "session_spawned", {"session": "s2", "fork": True, "copied": True}),
+    ("todo", "todo_written", {"todos": [
+        {"id": "1", "content": "survey", "status": "in_progress"}, {"id": "2", "content": "fix"},
+    ]}),
+    ("todo", "todo_written", {"todos": [{"id": "2", "content": "fix Zoë's", "status": "completed"}], "merge": True}),
+    ("task_1795256156958", "task_begun", {"title": "survey"}),
+    ("task_1795256156958", "task_ended", {"summary": "six sheets"}),
+    ("scratchpad", "scratchpad_written", {"content": "Mondays only"}),
+    ("scratchpad", "run_ended", {
+        "task": "survey", "outcome": "completed", "summary": "six sheets",
+        "steps": [{"name": "look", "details": {"at": 1, "of": None}}],
+    }),
 ]  # fmt: skip
 """What happens: subject, kind, and what the event says of its own. Every field of every kind is in it."""
 
