@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
+from scratchbus import Bus
 from tests.edges.conftest import Cli
 
 pytestmark = pytest.mark.real
@@ -121,3 +123,25 @@ def test_what_is_too_long_for_a_scratchpad_is_refused(cli: Cli, mine: str):
     refused = cli.process("scratchpad", "write", mine, "-", given="x" * 10_001)
     assert refused.code == 5
     assert "10,001 characters is over the limit of 10,000" in refused.err
+
+
+def test_the_log_says_what_agents_did(cli: Cli, mine: str):
+    speak = ("--source", mine)
+    cli("todo", "write", "--session", mine, *speak, '[{"id": "1", "content": "survey"}, {"id": "2", "content": "fix"}]')
+    cli("todo", "set", "--session", mine, "2", "--status", "completed", *speak)
+    cli("todo", "write", "--session", mine, "[]", *speak)
+    cli("scratchpad", "write", mine, "Mondays\nonly.")
+    cli("scratchpad", "write", mine, "")
+    with Bus.connect(os.environ["SCRATCHBUS_URL"], source=mine) as bus:
+        bus.end_task(bus.begin_task(mine, "survey"), "six sheets")
+        with bus.run(mine, "fix", ask=lambda _: "null") as run:
+            run.done()
+    told = [
+        line.split(mine)[-1].strip()
+        for page in (f"session:{mine}", f"agent:{mine}")
+        for line in cli.anywhere("tail", "--page", page).out.splitlines()
+    ]
+    assert told == [
+        "[ ] 1 survey · [ ] 2 fix", "changed: [x] 2 fix", "cleared", "survey", "six sheets",
+        "Mondays only.", "cleared", "completed after 1 step: fix",
+    ]  # fmt: skip

@@ -10,12 +10,11 @@ import click
 from scratchbus.edges.cli.common import BusGroup, Session, event_id_option, given, pass_session
 from scratchbus.edges.cli.output import Cell
 from scratchbus.edges.cli.values import content_of
-from scratchbus.edges.cli.words import one_line, paragraphs, plural
+from scratchbus.edges.cli.words import TODO_MARKS, one_line, paragraphs, plural
 
 if TYPE_CHECKING:
     from scratchbus.domain.todo import TodoList
 
-_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
 _STYLES = {"in_progress": "bold", "completed": "dim", "cancelled": "dim"}
 
 _session_option = click.option("--session", "session_id", metavar="NAME", required=True, help="The session.")
@@ -104,7 +103,7 @@ def _show_todo(session: Session, session_id: str, found: TodoList) -> None:
         return
     for item in found.todos:
         style = _STYLES.get(item.status, "")
-        cells = _MARKS[item.status], one_line(item.id), one_line(item.content)
+        cells = TODO_MARKS[item.status], one_line(item.id), one_line(item.content)
         session.out.sentence(*(Cell(text, style) for text in cells))
     told = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.summary.items() if count)
     session.out.note(f"revision {found.revision}: {told or 'nothing to do'}")
