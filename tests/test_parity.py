@@ -70,8 +70,8 @@ PROMISED = {
     },
     Notes: {"add", "scratch", "search", "list", "update", "delete", "tags", "history", "as_of"},
     Memories: {
-        "notes", "notepad", "session", "spawn_session", "fork_session", "end_session", "todo", "scratchpad", "run", "begin_task", "end_task",
-        "report_result",
+        "notes", "notepad", "session", "spawn_session", "fork_session", "end_session", "todo", "scratchpad", "run",
+        "begin_task", "end_task", "report_result",
     },
     Todo: {"read", "write", "format_for_injection", "history", "as_of"},
     Scratchpad: {

@@ -3,19 +3,17 @@
 import pytest
 
 from scratchbus import AsyncBus
-from scratchbus.domain.memory_events import SessionStarted
-from scratchbus.domain.values import page_of_session
-from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidId, InvalidName, NotFound, TooLarge
-from scratchbus.operations.remembering import Edit, edit
-from scratchbus.projections.session import SUBJECT
+from scratchbus.errors import (
+    Conflict,
+    EventIdReused,
+    InvalidField,
+    InvalidId,
+    InvalidName,
+    NotFound,
+    SessionOver,
+    TooLarge,
+)
 from tests.inspection import log_length
-
-
-def child_of(bus, parent):
-    """Begin a session from another one, and return its id."""
-    asked = Edit.of(page_of_session("child"), SUBJECT, None, "start")
-    bus.converse(edit(bus.core, asked, lambda _: SessionStarted(by=bus.core.by, parent=parent)))
-    return "child"
 
 
 def test_a_task_gives_way_to_its_summary(bus):
@@ -90,7 +88,7 @@ def test_a_task_needs_a_title_and_a_summary(bus, text):
 
 def test_a_result_goes_to_the_page_of_the_parent(bus, connect):
     bus.notepad("parent").write("my own plan")
-    child = child_of(bus, "parent")
+    child = bus.spawn_session("parent")
     reported = connect("child").report_result(child, "No issues in the revenue sheets.")
     (seen,) = bus.page("session:parent").active()
     assert seen == reported
@@ -100,17 +98,29 @@ def test_a_result_goes_to_the_page_of_the_parent(bus, connect):
 
 def test_a_result_touches_no_notepad(bus):
     bus.notepad("parent").write("my own plan")
-    child = child_of(bus, "parent")
+    child = bus.spawn_session("parent")
     bus.notepad(child).write("internal working state")
     bus.report_result(child, "No issues.")
     assert (bus.notepad("parent").read(), bus.notepad(child).read()) == ("my own plan", "internal working state")
 
 
 def test_a_retry_reports_once(bus):
-    child = child_of(bus, "parent")
+    child = bus.fork_session("parent")
     first = bus.report_result(child, "No issues.", event_id="result")
     assert bus.report_result(child, "No issues.", event_id="result") == first
     assert len(bus.page("session:parent").active()) == 1
+
+
+def test_a_session_that_has_ended_begins_and_ends_no_task_but_reports(bus):
+    child = bus.spawn_session("parent")
+    task = bus.begin_task(child, "Survey the sheets", event_id="mine")
+    bus.end_session(child)
+    assert bus.begin_task(child, "Survey the sheets", event_id="mine") == task
+    with pytest.raises(SessionOver):
+        bus.begin_task(child, "Fix the totals")
+    with pytest.raises(SessionOver):
+        bus.end_task(task, "done")
+    assert bus.report_result(child, "No issues.").content == "No issues."
 
 
 def test_a_session_without_a_parent_has_nobody_to_report_to(bus):
@@ -121,7 +131,7 @@ def test_a_session_without_a_parent_has_nobody_to_report_to(bus):
 
 
 def test_a_result_has_the_limits_of_an_observation(bus):
-    child = child_of(bus, "parent")
+    child = bus.spawn_session("parent")
     with pytest.raises(InvalidField):
         bus.report_result(child, " ")
     with pytest.raises(TooLarge):
@@ -130,7 +140,7 @@ def test_a_result_has_the_limits_of_an_observation(bus):
 
 @pytest.mark.anyio
 async def test_tasks_and_results_with_asyncio_are_the_same(engine, bus_name, bus):
-    child = child_of(bus, "parent")
+    child = bus.spawn_session("parent")
     async with AsyncBus.connect(engine.url, source="another", bus=bus_name, shards=engine.shards) as other:
         task = await other.begin_task(child, "Survey the sheets")
         assert (await other.end_task(task, "Six.")).endswith("\nSix.")

@@ -6,7 +6,7 @@ import pytest
 
 from scratchbus import AsyncBus
 from scratchbus.domain.todo import CUT
-from scratchbus.errors import EventIdReused, InvalidField, InvalidName
+from scratchbus.errors import EventIdReused, InvalidField, InvalidName, SessionOver
 from tests.inspection import log_length
 
 PLAN = [
@@ -148,6 +148,17 @@ def test_what_is_no_session_is_refused(bus, session):
         bus.todo(session)
 
 
+def test_the_list_is_archived_with_its_session(bus, todo):
+    written = todo.write(PLAN)
+    bus.end_session("s1")
+    assert todo.read().todos == []
+    assert todo.format_for_injection() is None
+    assert [event.kind for event in todo.history()] == ["todo_written", "session_ended"]
+    assert todo.as_of(todo.history()[0].position) == written
+    with pytest.raises(SessionOver):
+        todo.write(PLAN)
+
+
 @pytest.mark.anyio
 async def test_a_list_with_asyncio_is_the_same(engine, bus_name, todo):
     todo.write(PLAN)
@@ -157,3 +168,11 @@ async def test_a_list_with_asyncio_is_the_same(engine, bus_name, todo):
         merged = await theirs.write([{"id": "2", "status": "completed"}], merge=True)
         assert merged == todo.read() == await theirs.as_of((await theirs.history())[-1].position)
         assert await theirs.format_for_injection() == todo.format_for_injection()
+
+
+def test_a_list_can_be_erased_and_written_anew(bus, todo):
+    todo.write(PLAN)
+    todo.write([])
+    bus.page("session:s1").erase("todo", reason="asked for")
+    assert (todo.read().todos, [event.kind for event in todo.history()]) == ([], ["erased"])
+    assert todo.write([{"id": "9", "content": "again"}], merge=True).revision == 4
