@@ -19,11 +19,20 @@ from scratchbus.domain.events import (
     Updated,
 )
 from scratchbus.domain.lifecycle import DEFAULT
+from scratchbus.domain.memory_events import (
+    NoteAdded,
+    NotepadEdited,
+    NotepadWritten,
+    NoteUpdated,
+    SessionSpawned,
+    SessionStarted,
+)
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import duration_text
 from scratchbus.edges.cli.output import IN_PIPES, WIDE, WIDER, WIDEST, Cell, Heading, Row
 from scratchbus.edges.cli.words import ago, ahead, clock, compact, one_line, plural, short
+from scratchbus.projections.memory import is_remembered
 
 T = TypeVar("T")
 
@@ -70,8 +79,8 @@ def type_style(priority: int) -> str:
 
 
 def id_cell(id: str) -> Cell:
-    """Return an id: whole in a pipe, its end on a terminal."""
-    return Cell(id, "bold", short(id))
+    """Return an id: whole in a pipe, its end on a terminal, unless it is a word."""
+    return Cell(id, "bold", None if is_remembered(id) else short(id))
 
 
 def type_cell(observation: Observation) -> Cell:
@@ -149,8 +158,26 @@ def happened(event: Event) -> str:
         case TypesChanged():
             text = "the observation types; see `scratchbus types list`"
         case _:
-            text = ""
+            text = _remembered(event)
     return one_line(text)
+
+
+def _remembered(event: Event) -> str:
+    """Return what an event says of what an agent remembers."""
+    match event:
+        case NotepadWritten() | NoteAdded():
+            return event.content
+        case NotepadEdited():
+            edit = f"{event.find} → {event.replace}" if event.find else event.content
+            return f"{event.operation.replace('_', ' ')}: {edit}"
+        case NoteUpdated():
+            tags = None if event.tags is None else f"tags: {', '.join(event.tags) or 'none'}"
+            return ", ".join(part for part in (event.content, tags) if part is not None)
+        case SessionSpawned():
+            return f"{'fork' if event.fork else 'spawn'} {event.session}"
+        case SessionStarted():
+            return f"from {event.parent}"
+    return ""
 
 
 def _shown(value: object) -> str:
