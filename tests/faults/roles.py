@@ -77,6 +77,19 @@ def _some(bus: Bus) -> list[Any]:
     return [bus.page().add("risk_alert", "something", tags=["t"], owner="agent").id]
 
 
+def _remembered(bus: Bus) -> list[Any]:
+    bus.notes("s").add("x", ["a"])
+    bus.notepad("s").write("x")
+    return []
+
+
+def _ended(bus: Bus) -> list[Any]:
+    _remembered(bus)
+    bus.converse(catch_up(bus.core.log, 0))
+    bus.end_session("s")
+    return []
+
+
 def _nothing(_: Bus) -> list[Any]:
     return []
 
@@ -195,6 +208,15 @@ TRIES: dict[str, Try] = {
     "page: trace": Try(READS, _linked, lambda bus, _: bus.page().trace("goal-1")),
     "page: consequences": Try(READS, _some, lambda bus, id: bus.page().consequences(id)),
     "bus: work": Try(APPENDS, _some, _work),
+    "bus: notes": Try(READS, _remembered, lambda bus: bus.notes("s").search("x", ["a"])),
+    "bus: notes, taken": Try(APPENDS, _remembered, lambda bus: bus.notes("s").add("x")),
+    "bus: notepad": Try(READS, _remembered, lambda bus: bus.notepad("s").read()),
+    "bus: notepad, edited": Try(APPENDS, _remembered, lambda bus: bus.notepad("s").append("x")),
+    "bus: session": Try(READS, _remembered, lambda bus: bus.session("s")),
+    "bus: spawn session": Try(APPENDS, _remembered, lambda bus: bus.spawn_session("s", copy_notepad=True)),
+    "bus: fork session": Try(APPENDS, _remembered, lambda bus: bus.fork_session("s")),
+    "bus: end session": Try(APPENDS, _remembered, lambda bus: bus.end_session("s")),
+    "commit the end of a session": Try(COMMITS, _ended, lambda bus: bus.converse(catch_up(bus.core.log, 0))),
     "commit what is folded": Try(COMMITS, _some, _fold),
     "sweep what has expired": Try(
         COMMITS,
