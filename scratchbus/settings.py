@@ -78,8 +78,8 @@ class Settings(BaseModel):
 
     url: str | None = Field(default=None, repr=False)  # it may hold a password
     bus: Annotated[str, AfterValidator(check_bus)] = "scratchbus"
-    kind: Literal["subagent", "person", "daemon"] = "subagent"
     source: Annotated[str, AfterValidator(_source)] | None = None
+    kind: Literal["subagent", "person", "daemon"] = "subagent"
     shards: Annotated[Whole, Field(ge=1, le=16384)] | None = None
     home: Path | None = None
     appendfsync: Literal["everysec", "always"] = "everysec"

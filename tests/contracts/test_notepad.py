@@ -227,8 +227,8 @@ EDITOR = """
 import sys
 from scratchbus import Bus
 
-url, name, shards, who = sys.argv[1:]
-with Bus.connect(url, bus=name, shards=int(shards), source=who) as bus:
+url, name, who = sys.argv[1:]
+with Bus.connect(url, bus=name, source=who) as bus:
     notepad = bus.notepad("s1")
     for number in range(30):
         notepad.append(f"{who}-{number}\\n")
@@ -236,11 +236,11 @@ with Bus.connect(url, bus=name, shards=int(shards), source=who) as bus:
 """
 
 
-def test_two_writers_at_once_lose_nothing(engine: Engine, bus: Bus, notepad):
-    if not engine.is_real:
-        pytest.skip("other processes do not see the fake engine")
+@pytest.mark.real
+def test_two_writers_at_once_lose_nothing(embedded_url: str, real_bus: Bus):
+    notepad = real_bus.notepad("s1")
     notepad.write("left: 0 right: 0 \n")
-    command = [sys.executable, "-c", EDITOR, engine.url, bus.core.log.bus, str(engine.shards)]
+    command = [sys.executable, "-c", EDITOR, embedded_url, real_bus.core.log.bus]
     writers = [subprocess.Popen([*command, who]) for who in ("left", "right")]
     assert [writer.wait(60) for writer in writers] == [0, 0]
     first, *lines = notepad.read().splitlines()

@@ -52,20 +52,19 @@ TAKER = """
 import sys
 from scratchbus import Bus
 
-url, name, shards = sys.argv[1:]
-with Bus.connect(url, bus=name, shards=int(shards), source="taker") as bus:
+url, name = sys.argv[1:]
+with Bus.connect(url, bus=name, source="taker") as bus:
     for number in range(60):
         bus.notes("s1").add(f"note {number}")
 """
 
 
 @pytest.mark.real
-def test_processes_at_once_never_get_the_same_id(engine: Engine, bus: Bus, notes):
-    if engine.is_real:
-        command = [sys.executable, "-c", TAKER, engine.url, bus.core.log.bus, str(engine.shards)]
-        takers = [subprocess.Popen(command) for _ in range(2)]
-        assert [taker.wait(60) for taker in takers] == [0, 0]
-        assert len({note.id for note in notes.list().notes}) == 120
+def test_processes_at_once_never_get_the_same_id(embedded_url: str, real_bus: Bus):
+    command = [sys.executable, "-c", TAKER, embedded_url, real_bus.core.log.bus]
+    takers = [subprocess.Popen(command) for _ in range(2)]
+    assert [taker.wait(60) for taker in takers] == [0, 0]
+    assert len({note.id for note in real_bus.notes("s1").list().notes}) == 120
 
 
 def test_lists_are_newest_first_and_may_be_of_one_tag(notes):

@@ -98,7 +98,7 @@ import os, signal, sys
 from scratchbus import Bus
 from scratchbus.operations import sessions
 
-url, name, shards, when = sys.argv[1:]
+url, name, when = sys.argv[1:]
 append = sessions.append
 
 def killed(*arguments):
@@ -108,18 +108,17 @@ def killed(*arguments):
     yield
 
 sessions.append = killed
-with Bus.connect(url, bus=name, shards=int(shards), source="tester") as bus:
+with Bus.connect(url, bus=name, source="tester") as bus:
     bus.fork_session("p", session="c")
 """
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_was_killed_in_between_goes_on_and_nothing_happens_twice(engine: Engine, bus: Bus, when: str):
-    if not engine.is_real:
-        return
+def test_what_was_killed_in_between_goes_on_and_nothing_happens_twice(embedded_url: str, real_bus: Bus, when: str):
+    bus = real_bus
     bus.notepad("p").write("as it was")
-    command = [sys.executable, "-c", CUT_SHORT, engine.url, bus.core.log.bus, str(engine.shards), when]
+    command = [sys.executable, "-c", CUT_SHORT, embedded_url, bus.core.log.bus, when]
     assert subprocess.run(command, timeout=60, check=False).returncode == -signal.SIGKILL
     bus.notepad("p").append(", and more")
     assert (bus.session("c") is None) == (when == "before")

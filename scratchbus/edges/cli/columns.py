@@ -72,7 +72,7 @@ def type_style(priority: int) -> str:
 
 
 def id_cell(id: str) -> Cell:
-    """Return an id: whole in a pipe, its end on a terminal; the word for what an agent remembers is always whole."""
+    """Return an id: whole in a pipe, its end on a terminal, unless it is a word."""
     return Cell(id, "bold", None if is_remembered(id) else short(id))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scratchbus.edges.cli.common import BusGroup, Session, event_id_option, given, pass_session
+from scratchbus.edges.cli.common import BusGroup, Session, event_id_option, given, pass_session, session_option
 from scratchbus.edges.cli.output import Cell
 from scratchbus.edges.cli.values import content_of
 from scratchbus.edges.cli.words import TODO_MARKS, one_line, paragraphs, plural
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 _STYLES = {"in_progress": "bold", "completed": "dim", "cancelled": "dim"}
 
-_session_option = click.option("--session", "session_id", metavar="NAME", required=True, help="The session.")
-
 
 @click.group(cls=BusGroup)
 def todo() -> None:
@@ -26,16 +24,16 @@ def todo() -> None:
 
 
 @todo.command("read", examples=("scratchbus todo read --session s1", "scratchbus todo read --session s1 --json"))
-@_session_option
+@session_option
 @pass_session
-def read_todo(session: Session, session_id: str) -> None:
+def read_todo(session: Session, of: str) -> None:
     """Show the todo list of a session.
 
     [ ] is pending, [>] in progress, [x] completed, [-] cancelled.
     """
     with session.connect() as bus:
-        found = bus.todo(session_id).read()
-    _show_todo(session, session_id, found)
+        found = bus.todo(of).read()
+    _show_todo(session, of, found)
 
 
 @todo.command(
@@ -45,45 +43,45 @@ def read_todo(session: Session, session_id: str) -> None:
         """scratchbus todo write --session s1 --merge '[{"id": "1", "status": "completed"}]'""",
     ),
 )
-@_session_option
+@session_option
 @click.argument("todos")
 @click.option("--merge", is_flag=True, help="Change these items, and keep the others.")
 @event_id_option
 @pass_session
-def write_todo(session: Session, session_id: str, todos: str, merge: bool, event_id: str | None) -> None:
+def write_todo(session: Session, of: str, todos: str, merge: bool, event_id: str | None) -> None:
     """Replace the todo list of a session.
 
     TODOS is a JSON list of items with id, content and status; - reads it from standard input.
     """
     items = _json_of(content_of(todos))
     with session.connect() as bus:
-        found = bus.todo(session_id).write(items, merge=merge, event_id=event_id)
-    _show_todo(session, session_id, found)
+        found = bus.todo(of).write(items, merge=merge, event_id=event_id)
+    _show_todo(session, of, found)
 
 
 @todo.command("set", examples=("scratchbus todo set --session s1 2 --status in_progress",))
-@_session_option
+@session_option
 @click.argument("id", metavar="ID")
 @click.option("--content", metavar="TEXT", help="What is to be done.")
 @click.option("--status", metavar="STATUS", help="pending, in_progress, completed or cancelled.")
 @event_id_option
 @pass_session
-def set_todo(session: Session, session_id: str, id: str, event_id: str | None, **fields: str | None) -> None:
+def set_todo(session: Session, of: str, id: str, event_id: str | None, **fields: str | None) -> None:
     """Change one item of a todo list, or add it at its end."""
     with session.connect() as bus:
-        found = bus.todo(session_id).write([{"id": id, **given(**fields)}], merge=True, event_id=event_id)
-    _show_todo(session, session_id, found)
+        found = bus.todo(of).write([{"id": id, **given(**fields)}], merge=True, event_id=event_id)
+    _show_todo(session, of, found)
 
 
 @todo.command("inject", examples=("scratchbus todo inject --session s1",))
-@_session_option
+@session_option
 @pass_session
-def inject_todo(session: Session, session_id: str) -> None:
+def inject_todo(session: Session, of: str) -> None:
     """Print the block that brings a plan through compaction; nothing, when nothing is left to do."""
     with session.connect() as bus:
-        text = bus.todo(session_id).format_for_injection()
+        text = bus.todo(of).format_for_injection()
     if session.as_json:
-        session.out.document({"session": session_id, "text": text})
+        session.out.document({"session": of, "text": text})
     elif text is not None:
         _show_text(session, text)
 
@@ -97,9 +95,9 @@ def _json_of(text: str) -> Any:
         raise InvalidField("todos", f"{shown(text)} is not JSON; write a list of items with id and content") from None
 
 
-def _show_todo(session: Session, session_id: str, found: TodoList) -> None:
+def _show_todo(session: Session, of: str, found: TodoList) -> None:
     if session.as_json:
-        session.out.document({"session": session_id, **found.model_dump(mode="json")})
+        session.out.document({"session": of, **found.model_dump(mode="json")})
         return
     for item in found.todos:
         style = _STYLES.get(item.status, "")

@@ -20,18 +20,18 @@ def remembered(event: Event) -> str:
     match event:
         case NotepadWritten() | ScratchpadWritten():
             return event.content or "cleared"
-        case NotepadEdited(operation="find_replace"):
-            return f"{event.find} → {event.replace}"
         case NotepadEdited():
-            return f"{event.operation}: {event.content}"
+            edit = f"{event.find} → {event.replace}" if event.find else event.content
+            return f"{event.operation.replace('_', ' ')}: {edit}"
         case NoteAdded():
-            return _note(event.content, event.tags)
+            return event.content
         case NoteUpdated():
-            return _note(event.content or "", event.tags or [])
+            tags = None if event.tags is None else f"tags: {', '.join(event.tags) or 'none'}"
+            return ", ".join(part for part in (event.content, tags) if part is not None)
         case SessionSpawned():
-            return f"{event.session}{', a fork' if event.fork else ''}"
+            return f"{'fork' if event.fork else 'spawn'} {event.session}"
         case SessionStarted():
-            return f"{'a fork of' if event.fork else 'from'} {event.parent}"
+            return f"from {event.parent}"
         case TodoWritten():
             items = " · ".join(f"{TODO_MARKS[item.status]} {item.id} {item.content}" for item in event.todos)
             return f"changed: {items}" if event.merge else items or "cleared"
@@ -42,7 +42,3 @@ def remembered(event: Event) -> str:
         case RunEnded():
             return f"{event.outcome} after {plural(len(event.steps), 'step')}: {event.task}"
     return ""
-
-
-def _note(content: str, tags: list[str]) -> str:
-    return " ".join([content, *(f"#{tag}" for tag in tags)]).strip()
