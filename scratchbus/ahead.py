@@ -39,7 +39,7 @@ def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
         return True
     items = list(decode_all((entry for entry in entries if entry_fields(entry).get(b"page") == name), shard))
     subjects = needed(item for _, item in items).get(page, [])
-    new = [subject for subject in subjects if (page, subject) not in fold.documents]
+    new = [subject for subject in subjects if not fold.is_loaded((page, subject))]
     key = checkpoint_key(keys)
     if not (yield from load_documents(keys, fold, {page: new} if new else {}, ahead.checkpoint, key)):
         return False

@@ -22,6 +22,7 @@ from scratchbus.keeping import AsyncKeeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
 from scratchbus.log.subscription import remove
+from scratchbus.memory import AsyncMemories
 from scratchbus.operations import looking
 from scratchbus.operations.claiming import Wanted
 from scratchbus.rebuilding import Progress, Rebuilt, rebuild
@@ -40,7 +41,7 @@ from scratchbus.working import Terms as WorkTerms
 T = TypeVar("T")
 
 
-class AsyncBus:
+class AsyncBus(AsyncMemories):
     """An open bus for asyncio. `await AsyncBus.connect(…)`, or `async with AsyncBus.connect(…) as bus`."""
 
     def __init__(self, opened: opening.Opened) -> None:

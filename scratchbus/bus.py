@@ -20,6 +20,7 @@ from scratchbus.keeping import Keeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
 from scratchbus.log.subscription import remove
+from scratchbus.memory import Memories
 from scratchbus.operations import looking
 from scratchbus.operations.claiming import Wanted
 from scratchbus.page import Page
@@ -39,7 +40,7 @@ from scratchbus.working import Work
 T = TypeVar("T")
 
 
-class Bus:
+class Bus(Memories):
     """An open bus. Safe to share between threads; usable as a context manager."""
 
     def __init__(self, opened: opening.Opened) -> None:

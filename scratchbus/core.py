@@ -20,6 +20,7 @@ from scratchbus.log.codec import Head
 from scratchbus.log.keys import SYSTEM_PAGE
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.log.writes import Write
+from scratchbus.notebooks import Notebooks
 from scratchbus.queries import Freshness, read_head
 from scratchbus.settings import Settings
 
@@ -49,6 +50,11 @@ class Core:
     default_ttl_ms: int | None = None
     archive_after_ms: int | None = None
     max_content: int = MAX_BYTES
+    kind: str = "subagent"
+    max_note_content: int = 4_000
+    max_note_tags: int = 10
+    max_notepad: int = 100_000
+    notebooks: Notebooks = field(default_factory=Notebooks)
     fresh: Freshness = field(default_factory=Freshness)
     registry_version: int = 0
     registry_checked: float = 0.0

@@ -69,6 +69,10 @@ def prepare(url: str | None, source: str | None, config: str | Path | None, over
         default_ttl_ms=settings.ms("default_expiration"),
         archive_after_ms=settings.ms("auto_archive_after") if settings.auto_archive_resolved else None,
         max_content=settings.max_content,
+        kind=settings.kind,
+        max_note_content=settings.max_note_content,
+        max_note_tags=settings.max_note_tags,
+        max_notepad=settings.max_notepad,
         fresh=Freshness(timeout=settings.seconds("fresh_timeout")),
     )
     return Opened(settings, engine, core)

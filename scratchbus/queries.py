@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from scratchbus.ahead import Ahead, fold_ahead
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position, millis
+from scratchbus.domain.remembered import Remembered
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.folding import Fold, decode_all, fold_once
 from scratchbus.log.append import Log
-from scratchbus.log.codec import Head, decode_documents
+from scratchbus.log.codec import Head, Poison, decode_documents, decode_remembered
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.lag import end_of
 from scratchbus.log.steps import Call, Pause, Script, Step, ask
 from scratchbus.projections import scratch_page
 from scratchbus.projections.filters import Filter
+from scratchbus.projections.memory import is_remembered
 from scratchbus.projections.scratch_page import by_priority, is_active
 
 _QUERY = Script("query", only_reads=True)
@@ -76,14 +78,58 @@ def look(
     earlier: Earlier | None = None,
 ) -> Step[Look]:
     """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind."""
+    seen = yield from _look(log, page, freshness, False, keys_of, arguments, ahead)
+    now, overlay = seen.now, {subject: document for (_, subject), document in seen.fold.documents.items()}
+    if earlier is not None:
+        now = earlier.ms
+        overlay |= yield from earlier.undo(log, page, seen.end)
+    documents = decode_documents([row for row in seen.found if row])
+    return Look(now, documents, overlay, seen.is_end, seen.below, seen.ahead)
+
+
+def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness) -> Step[dict[str, Remembered]]:
+    """Return what is remembered on a page under these subjects; what is not there is left out. Raises Behind."""
+    seen = yield from _look(log, page, freshness, True, lambda _: (), ("get", *subjects), None)
+    found: dict[str, Remembered | None] = {
+        subject: decode_remembered(subject, row)
+        for subject, row in zip(subjects, seen.found, strict=True)
+        if row and page not in seen.fold.emptied
+    }
+    found |= {subject: late for (_, subject), late in seen.fold.remembered.items() if subject in subjects}
+    return {subject: document for subject, document in found.items() if document is not None}
+
+
+class _Seen(NamedTuple):
+    """What the query script answered, with the events behind the checkpoint folded."""
+
+    now: int
+    end: Position
+    found: list[bytes | None]
+    fold: Fold
+    is_end: bool
+    below: str
+    ahead: Ahead | None
+
+
+def _look(
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    is_memory: bool,
+    keys_of: Callable[[PageKeys], Iterable[str]],
+    arguments: tuple[object, ...],
+    ahead: Ahead | None,
+) -> Step[_Seen]:
+    """Look at the observations of a page, or at what is remembered on it."""
     shard = log.shard(page)
     keys = log.keys(shard)
     most = -1 if freshness.stale_ok else IN_MEMORY
     build, deadline = ahead.checkpoint.build if ahead else 1, time.monotonic() + freshness.timeout
     while True:
         names = PageKeys(keys, page, build)
+        documents = names.memory if is_memory else names.docs
         command = _QUERY.command(
-            (keys.tail, checkpoint_key(keys), keys.log, names.docs, keys.heads(page), *keys_of(names)),
+            (keys.tail, checkpoint_key(keys), keys.log, documents, keys.heads(page), *keys_of(names)),
             (page, most, ahead.at.stream_id if ahead else "", *arguments),
         )
         (reply,) = yield Call(shard, (command,))
@@ -110,19 +156,15 @@ def look(
     fold = ahead.fold if ahead else Fold(shard)
     for subject, row in zip(touched, rows, strict=True):
         key = page, subject.decode()
-        if key not in fold.documents:
+        if is_remembered(key[1]) == is_memory and not fold.is_loaded(key):
             fold.load(key, row)
     for entry, item in decode_all(entries, shard):
-        fold.apply(entry, item)
+        if is_remembered(item.envelope["subject"] if isinstance(item, Poison) else item.subject) == is_memory:
+            fold.apply(entry, item)
     end = end_of(tail, shard)
     if ahead:
         ahead.at = end
-    overlay = {subject: document for (_, subject), document in fold.documents.items()}
-    if earlier is not None:
-        now = earlier.ms
-        overlay |= yield from earlier.undo(log, page, end)
-    documents = decode_documents([row for row in found if row])
-    return Look(now, documents, overlay, bool(is_end), below[0].decode() if below else "", ahead)
+    return _Seen(now, end, found, fold, bool(is_end), below[0].decode() if below else "", ahead)
 
 
 def _fold_some(log: Log, page: str, checkpoint: Checkpoint, ahead: Ahead | None) -> Step[Ahead | None]:

@@ -79,6 +79,7 @@ class Settings(BaseModel):
     url: str | None = Field(default=None, repr=False)  # it may hold a password
     bus: Annotated[str, AfterValidator(check_bus)] = "scratchbus"
     source: Annotated[str, AfterValidator(_source)] | None = None
+    kind: Literal["subagent", "person", "daemon"] = "subagent"
     shards: Annotated[Whole, Field(ge=1, le=16384)] | None = None
     home: Path | None = None
     appendfsync: Literal["everysec", "always"] = "everysec"
@@ -91,6 +92,10 @@ class Settings(BaseModel):
     max_observations: Annotated[Whole, Field(ge=1)] = 100
     on_full: Literal["displace", "refuse"] = "displace"
     max_content: Annotated[Whole, Field(ge=1, le=MAX_BYTES)] = MAX_BYTES
+
+    max_note_content: Annotated[Whole, Field(ge=1, le=MAX_BYTES)] = 4_000
+    max_note_tags: Annotated[Whole, Field(ge=0, le=1_000)] = 10
+    max_notepad: Annotated[Whole, Field(ge=1, le=1_000_000)] = 100_000
 
     default_expiration: Lasting = "7d"
     auto_archive_resolved: bool = True

@@ -11,6 +11,7 @@ from scratchbus.log.append import Log
 from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.steps import Step, ask
+from scratchbus.projections.memory import is_remembered
 
 SHORTEST = 6
 """The fewest characters of a suffix."""
@@ -35,9 +36,11 @@ def whole_ids(log: Log, page: str, given: Iterable[str]) -> Step[list[str]]:
 def whole_id(log: Log, page: str, given: str) -> Step[str]:
     """Return the id that a text stands for: a whole id, or the end of one that was ever on the page, in any case.
 
-    A whole id is returned as it is, and the engine is not asked. Raises NotFound when none ends so, InvalidId when
-    several do.
+    A whole id is returned as it is, as is the subject of what is remembered, and the engine is not asked. Raises
+    NotFound when none ends so, InvalidId when several do.
     """
+    if is_remembered(given.strip()):
+        return given.strip()
     text = given.strip().upper()
     if len(text) >= WHOLE:
         return check_id(text)

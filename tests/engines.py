@@ -153,6 +153,15 @@ def _reopened(engine: Engine, bus: Bus) -> Iterator[Bus]:
 
 
 @pytest.fixture
+def real_bus(embedded_url: str, bus_name: str) -> Iterator[Bus]:
+    """A bus that other processes may open too."""
+    with Bus.connect(embedded_url, bus=bus_name, source="tester") as bus:
+        yield bus
+        assert_sound(bus)
+        forget(bus)
+
+
+@pytest.fixture
 def bus(connect: Connect) -> Bus:
     return connect()
 

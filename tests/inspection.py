@@ -10,13 +10,22 @@ from typing import Any
 
 from scratchbus import Bus, Event, Observation
 from scratchbus.domain.position import Position
+from scratchbus.domain.remembered import Remembered
 from scratchbus.folding import fold_once
 from scratchbus.log.below import read_floor
-from scratchbus.log.codec import Head, RawEntry, decode_document, decode_entry, entry_fields, entry_position
+from scratchbus.log.codec import (
+    Head,
+    RawEntry,
+    decode_document,
+    decode_entry,
+    decode_remembered,
+    entry_fields,
+    entry_position,
+)
 from scratchbus.log.commit import Outcome, read_checkpoint
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.steps import Call, Step, ask
-from scratchbus.projections import scratch_page
+from scratchbus.projections import memory, scratch_page
 from scratchbus.working import Host
 from tests.waiting import eventually
 
@@ -85,6 +94,28 @@ def _fold(bus: Host, shard: int) -> bool:
     return folded.is_all and folded.outcome is Outcome.DONE
 
 
+def remembered(bus: Bus) -> dict[tuple[str, str], Remembered]:
+    """Return what the projection has stored of what agents remember."""
+    return {
+        (page, subject): decode_remembered(subject, row.encode())
+        for keys, page in _pages(bus)
+        for subject, row in _hash(bus, PageKeys(keys, page, _build(bus, keys)).memory).items()
+    }
+
+
+def recollected(bus: Bus) -> dict[tuple[str, str], Remembered]:
+    """Return what the log says that agents remember, folded from its first event on."""
+    pages: dict[str, dict[str, Remembered | None]] = defaultdict(dict)
+    for event in all_events(bus):
+        assert not memory.fold_page(pages[event.page], event)
+    return {
+        (page, subject): document
+        for page, its in pages.items()
+        for subject, document in its.items()
+        if document is not None
+    }
+
+
 def folded(bus: Bus) -> Documents:
     """Return what the log says, folded from its first event on."""
     state: Documents = {}
@@ -128,7 +159,9 @@ def assert_sound(bus: Bus) -> None:
     project(bus)
     state = folded(bus)
     assert documents(bus) == state, "the stored documents are not the fold of the log"
+    assert remembered(bus) == recollected(bus), "what agents remember is not the fold of the log"
     _assert_heads(bus, state)
+    _assert_versions(bus)
     _assert_open_and_keys(bus)
     _assert_due(bus)
     _assert_indexes(bus, state)
@@ -184,7 +217,11 @@ def _assert_ordered(bus: Bus, keys: ShardKeys) -> None:
 
 def _assert_heads(bus: Bus, state: Documents) -> None:
     found = heads(bus)
-    known = {key for key, head in found.items() if head.status not in ("cleared", "erased") and key[0] != "_bus"}
+    known = {
+        key
+        for key, head in found.items()
+        if head.status not in ("cleared", "erased") and key[0] != "_bus" and not memory.is_remembered(key[1])
+    }
     floors = {shard: bus.converse(read_floor(bus.core.log, shard)).position for shard in range(bus.core.log.shards)}
     dropped = {
         key
@@ -207,6 +244,13 @@ def _assert_heads(bus: Bus, state: Documents) -> None:
         assert (head.tries, head.rest, head.tags) == (
             document.attempts, _ms(document.not_before), tuple(document.tags),
         )  # fmt: skip
+
+
+def _assert_versions(bus: Bus) -> None:
+    found = heads(bus)
+    for key, document in remembered(bus).items():
+        head = found[key]
+        assert (head.version, head.position) == (document.version, document.position.stream_id)
 
 
 def _ms(at: Any) -> int:

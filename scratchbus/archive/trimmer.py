@@ -16,10 +16,11 @@ from scratchbus.log.lag import end_of, in_ms
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.log.subscription import read_cursors
 from scratchbus.log.trimming import AT_ONCE, Archiving
+from scratchbus.projections.session import SUBJECT as SESSION
 
 _DAY_MS = 86_400_000
 
-_LASTING = (b"status_changed", b"cleared", b"linked", b"due", b"types_changed")
+_LASTING = (b"status_changed", b"cleared", b"linked", b"due", b"types_changed", b"note_deleted")
 """The kinds of what may be the last event about a subject for good; after any other it is still open."""
 
 
@@ -106,6 +107,9 @@ class Trimmer:
             for stream_id in lasting.values() if page == SYSTEM_PAGE else ():
                 self._bus.converse(self._lease.copy(stream_id))
             self._bus.converse(self._lease.drop_heads(page, list(lasting)))
+            over = lasts.get(SESSION, 0)
+            if begin <= over <= top and kind_of(lines[over - first]) == b"session_ended":
+                self._bus.converse(self._lease.drop_remembered(page, over))
         count = 0
         for seq in (*range(begin + AT_ONCE - 1, top, AT_ONCE), top):
             count += self._bus.converse(self._lease.trim(_stream_id(lines[seq - first])))

@@ -9,62 +9,25 @@ its position, the engine's own.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.domain.position import Position, moment
-
-SCHEMA = 1
-"""The newest schema version that this code writes and understands."""
-
-ENVELOPE = frozenset({"id", "page", "subject", "kind", "type", "batch", "ms", "seq", "shard", "prev"})
-"""The fields that are stored beside the body, not in it."""
-
-
-class Event(BaseModel):
-    """What all events have: what they are about, who says so, when, and where known why.
-
-    `by` is who caused it, `cause` the text of the position it reacts to, `traceparent` a W3C trace context. `batch`
-    is ``i/n`` within an atomic batch. `prev` is the stream id of the subject's event before this one.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    schema_version: ClassVar[int] = SCHEMA
-
-    id: str = ""
-    page: str = ""
-    subject: str = ""
-    kind: str = ""
-    type: str = ""
-    batch: str = "1/1"
-    prev: str = ""
-    ms: int = Field(default=0, repr=False)
-    seq: int = Field(default=0, repr=False)
-    shard: int = Field(default=0, repr=False)
-    by: str
-    cause: str | None = None
-    traceparent: str | None = None
-
-    @property
-    def position(self) -> Position:
-        """Its place in the log."""
-        return Position(self.ms, self.seq, self.shard)
-
-    @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
-    @property
-    def at(self) -> datetime:
-        """When the engine appended it (UTC)."""
-        return moment(self.ms)
-
-    def __hash__(self) -> int:
-        return hash((self.id, self.position))
-
-    def placed(self, **envelope: Any) -> Self:
-        """Set the envelope of an event that is just being made; from then on it is immutable. Returns itself."""
-        self.__dict__.update(envelope)
-        return self
+from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten, TaskBegun, TaskEnded, TodoWritten
+from scratchbus.domain.event import ENVELOPE as ENVELOPE
+from scratchbus.domain.event import SCHEMA as SCHEMA
+from scratchbus.domain.event import Event as Event
+from scratchbus.domain.memory_events import (
+    NoteAdded,
+    NoteDeleted,
+    NotepadEdited,
+    NotepadWritten,
+    NoteUpdated,
+    SessionEnded,
+    SessionSpawned,
+    SessionStarted,
+)
 
 
 class Added(Event):
@@ -197,11 +160,15 @@ class Cleared(Event):
 
 
 class Erased(Event):
-    """What was said about it was erased: the events at these positions (stream ids) are gone from the log for ever."""
+    """What was said about it was erased: the events at these positions (stream ids) are gone from the log for ever.
+
+    `version` is the one that its subject has then.
+    """
 
     kind: Literal["erased"] = "erased"
     reason: str
     positions: list[str]
+    version: int
 
 
 class TypesChanged(Event):
@@ -223,7 +190,20 @@ AnyEvent = Annotated[
     | Due
     | Cleared
     | Erased
-    | TypesChanged,
+    | TypesChanged
+    | NotepadWritten
+    | NotepadEdited
+    | NoteAdded
+    | NoteUpdated
+    | NoteDeleted
+    | SessionSpawned
+    | SessionStarted
+    | SessionEnded
+    | TodoWritten
+    | TaskBegun
+    | TaskEnded
+    | ScratchpadWritten
+    | RunEnded,
     Field(discriminator="kind"),
 ]
 
@@ -240,5 +220,18 @@ EVENTS: dict[str, type[Event]] = {
     "cleared": Cleared,
     "erased": Erased,
     "types_changed": TypesChanged,
+    "notepad_written": NotepadWritten,
+    "notepad_edited": NotepadEdited,
+    "note_added": NoteAdded,
+    "note_updated": NoteUpdated,
+    "note_deleted": NoteDeleted,
+    "session_spawned": SessionSpawned,
+    "session_started": SessionStarted,
+    "session_ended": SessionEnded,
+    "todo_written": TodoWritten,
+    "task_begun": TaskBegun,
+    "task_ended": TaskEnded,
+    "scratchpad_written": ScratchpadWritten,
+    "run_ended": RunEnded,
 }
 """Every kind of event and its class."""

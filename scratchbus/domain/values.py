@@ -20,6 +20,7 @@ NEVER: Final = "never"
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,127}")
 _BUS = re.compile(r"[A-Za-z0-9_.@/-]{1,128}")
 _PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,128}")
+_PART_OF_PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,120}")
 _TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _EVENT_ID = re.compile(r"[\x21-\x7e]{1,200}")
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d|w))+")
@@ -45,6 +46,22 @@ def check_page(name: object) -> str:
     """Return the page name if it is one. Raises InvalidName."""
     if not isinstance(name, str) or not _PAGE.fullmatch(name):
         raise InvalidName(f"page: {shown(name)} is not a page name; use 1–128 of letters, digits and _.@/:-")
+    return name
+
+
+def page_of_session(session: object) -> str:
+    """Return the page on which a session's memory is. Raises InvalidName."""
+    return f"session:{_check_part('session', session)}"
+
+
+def page_of_agent(agent: object) -> str:
+    """Return the page on which an agent's own memory is. Raises InvalidName."""
+    return f"agent:{_check_part('agent', agent)}"
+
+
+def _check_part(field: str, name: object) -> str:
+    if not isinstance(name, str) or not _PART_OF_PAGE.fullmatch(name):
+        raise InvalidName(f"{field}: {shown(name)} is not a name; use 1–120 of letters, digits and _.@/:-")
     return name
 
 

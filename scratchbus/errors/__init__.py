@@ -16,6 +16,7 @@ is in attributes, never only in the text.
     │   ├── SettingsError       a setting
     │   │   └── SettingsFileError   the settings file             (.file, .line, .key, .allowed)
     │   ├── InvalidExport       what is to be imported                (.line)
+    │   ├── Unauthorized        another agent's scratchpad            (.agent, .source, .kind)
     │   └── ShardsMismatch      the bus was created with other shards (.expected, .actual)
     ├── NotFound                no such observation, page, file …
     │   └── FileGone            a log file that is not there          (.path)
@@ -29,6 +30,8 @@ is in attributes, never only in the text.
     │   ├── StaleFence          the claim this fence came from is over (.fence, .actual, .id)
     │   ├── PageFull            no room, and nothing may give way    (.page, .limit)
     │   ├── EventIdReused       same event id, other arguments       (.event_id)
+    │   ├── SessionOver         the session has ended               (.session)
+    │   ├── SessionExists       a session of that name is there      (.session)
     │   ├── TypeInUse           a type cannot go while it is open    (.type, .open)
     │   ├── NotEmpty            events cannot be imported into this bus
     │   ├── RebuildHeld         someone else is building the state anew (.holder)
@@ -96,6 +99,7 @@ from scratchbus.errors.input import (
     SettingsFileError,
     ShardsMismatch,
     TooLarge,
+    Unauthorized,
     UnknownField,
     UnknownType,
 )
@@ -113,6 +117,8 @@ from scratchbus.errors.state import (
     NotFound,
     PageFull,
     RebuildHeld,
+    SessionExists,
+    SessionOver,
     StaleFence,
     TypeInUse,
     VersionConflict,
@@ -178,6 +184,8 @@ __all__ = [
     "RegistryError",
     "RulesError",
     "ScratchbusError",
+    "SessionExists",
+    "SessionOver",
     "SettingsError",
     "SettingsFileError",
     "ShardsMismatch",
@@ -188,6 +196,7 @@ __all__ = [
     "TooLarge",
     "TooManyUnacked",
     "TypeInUse",
+    "Unauthorized",
     "UnknownField",
     "UnknownType",
     "VersionConflict",

@@ -38,8 +38,9 @@ class ReadOnlyField(InvalidField):
 class TooLarge(InvalidField):
     """A value is over its limit."""
 
-    def __init__(self, field: str, size: int, limit: int, unit: str = "bytes") -> None:
-        super().__init__(field, f"{size:,} {unit} is over the limit of {limit:,}; shorten it or raise the limit")
+    def __init__(self, field: str, size: int, limit: int, unit: str = "bytes", advice: str = "") -> None:
+        advice = advice or "shorten it or raise the limit"
+        super().__init__(field, f"{size:,} {unit} is over the limit of {limit:,}; {advice}")
         self.size = size
         self.limit = limit
 
@@ -134,3 +135,17 @@ class ShardsMismatch(InvalidInput):
         )
         self.expected = expected
         self.actual = actual
+
+
+class Unauthorized(InvalidInput):
+    """Someone asks for the scratchpad of an agent who is not that agent."""
+
+    def __init__(self, agent: str, source: str | None, kind: str) -> None:
+        who = f"you are {source!r}, a {kind}" if source is not None else "nobody speaks"
+        super().__init__(
+            f"403 Unauthorized: the scratchpad of {agent!r} is its own, and {who};"
+            f" open the bus with source={agent!r} and kind='subagent'"
+        )
+        self.agent = agent
+        self.source = source
+        self.kind = kind

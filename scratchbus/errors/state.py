@@ -119,6 +119,25 @@ class EventIdReused(Conflict):
         self.event_id = event_id
 
 
+class SessionOver(Conflict):
+    """The session has ended: what was remembered in it is archived, and nothing more is."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"session {session!r} has ended, and what was remembered in it is archived; begin another one, and read"
+            " this one with history() or as_of()"
+        )
+        self.session = session
+
+
+class SessionExists(Conflict):
+    """A session is to be begun that is there already."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"session {session!r} is there already; give the new one a name that is free")
+        self.session = session
+
+
 class TypeInUse(Conflict):
     """A type cannot be removed or change its lifecycle while observations of it are open."""
 

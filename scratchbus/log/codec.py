@@ -12,8 +12,10 @@ from pydantic_core import from_json, to_json
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.domain.remembered import Remembered
 from scratchbus.domain.upcasting import UPCASTERS, Upcaster, upcast
 from scratchbus.errors import CodeTooOld
+from scratchbus.projections.memory import MEMORIES, memory_of
 
 _PREFIX = b'{"v":%d,' % SCHEMA
 _BODY_SERIALIZERS = {kind: cls.__pydantic_serializer__ for kind, cls in EVENTS.items()}
@@ -26,6 +28,7 @@ _QUOTED = {ord(char): f"%{ord(char):02X}" for char in "%,|"}
 _DOCUMENT = Observation.__pydantic_serializer__
 _DOCUMENTS = TypeAdapter(list[Observation])
 _read_document = Observation.__pydantic_validator__.validate_json
+_REMEMBERED = {memory.document: memory.document.__pydantic_serializer__ for memory in MEMORIES.values()}
 
 RawEntry = Sequence[Any]
 """A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
@@ -202,3 +205,16 @@ def decode_document(row: bytes) -> Observation:
 def decode_documents(rows: Sequence[bytes]) -> list[Observation]:
     """Return the observations of many stored documents, in one go."""
     return _DOCUMENTS.validate_json(b"[" + b",".join(rows) + b"]")
+
+
+def encode_remembered(document: Remembered) -> bytes:
+    """Return the stored form of what an agent remembers: JSON as that of an observation."""
+    return _REMEMBERED[type(document)].to_json(document, exclude_defaults=True, exclude_computed_fields=True)
+
+
+def decode_remembered(subject: str, row: bytes) -> Remembered:
+    """Return the document of a subject that an agent remembers. Raises KeyError for what is none."""
+    memory = memory_of(subject)
+    if memory is None:
+        raise KeyError(subject)
+    return memory.document.model_validate_json(row)

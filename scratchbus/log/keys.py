@@ -136,6 +136,7 @@ class PageKeys:
     rejected    stream of the whole shard: events that could not be folded, each with its reason
     due         sorted set of the whole shard: `<id>@<page>` by the next moment (ms) at which time does something to it
     docs        hash: subject -> its document (JSON)
+    memory      hash: subject -> what an agent remembers (JSON): its notepad, a note …
     all         sorted set: every observation by when it was added (the `seq` of its first event)
     positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
     gaps        hash of the whole shard: stream id of an event -> how many events were missing before it
@@ -149,7 +150,8 @@ class PageKeys:
     """
 
     __slots__ = (
-        "_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "page", "positions", "rejected", "snapshots",
+        "_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "memory", "page", "positions",
+        "rejected", "snapshots",
     )  # fmt: skip
 
     def __init__(self, shard: ShardKeys, page: str, build: int = 1) -> None:
@@ -160,6 +162,7 @@ class PageKeys:
         self.due = f"{tag}due"
         self.gaps = f"{tag}gaps"
         self.docs = f"{tag}docs:{page}"
+        self.memory = f"{tag}memory:{page}"
         self.all = f"{tag}all:{page}"
         self.positions = f"{tag}positions:{page}"
         self.snapshots = f"{tag}snapshots:{page}"

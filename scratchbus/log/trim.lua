@@ -61,6 +61,15 @@ elseif op == 'heads' then -- 4 key of the heads of a page  5 … subjects: those
     if class == 'f' and seq_of(at) <= floor then gone[#gone + 1] = ARGV[4 + i] end
   end
   if #gone > 0 then call('HDEL', ARGV[4], unpack(gone)) end
+elseif op == 'over' then -- 4 key of the heads of a page  5 seq of an event, below the floor, that ended its session
+  -- 6 … subjects: what they remembered is archived, so those below that event go
+  local over, gone = tonumber(ARGV[5]), {}
+  if over > seq_of(call('GET', FLOOR)) then return {-1, 'floor'} end
+  for i, head in ipairs(call('HMGET', ARGV[4], unpack(ARGV, 6))) do
+    local at = match(head or '', '^%d+|[^|]*|%a|[^|]*|%d+|%d+|%d+|%d+|%d+|[^|]*|%d+|([^|]*)|')
+    if at and seq_of(at) < over then gone[#gone + 1] = ARGV[5 + i] end
+  end
+  if #gone > 0 then call('HDEL', ARGV[4], unpack(gone)) end
 elseif op == 'copy' then -- 4 stream id of an entry that everyone needs
   local entry = call('XRANGE', LOG, ARGV[4], ARGV[4])[1]
   if entry and #call('XRANGE', KEPT, ARGV[4], '+', 'COUNT', 1) == 0 then call('XADD', KEPT, ARGV[4], unpack(entry[2])) end

@@ -14,6 +14,7 @@ from scratchbus.errors import ArchiveBusy, LogRewound
 from scratchbus.log.commit import checkpoint_key, read_checkpoint
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.steps import Script, Step, ask
+from scratchbus.projections.memory import is_remembered
 
 AT_ONCE = 10_000
 """How many entries one call may take out of the log: about 2 ms of the engine's time."""
@@ -71,6 +72,19 @@ class Archiving(NamedTuple):
         """
         for at in range(0, len(subjects), _HEADS_AT_ONCE):
             yield from self._do("heads", self.keys.heads(page), *subjects[at : at + _HEADS_AT_ONCE])
+
+    def drop_remembered(self, page: str, over: int) -> Step[None]:
+        """Drop the heads of what was remembered in a session that the event of this `seq`, below the floor, ended.
+
+        Raises ArchiveBusy.
+        """
+        at, heads = b"0", self.keys.heads(page)
+        while True:
+            at, flat = yield from ask(self.keys.shard, "HSCAN", heads, at, "COUNT", _HEADS_AT_ONCE)
+            if subjects := [subject for subject in flat[::2] if is_remembered(subject.decode())]:
+                yield from self._do("over", heads, over, *subjects)
+            if int(at) == 0:
+                return
 
     def copy(self, stream_id: str) -> Step[None]:
         """Copy an entry for all who need it to where it stays when it leaves the log. Raises ArchiveBusy."""

@@ -20,10 +20,12 @@ from scratchbus.errors import (
     NotFound,
     PageFull,
     ScratchbusError,
+    SessionOver,
     StaleFence,
     VersionConflict,
 )
 from scratchbus.log.codec import encode_body, encode_tags
+from scratchbus.projections.session import PAGES as SESSIONS
 
 _CLASS = {"open": "o", "closed": "c", "final": "f"}
 
@@ -96,6 +98,8 @@ def refusal(page: str, room: int, write: Write, reason: str, details: list[objec
             return EventIdReused(str(event_id))
         case "version", [int(expected), int(actual)]:
             return VersionConflict(subject, expected, actual)
+        case "over", _:
+            return SessionOver(page.removeprefix(SESSIONS))
         case "missing", _:
             return NotFound(f"there is no {subject} on page {page!r}; see `scratchbus list`")
         case "fence", [int(actual), str(holder)]:

@@ -12,8 +12,7 @@ from scratchbus.core import Core
 from scratchbus.domain.checks import check_guards, check_reason
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import check_id
-from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField
+from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField, InvalidId
 from scratchbus.folding import catch_up
 from scratchbus.histories import history
 from scratchbus.ids import new_event_id
@@ -26,6 +25,8 @@ from scratchbus.log.trimming import Archiving
 from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import digest_of, not_found
 from scratchbus.projections import scratch_page
+from scratchbus.projections.memory import check_subject
+from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.queries import read_head
 from scratchbus.why import reasons
 
@@ -39,7 +40,9 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
 
     What is left to do when this was cut short is done when it is called again. While an archiver is at work it waits.
     """
-    id, reason = check_id(id), cast(str, check_reason(reason))
+    id, reason = check_subject(id), cast(str, check_reason(reason))
+    if id == SESSION:
+        raise InvalidId("id: what is known of a session itself is not erased; erase its notepad, notes or todo")
     if not reason:
         raise InvalidField("reason", "say why it is erased: the tombstone keeps it")
     check_guards(event_id, None, None)
@@ -108,6 +111,7 @@ def _entomb(
             **reasons(),
             reason=reason,
             positions=[event.position.stream_id for event in events],
+            version=1 + (head.version if head else len(events)),
         )
         version = 0 if head is None else head.version  # an archiver may have dropped the head
         argument = _argument([lease.token, archiving.token], events)

@@ -21,6 +21,7 @@ from scratchbus.log.reading import Narrow
 from scratchbus.log.steps import Step
 from scratchbus.operations.outcome import check_statuses, not_found
 from scratchbus.projections.filters import Filter
+from scratchbus.projections.memory import check_subject
 from scratchbus.queries import Freshness, active, get, read_head, search
 
 
@@ -205,7 +206,7 @@ def check_limit(limit: object) -> None:
 
 def list_history(core: Core, page: str, id: str) -> Step[list[Event]]:
     """Return the events about an observation, oldest first."""
-    id = check_id(id)
+    id = check_subject(id)
     events = yield from history(core.log, page, id)
     if not events:
         raise not_found(page, id)

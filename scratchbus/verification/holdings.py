@@ -8,11 +8,13 @@ from typing import Any, Literal, NamedTuple
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
+from scratchbus.domain.remembered import Session
 from scratchbus.errors import shown
-from scratchbus.log.codec import Head, decode_document, encode_document
-from scratchbus.log.gaps import STATUS
+from scratchbus.log.codec import Head, decode_document, encode_document, encode_remembered
 from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys
 from scratchbus.projections import scratch_page
+from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.verification.state import PageState, State
 
 SPAN = 2**46
@@ -53,7 +55,7 @@ class Holdings:
             names |= {self.keys.heads(page), self.keys.open(page), self.keys.dedupe(page)}
         for page in self.base.names():
             mine = PageKeys(self.keys, page, self.build)
-            names |= {mine.docs, mine.all}
+            names |= {mine.docs, mine.memory, mine.all}
             for document in self.base.peek(page).live():
                 names |= {mine.index(*index) for index in scratch_page.index_entries(document)}
         return names
@@ -85,6 +87,10 @@ class Holdings:
 
         if kind == "docs":
             return Holding("document", key, "hash", ids, lambda id, row: _judge_document(document(id), row))
+        if kind == "memory":
+            return Holding(
+                "document", key, "hash", lambda: self.base.peek(page).kept(), partial(self._judge_kept, page)
+            )
         if kind == "all":
             return _scores("index", key, ids, lambda id: one.added_seq if (one := document(id)) else None)
         if is_index:
@@ -124,14 +130,17 @@ class Holdings:
         if page == SYSTEM_PAGE:
             return _differences((head.version, head.position), (subject.events, subject.last), ("version", "position"))
         wanted = self.tip.peek(page).head(id)
-        if wanted is not None and wanted.status == STATUS:
+        if wanted is not None and not wanted.added:  # it was erased, and what it had been
             head = head._replace(priority=0, added=0, fence=0)
         return _differences(head, wanted, Head._fields) if wanted is not None else _presence(False, True)
 
     def _may_be_dropped(self, page: str, id: str) -> bool:
-        """Say whether an archiver may have dropped a head: it is below the floor, and of one that is final."""
-        head = self.tip.peek(page).head(id)
-        return head is not None and head.status_class == "f" and Position.parse(head.position).seq <= self.floor.seq
+        """Say whether an archiver may have dropped a head: it is below the floor, and nothing more happens to it."""
+        head, session = self.tip.peek(page).head(id), self.tip.peek(page).remembered.get(SESSION)
+        if head is None or Position.parse(head.position).seq > self.floor.seq:
+            return False
+        is_over = isinstance(session, Session) and session.ended and session.seq <= self.floor.seq
+        return head.status_class == "f" or (is_over and id != SESSION and is_remembered(id))
 
     def _room(self, page: str, id: str) -> int | None:
         document = self.tip.peek(page).documents.get(id)
@@ -159,6 +168,14 @@ class Holdings:
         return ""
 
     # -- what is folded --------------------------------------------------------------------------------------------
+
+    def _judge_kept(self, page: str, subject: str, row: bytes | None) -> str:
+        wanted = self.base.peek(page).remembered.get(subject)
+        if wanted is None or row is None:
+            return _presence(wanted is not None, row is not None)
+        return (
+            "" if row == encode_remembered(wanted) else f"is {shown(row)} instead of {shown(encode_remembered(wanted))}"
+        )
 
     def _due(self) -> Iterator[str]:
         for page in self.base.names():

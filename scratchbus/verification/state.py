@@ -10,18 +10,22 @@ from typing import NamedTuple
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position, millis
+from scratchbus.domain.remembered import Remembered
 from scratchbus.log.codec import Head, Poison, RawEntry, entry_fields
 from scratchbus.log.gaps import STATUS
-from scratchbus.projections import scratch_page
+from scratchbus.projections import memory, scratch_page
 
 Say = Callable[[str, str, str], None]
 """Takes what is wrong with the log itself: kind, where, what."""
+
+_LAST = {"note_deleted": "deleted", "session_ended": "ended"}
+"""The kinds of event that are the last about what an agent remembers, and the status that its head has then."""
 
 _CLASSES = {"open": "o", "closed": "c", "final": "f"}
 
 
 class Subject(NamedTuple):
-    """How the log leaves a subject: how many events it has, the last one, and the head of one that left its page.
+    """How the log leaves a subject: how many events it has, the last one, and the head of what is no observation now.
 
     `is_sure` is false when something that is no event was said of it. Of one that was erased nobody knows the priority
     and when it was added any more.
@@ -35,19 +39,29 @@ class Subject(NamedTuple):
 
 @dataclass(slots=True)
 class PageState:
-    """A page: its documents, what is known of all its subjects, and who has the dedupe keys."""
+    """A page: its observations, what is remembered on it, what is known of all subjects, and who has the keys."""
 
     documents: MutableMapping[str, Observation | None] = field(default_factory=dict)
+    remembered: MutableMapping[str, Remembered | None] = field(default_factory=dict)
     subjects: MutableMapping[str, Subject] = field(default_factory=dict)
     holders: MutableMapping[str, str | None] = field(default_factory=dict)
 
     def branch(self) -> PageState:
         """Return a page that begins as this one is, and leaves it alone."""
-        return PageState(ChainMap({}, self.documents), ChainMap({}, self.subjects), ChainMap({}, self.holders))
+        return PageState(
+            ChainMap({}, self.documents),
+            ChainMap({}, self.remembered),
+            ChainMap({}, self.subjects),
+            ChainMap({}, self.holders),
+        )
 
     def live(self) -> Iterator[Observation]:
         """Yield what is on the page."""
         return (document for document in self.documents.values() if document is not None)
+
+    def kept(self) -> Iterator[str]:
+        """Yield the subjects of what is remembered."""
+        return (subject for subject, document in self.remembered.items() if document is not None)
 
     def head(self, id: str) -> Head | None:
         """Return the head that the append script has to have of a subject."""
@@ -97,6 +111,9 @@ class State:
         before, known = page.documents.get(item.subject), page.subjects.get(item.subject, Subject())
         if item.prev != known.last and not isinstance(item, Erased):
             say("chain", str(item.position), f"says that {item.prev!r} came before it, and not {known.last!r}")
+        if memory.is_remembered(item.subject):
+            self._remember(page, item, known, say)
+            return
         if before is not None and item.type != before.type:
             say("chain", str(item.position), f"is of the type {item.type!r}, its observation of {before.type!r}")
         after, problem = scratch_page.fold(before, item)
@@ -106,12 +123,21 @@ class State:
         gone = _gone(before, item) if before is not None and after is None else known.gone
         count = known.events + 1
         if isinstance(item, Erased):
-            count, gone = len(item.positions) + 1, _erased(item)
+            count, gone = item.version, _erased(item)
         page.documents[item.subject] = after
         page.subjects[item.subject] = Subject(count, item.position.stream_id, gone, known.is_sure)
         for document, holder in ((before, None), (after, item.subject)):
             if document is not None and document.is_open and document.dedupe_key:
                 page.holders[document.dedupe_key] = holder
+
+    def _remember(self, page: PageState, event: Event, known: Subject, say: Say) -> None:
+        """Fold an event about what an agent remembers."""
+        problem = memory.fold_page(page.remembered, event)
+        if problem:
+            self._reject(event.page, event.subject, event.position, problem, say)
+            return
+        head = _versioned(known, event)
+        page.subjects[event.subject] = Subject(head.version, head.position, head, known.is_sure)
 
     def page(self, name: str) -> PageState:
         """Return a page to be changed, a new one if need be."""
@@ -144,6 +170,9 @@ class State:
         document, known = there.documents.get(subject), there.subjects.get(subject, Subject())
         if document is not None and document.seq < at.seq:
             there.documents[subject] = scratch_page.damage(document, at.ms, at.seq)
+        remembered = there.remembered.get(subject)
+        if remembered is not None and remembered.seq < at.seq:
+            there.remembered[subject] = memory.damage(remembered, at.ms, at.seq)
         there.subjects[subject] = known._replace(is_sure=False)
 
 
@@ -181,7 +210,19 @@ def _gone(before: Observation, event: Event) -> Head:
     )
 
 
+def _versioned(known: Subject, event: Event) -> Head:
+    """Return the head of what an agent remembers, after an event about it."""
+    if isinstance(event, Erased):
+        return _erased(event)
+    head = known.gone or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, (), "")
+    if event.kind in _LAST:
+        head = head._replace(status=_LAST[event.kind], status_class="f")
+    elif head.status == STATUS:
+        head = head._replace(status="active", status_class="c")
+    return head._replace(version=known.events + 1, position=event.position.stream_id)
+
+
 def _erased(event: Erased) -> Head:
     """Return what is known of the head of a subject that was erased."""
-    version, place = len(event.positions) + 1, event.position.stream_id
-    return Head(version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, place, 0, 0, (), "")
+    place = event.position.stream_id
+    return Head(event.version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, place, 0, 0, (), "")

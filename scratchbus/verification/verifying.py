@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from scratchbus.core import Core
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidInput, shown
@@ -110,7 +110,9 @@ class _Shard:
         base, tip = self._wanted.base, self._wanted.tip
         self._verified.events = tip.at.seq
         self._verified.pages = len(tip.names())
-        self._verified.documents = sum(1 for name in base.names() for _ in base.peek(name).live())
+        self._verified.documents = sum(
+            1 for name in base.names() for _ in chain(base.peek(name).live(), base.peek(name).kept())
+        )
 
     def _check_archive(self, past: Past) -> Step[None]:
         """Look whether the archive has what it was given, as it was given, and nothing that was erased."""

@@ -21,6 +21,7 @@ from tests.benchmarks.crowd import measure_crowd
 from tests.benchmarks.delivering import measure_delivery, measure_subscribe
 from tests.benchmarks.growth import measure_growth
 from tests.benchmarks.memory import measure_memory
+from tests.benchmarks.noting import measure_notes
 from tests.benchmarks.projecting import measure_fold
 from tests.benchmarks.reading import measure_active, measure_events
 from tests.benchmarks.rebuilding import measure_rebuild
@@ -46,6 +47,7 @@ PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "audit": measure_audit,
     "archive": measure_archive,
     "growth": measure_growth,
+    "notes": measure_notes,
     "memory": measure_memory,
 }
 DEFAULT_JSON = Path(__file__).parents[2] / "build" / "benchmark.json"

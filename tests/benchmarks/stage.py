@@ -48,15 +48,18 @@ class Sizes:
     followers: int
     published: int
     audited: int
+    notes: int
 
 
 FULL = Sizes(
     rounds=11, adds=2_000, batches=8, backlog=20_000, reads=200, small_page=1_000, large_page=100_000,
     memory=(20_000, 30_000, 40_000, 50_000), followers=200, published=1_000, audited=1_000_000,
+    notes=10_000,
 )  # fmt: skip
 QUICK = Sizes(
     rounds=5, adds=300, batches=2, backlog=3_000, reads=50, small_page=1_000, large_page=10_000, memory=(5_000,),
     followers=40, published=300, audited=20_000,
+    notes=2_000,
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from scratchbus.errors import (
     NotChangeable,
     NotFound,
     PositionLost,
+    SessionOver,
     SettingsError,
 )
 from scratchbus.log.below import read_floor
@@ -688,3 +689,45 @@ def test_the_daemon_archives_until_it_is_stopped(connect, directory):
         stop.set()
         thread.join(10)
     assert not thread.is_alive()
+
+
+# -- what agents remember --------------------------------------------------------------------------------------------
+
+
+def test_notes_and_notepads_read_on_when_their_events_are_archived(bus, connect, directory):
+    for number in range(6):
+        bus.notes("s1").add(f"note {number}")
+        bus.notepad("s1").append(f"{number}")
+    reader = connect("reader", archive_url=directory)
+    notes, gone = reader.notes("s1").list().notes, bus.notes("s1").delete(bus.notes("s1").list().notes[0].id).note
+    fill(bus)
+    archive(bus)
+    assert floor_of(bus, "session:s1").seq > 0
+    assert reader.notes("s1").list().notes == bus.notes("s1").list().notes == notes[1:]
+    assert bus.notepad("s1").read() == "012345"
+    assert len(bus.notes("s1").history()) == 7
+    assert len(bus.notepad("s1").history()) == 6
+    assert bus.notepad("s1").as_of(gone.position) == "01234"
+    assert bus.notes("s1").as_of(gone.position).notes == notes
+    bus.notepad("s1").append("!")
+    bus.notes("s1").update(notes[-1].id, "changed")
+    bus.rebuild()
+    assert bus.notepad("s1").read() == "012345!"
+    assert bus.verify().findings == []
+
+
+def test_a_session_that_is_over_leaves_one_head_when_it_is_archived(bus):
+    notes = [bus.notes("s1").add(f"note {number}").note for number in range(12)]
+    bus.notepad("s1").write("plan")
+    bus.end_session("s1")
+    fill(bus, page="session:s1")
+    archive(bus)
+    keys = keys_of(bus, "session:s1")
+    assert floor_of(bus, "session:s1").seq > 14
+    left = {head for head in send(bus, "HKEYS", keys.heads("session:s1")) if head.islower()}
+    assert left == {b"session"}
+    assert [event.kind for event in bus.notes("s1").history(notes[0].id)] == ["note_added", "session_ended"]
+    with pytest.raises(SessionOver):
+        bus.notes("s1").update(notes[0].id, "late")
+    assert bus.notes("s1").as_of(notes[-1].position).notes == notes[::-1]
+    assert bus.verify().findings == []

@@ -96,7 +96,7 @@ def far_behind(connect, **settings):
 
 def test_a_read_that_cannot_catch_up_says_so(connect, monkeypatch):
     page = far_behind(connect, fresh_timeout="50ms")
-    monkeypatch.setattr("scratchbus.folding.commit", _lose)
+    monkeypatch.setattr("scratchbus.folding.stretch.commit", _lose)
     with pytest.raises(Behind, match=r"still behind after 0\.05 s; start a projector"):
         page.list()
     with pytest.raises(Behind, match="over fresh_timeout"):
@@ -118,7 +118,7 @@ def test_a_reader_that_may_not_write_folds_in_memory(connect, monkeypatch, error
         yield from ()
         raise error("no writing here")
 
-    monkeypatch.setattr("scratchbus.folding.commit", refused)
+    monkeypatch.setattr("scratchbus.folding.stretch.commit", refused)
     assert len(page.list(limit=None)) == len(page.active()) == queries.IN_MEMORY + 1
     assert checkpoint(page._bus) is None
 

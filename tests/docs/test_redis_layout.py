@@ -44,6 +44,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         bus.push_types(file)
         with only("from a snapshot"):
             page.as_of(claimed.position)
+        bus.notepad("s1").write("what was found")
         raw_append(bus, "user:42", kind="exploded")
         project(bus)
         send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), "0-0")

@@ -77,6 +77,34 @@ def _some(bus: Bus) -> list[Any]:
     return [bus.page().add("risk_alert", "something", tags=["t"], owner="agent").id]
 
 
+def _remembered(bus: Bus) -> list[Any]:
+    bus.notes("s").add("x", ["a"])
+    bus.notepad("s").write("x")
+    return []
+
+
+def _planned(bus: Bus) -> list[Any]:
+    bus.todo("s").write([{"id": "1", "content": "x"}])
+    child = bus.spawn_session("s")
+    with Bus.connect(bus.settings.url, source="subject") as subject:
+        subject.scratchpad("subject").write("x")
+    return [bus.begin_task("s", "x"), child]
+
+
+def _run(bus: Bus, *_: object) -> None:
+    with bus.run("subject", "x", ask=lambda _: '{"scratchpad": "y"}') as run:
+        run.done()
+    if run.steps[-1].name != "scratchpad_update":
+        bus.scratchpad("subject").write("y")  # which says why it was not
+
+
+def _ended(bus: Bus) -> list[Any]:
+    _remembered(bus)
+    bus.converse(catch_up(bus.core.log, 0))
+    bus.end_session("s")
+    return []
+
+
 def _nothing(_: Bus) -> list[Any]:
     return []
 
@@ -195,6 +223,23 @@ TRIES: dict[str, Try] = {
     "page: trace": Try(READS, _linked, lambda bus, _: bus.page().trace("goal-1")),
     "page: consequences": Try(READS, _some, lambda bus, id: bus.page().consequences(id)),
     "bus: work": Try(APPENDS, _some, _work),
+    "bus: notes": Try(READS, _remembered, lambda bus: bus.notes("s").search("x", ["a"])),
+    "bus: notes, taken": Try(APPENDS, _remembered, lambda bus: bus.notes("s").add("x")),
+    "bus: notepad": Try(READS, _remembered, lambda bus: bus.notepad("s").read()),
+    "bus: notepad, edited": Try(APPENDS, _remembered, lambda bus: bus.notepad("s").append("x")),
+    "bus: session": Try(READS, _remembered, lambda bus: bus.session("s")),
+    "bus: spawn session": Try(APPENDS, _remembered, lambda bus: bus.spawn_session("s", copy_notepad=True)),
+    "bus: fork session": Try(APPENDS, _remembered, lambda bus: bus.fork_session("s")),
+    "bus: end session": Try(APPENDS, _remembered, lambda bus: bus.end_session("s")),
+    "bus: todo": Try(READS, _planned, lambda bus, *_: bus.todo("s").read()),
+    "bus: todo, written": Try(APPENDS, _planned, lambda bus, *_: bus.todo("s").write([])),
+    "bus: scratchpad": Try(READS, _planned, lambda bus, *_: bus.scratchpad("subject").whoami()),
+    "bus: scratchpad, written": Try(APPENDS, _planned, lambda bus, *_: bus.scratchpad("subject").write("y")),
+    "bus: run": Try(APPENDS, _planned, _run),
+    "bus: begin task": Try(APPENDS, _planned, lambda bus, *_: bus.begin_task("s", "y")),
+    "bus: end task": Try(APPENDS, _planned, lambda bus, task, _: bus.end_task(task, "y")),
+    "bus: report result": Try(APPENDS, _planned, lambda bus, _, child: bus.report_result(child, "y")),
+    "commit the end of a session": Try(COMMITS, _ended, lambda bus: bus.converse(catch_up(bus.core.log, 0))),
     "commit what is folded": Try(COMMITS, _some, _fold),
     "sweep what has expired": Try(
         COMMITS,

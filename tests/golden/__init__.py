@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from scratchbus.domain.events import EVENTS, SCHEMA
-from scratchbus.log.codec import RawEntry, decode_entry, encode_body, encode_document
-from scratchbus.projections import scratch_page
+from scratchbus.domain.remembered import Remembered
+from scratchbus.log.codec import RawEntry, decode_entry, encode_body, encode_document, encode_remembered
+from scratchbus.projections import memory, scratch_page
 
 HERE = Path(__file__).parent
 BEGIN = 1_795_256_156_929
@@ -83,8 +84,33 @@ STORY: list[tuple[str, str, dict[str, Any]]] = [
     ("D", "status_changed", {"status": "resolved", "status_class": "closed", "reason_code": "resolved"}),
     ("D", "cleared", {}),
     ("F", "added", {"content": "of F", "tags": ["private"]}),
-    ("F", "erased", {"reason": "asked for by whom it was about", "positions": ["1795256156952-23"]}),
+    ("F", "erased", {"reason": "asked for by whom it was about", "positions": ["1795256156952-23"], "version": 2}),
     ("types", "types_changed", {"text": "types:\n  observation:\n"}),
+    ("note_1795256156955", "note_added", {"content": "archived"}),
+    ("session", "session_ended", {}),
+    ("notepad", "notepad_written", {"content": "# Plan\n- [ ] survey"}),
+    ("notepad", "notepad_edited", {
+        "operation": "find_replace", "find": "[ ]", "replace": "[x]", "replace_all": True,
+    }),
+    ("notepad", "notepad_edited", {"operation": "append", "content": "\nFound: Zoë"}),
+    ("notepad", "notepad_edited", {"operation": "delete", "content": "# Plan\n"}),
+    ("note_1795256156956", "note_added", {"content": "rows 234–267", "tags": ["Analysis"]}),
+    ("note_1795256156957", "note_added", {"content": "of no use"}),
+    ("note_1795256156956", "note_updated", {"content": "rows 251–267", "tags": ["analysis", "bug"]}),
+    ("note_1795256156957", "note_deleted", {}),
+    ("session", "session_started", {"parent": "s0", "fork": True}),
+    ("session", "session_spawned", {"session": "s2", "fork": True, "copied": True}),
+    ("todo", "todo_written", {"todos": [
+        {"id": "1", "content": "survey", "status": "in_progress"}, {"id": "2", "content": "fix"},
+    ]}),
+    ("todo", "todo_written", {"todos": [{"id": "2", "content": "fix Zoë's", "status": "completed"}], "merge": True}),
+    ("task_1795256156958", "task_begun", {"title": "survey"}),
+    ("task_1795256156958", "task_ended", {"summary": "six sheets"}),
+    ("scratchpad", "scratchpad_written", {"content": "Mondays only"}),
+    ("scratchpad", "run_ended", {
+        "task": "survey", "outcome": "completed", "summary": "six sheets",
+        "steps": [{"name": "look", "details": {"at": 1, "of": None}}],
+    }),
 ]  # fmt: skip
 """What happens: subject, kind, and what the event says of its own. Every field of every kind is in it."""
 
@@ -106,9 +132,9 @@ def told() -> Iterator[RawEntry]:
         fields = {
             "id": f"event-{seq}",
             "subject": subject,
-            "page": "_bus" if is_types else "main",
+            "page": "_bus" if is_types else "session:s1" if memory.is_remembered(subject) else "main",
             "kind": kind,
-            "type": "" if is_types else "risk_alert",
+            "type": "" if is_types or memory.is_remembered(subject) else "risk_alert",
             "batch": f"{seq}/2" if seq <= 2 else "1/1",
             "prev": last.get(subject, ""),
             "event": encode_body(event).decode(),
@@ -125,10 +151,20 @@ def read(version: int) -> list[RawEntry]:
 def fold(version: int) -> list[Any]:
     """Return the documents that the entries of a version fold to, in the order of their ids."""
     state: dict[str, Any] = {}
+    remembered: dict[str, Any] = {}
     for entry in read(version):
         event = decode_entry(entry, 0)
-        state[event.subject] = scratch_page.evolve(state.get(event.subject), event)
-    return [json.loads(encode_document(document)) for _, document in sorted(state.items()) if document is not None]
+        if memory.is_remembered(event.subject):
+            memory.fold_page(remembered, event)
+        else:
+            state[event.subject] = scratch_page.evolve(state.get(event.subject), event)
+    return [
+        json.loads(_encoded(document)) for _, document in sorted((state | remembered).items()) if document is not None
+    ]
+
+
+def _encoded(document: Any) -> bytes:
+    return encode_remembered(document) if isinstance(document, Remembered) else encode_document(document)
 
 
 def log_file(version: int) -> Path:

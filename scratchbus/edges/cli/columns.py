@@ -23,7 +23,9 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import duration_text
 from scratchbus.edges.cli.output import IN_PIPES, WIDE, WIDER, WIDEST, Cell, Heading, Row
+from scratchbus.edges.cli.remembering import remembered
 from scratchbus.edges.cli.words import ago, ahead, clock, compact, one_line, plural, short
+from scratchbus.projections.memory import is_remembered
 
 T = TypeVar("T")
 
@@ -70,8 +72,8 @@ def type_style(priority: int) -> str:
 
 
 def id_cell(id: str) -> Cell:
-    """Return an id: whole in a pipe, its end on a terminal."""
-    return Cell(id, "bold", short(id))
+    """Return an id: whole in a pipe, its end on a terminal, unless it is a word."""
+    return Cell(id, "bold", None if is_remembered(id) else short(id))
 
 
 def type_cell(observation: Observation) -> Cell:
@@ -149,7 +151,7 @@ def happened(event: Event) -> str:
         case TypesChanged():
             text = "the observation types; see `scratchbus types list`"
         case _:
-            text = ""
+            text = remembered(event)
     return one_line(text)
 
 
@@ -169,7 +171,7 @@ def _time(event: Event, now: datetime) -> Cell:
 _POSITION: Column[Event] = Column(Heading("position", 18, least=IN_PIPES), lambda each, now: Cell(str(each.position)))
 _TIME: Column[Event] = Column(Heading("time", 29), _time)
 _PAGE: Column[Event] = Column(Heading("page", 8, least=WIDEST), lambda each, now: Cell(each.page, "dim"))
-_KIND: Column[Event] = Column(Heading("kind", 14), lambda each, now: _kind(each))
+_KIND: Column[Event] = Column(Heading("kind", 18), lambda each, now: _kind(each))
 _BY: Column[Event] = Column(Heading("by", 16), lambda each, now: Cell(each.by, "cyan"))
 _WHAT: Column[Event] = Column(Heading("what"), lambda each, now: Cell(happened(each)))
 

@@ -180,6 +180,14 @@ def event_id_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--event-id", metavar="TEXT", help=help)(function)
 
 
+def session_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option that says which session it is about."""
+    return click.option(
+        "--session", "of", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
+        help="The session.  [$SCRATCHBUS_SESSION]",
+    )(function)  # fmt: skip
+
+
 def given(**options: Any) -> dict[str, Any]:
     """Return the options that were given."""
     return {name: value for name, value in options.items() if value is not None and value != ()}

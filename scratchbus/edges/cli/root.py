@@ -23,6 +23,9 @@ from scratchbus.edges.cli.completion import completion
 from scratchbus.edges.cli.dead_letters import dead_letters
 from scratchbus.edges.cli.following import tail, watch
 from scratchbus.edges.cli.keeping import erase, import_, rebuild, verify
+from scratchbus.edges.cli.note_commands import note
+from scratchbus.edges.cli.notepad_commands import notepad
+from scratchbus.edges.cli.planning import scratchpad, todo
 from scratchbus.edges.cli.reading import active, history, list_, show, trace
 from scratchbus.edges.cli.running import demo, status, stop, up
 from scratchbus.edges.cli.type_commands import types
@@ -32,6 +35,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "See what is going on": (active, list_, show, history, trace, watch, tail),
     "See what was": (replay, diff),
     "Deal with it": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
+    "Remember": (note, notepad, todo, scratchpad),
     "Run it": (up, status, stop, types, dead_letters, rebuild, verify, erase, import_, demo, completion),
 }
 

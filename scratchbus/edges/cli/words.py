@@ -11,6 +11,9 @@ SHORT = 8
 
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 
+TODO_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
+"""How the statuses of a todo list are shown."""
+
 
 def short(id: str) -> str:
     """Return the end of an id, as people read it."""

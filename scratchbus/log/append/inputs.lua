@@ -23,7 +23,8 @@
 --   p  pick and claim, alone in its batch: the first that is free, in the order of the open set, of the types in
 --      `allowed` and with all `tags`; `argument` is "<least priority>:<score to look below, or "">:<ttl ms>:<holder>"
 --   e  end a claim: `argument` is "<ms in which it is not to be picked>:<1 if this was no attempt, else 0>:<holder>"
---   g  a versioned subject without lifecycle
+--   g  a versioned subject without lifecycle; not when the subject `argument` of the page is final. One that ends in
+--      "_" gets the time (ms) behind it, or the next that is free
 --
 -- Reply: {1, ms, then per event: seq, version, kind, subject, fence}      written; seq 0: skipped, kind says why
 --        {3, ms, first seq}                                              written, as they came: all of them new

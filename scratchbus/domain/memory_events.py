@@ -1,0 +1,82 @@
+"""The events of what agents remember: notes, a notepad, and the sessions that these belong to.
+
+Their subjects are words, not ULIDs: `notepad`, `session`, and `note_<ms>` for a note.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from scratchbus.domain.event import Event
+
+NotepadOperation = Literal["append", "prepend", "find_replace", "delete"]
+"""What an edit does to a notepad."""
+
+
+class NotepadWritten(Event):
+    """The notepad was replaced as a whole."""
+
+    kind: Literal["notepad_written"] = "notepad_written"
+    content: str
+
+
+class NotepadEdited(Event):
+    """A part of the notepad was edited; it was in it when the event was appended.
+
+    `content` is what is appended, prepended or deleted; `find` gives way to `replace`. Of several the first goes, with
+    `replace_all` every one.
+    """
+
+    kind: Literal["notepad_edited"] = "notepad_edited"
+    operation: NotepadOperation
+    content: str = ""
+    find: str = ""
+    replace: str = ""
+    replace_all: bool = False
+
+
+class NoteAdded(Event):
+    """A note was taken."""
+
+    kind: Literal["note_added"] = "note_added"
+    content: str
+    tags: list[str] = Field(default_factory=list)
+
+
+class NoteUpdated(Event):
+    """A note got another content, other tags, or both; None is as it was."""
+
+    kind: Literal["note_updated"] = "note_updated"
+    content: str | None = None
+    tags: list[str] | None = None
+
+
+class NoteDeleted(Event):
+    """A note was thrown away; its history stays."""
+
+    kind: Literal["note_deleted"] = "note_deleted"
+
+
+class SessionSpawned(Event):
+    """Another session was begun from this one: `fork` with all that it knew, `copied` with its notepad as it was."""
+
+    kind: Literal["session_spawned"] = "session_spawned"
+    session: str
+    fork: bool = False
+    copied: bool = False
+
+
+class SessionStarted(Event):
+    """The session was begun from another one, its parent; the event that did so is its cause."""
+
+    kind: Literal["session_started"] = "session_started"
+    parent: str
+    fork: bool = False
+
+
+class SessionEnded(Event):
+    """The session is over: all that was remembered in it is archived at once."""
+
+    kind: Literal["session_ended"] = "session_ended"

@@ -1,0 +1,121 @@
+"""The scratchpad of an agent: what it is shown of it, what it is asked at the end of a run, and how its answer is read.
+
+The headings, labels and limits are those of the agents' framework that scratchpads come from.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sized
+from itertools import islice
+from typing import Any, Final, Literal
+
+from scratchbus.domain.checks import bytes_of
+from scratchbus.errors import InvalidField, TooLarge, shown
+
+MAX_CONTENT: Final = 10_000
+"""The most characters of a scratchpad."""
+
+Kind = Literal["subagent", "person", "daemon"]
+"""What kind of identity speaks. Only a subagent has a scratchpad."""
+
+COMPLETED: Final = "completed"
+ERROR: Final = "error"
+MAX_STEPS: Final = "incomplete - max steps reached"
+EXCEPTION: Final = "exception"
+
+HEADING: Final = "## Your Scratchpad"
+EMPTY: Final = "_Still empty. With `update_scratchpad` you save notes here, for your future self._"
+
+_PROMPT: Final = """\
+## Task Complete
+
+**Task**: {task}
+**Outcome**: {outcome}
+**Summary**: {summary}
+**Steps taken**: {steps}
+
+This is the moment to bring your scratchpad up to date: write down whatever your future self will want to know, such as
+- what you have learned from this task
+- what you found out that matters beyond it
+- what is unfinished, or has to be followed up
+- what you noticed about how the user likes things done
+
+Your answer takes the place of the whole scratchpad, so repeat what is to stay; it has room for {limit:,} characters.
+Answer with JSON:
+```json
+{{"scratchpad": "everything that your scratchpad is to say from now on"}}
+```
+
+If there is nothing to add, leave it as it is with:
+```json
+{{"scratchpad": null}}
+```
+"""
+
+_FENCED: Final = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
+_NULL: Final = re.compile(r"\s*(?:```(?:json)?)?\s*null\s*(?:```)?\s*", re.IGNORECASE)
+_MOST_TRIES: Final = 1_000
+_decoder: Final = json.JSONDecoder(strict=False)  # models put line ends into strings as they are
+
+
+def check_content(content: object) -> str:
+    """Return what a scratchpad is to say; blank is nothing at all. Raises InvalidField, TooLarge."""
+    if not isinstance(content, str):
+        raise InvalidField("scratchpad", f"{shown(content)} is not a text")
+    if len(content) > MAX_CONTENT:
+        raise TooLarge("scratchpad", len(content), MAX_CONTENT, "characters")
+    bytes_of("scratchpad", content)
+    return content if content.strip() else ""
+
+
+def whoami(name: str, kind: str, content: str | None) -> str:
+    """Return what an identity is told of itself at the start of a run; content is None for one without a scratchpad."""
+    who = f"You are {name}, a {kind}."
+    return who if content is None else f"{who}\n\n{section(content)}"
+
+
+def section(content: str) -> str:
+    """Return how an agent is shown its scratchpad."""
+    return f"{HEADING}\n\n{content or EMPTY}"
+
+
+def end_of_run_prompt(task: str, outcome: str, summary: str, steps: int | Sized) -> str:
+    """Return what an agent is asked at the end of a run; `steps` are the steps it took, or how many."""
+    count = steps if isinstance(steps, int) else len(steps)
+    return _PROMPT.format(task=task, outcome=outcome, summary=summary, steps=count, limit=MAX_CONTENT)
+
+
+def parse_reply(text: object) -> str | None:
+    """Return what the model's answer wants the scratchpad to say, cut to its limit; None if it is to stay as it is.
+
+    The JSON may be fenced or bare, with other text around it. Raises InvalidField for an answer without it.
+    """
+    if not isinstance(text, str):
+        raise InvalidField("reply", f"{shown(text)} is not a text")
+    if _NULL.fullmatch(text):
+        return None
+    wanted = next((found["scratchpad"] for found in _objects(text) if "scratchpad" in found), _NOTHING)
+    if wanted is _NOTHING:
+        raise InvalidField("reply", f'{shown(text)} has no JSON like {{"scratchpad": "…"}}')
+    if wanted is None:
+        return None
+    content = wanted if isinstance(wanted, str) else json.dumps(wanted, ensure_ascii=False)
+    whole = content.encode("utf-8", "replace").decode()  # JSON may name half a character
+    return check_content(whole[:MAX_CONTENT])
+
+
+_NOTHING: Final[Any] = object()
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in a text: first those that a fence begins with, then those that begin anywhere."""
+    fenced = [match.end() for match in _FENCED.finditer(text)]
+    anywhere = (match.start() for match in re.finditer(r"\{", text))
+    for start in islice((*fenced, *anywhere), _MOST_TRIES):  # a text full of braces must not take for ever
+        try:
+            found, _ = _decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        yield found

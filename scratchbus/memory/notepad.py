@@ -1,0 +1,115 @@
+"""The notepad of a session."""
+
+from __future__ import annotations
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.values import page_of_session
+from scratchbus.memory.host import AsyncHost, Host
+from scratchbus.operations import notepads
+from scratchbus.operations.remembering import history_of
+from scratchbus.past import When, remembered_as_of
+from scratchbus.projections.notepad import SUBJECT
+
+
+class Notepad:
+    """One text that a session keeps for itself, outside of its conversation. Get it from `Bus.notepad`.
+
+    Every edit is an event upon what is there: of two writers at once, both edits are in it. Every write takes
+    `event_id`, a caller's own id that makes a retry safe. It raises InvalidField for what cannot be done, TooLarge for
+    more than `max_notepad` characters, and SessionOver once the session has ended; then nothing was changed.
+    """
+
+    def __init__(self, bus: Host, session: str) -> None:
+        self._bus = bus
+        self._page = page_of_session(session)
+
+    def read(self) -> str:
+        """Return what is on it; "" when it was never used."""
+        return self._bus.converse(notepads.read(self._bus.core, self._page))
+
+    def write(self, content: str, *, event_id: str | None = None) -> None:
+        """Replace all that is on it; "" clears it."""
+        self._bus.converse(notepads.write(self._bus.core, self._page, content, event_id))
+
+    def append(self, text: str, *, event_id: str | None = None) -> None:
+        """Put a text behind what is on it, just as it is given."""
+        self.update("append", text, event_id=event_id)
+
+    def update(
+        self,
+        operation: str,
+        content: str | None = None,
+        find: str | None = None,
+        replace: str | None = None,
+        replace_all: bool = False,
+        *,
+        event_id: str | None = None,
+    ) -> None:
+        """Edit a part of it: `append` or `prepend` the content, `delete` it, or `find_replace`.
+
+        What is to be found or deleted has to be there exactly once, or with `replace_all` at least once, and then all
+        of it goes.
+        """
+        step = notepads.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
+        self._bus.converse(step)
+
+    def history(self) -> list[Event]:
+        """Return all edits as events, oldest first, also of a session that has ended. Raises PositionLost."""
+        return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+
+    def as_of(self, when: When) -> str:
+        """Return what was on it at a position or a time. Raises InvalidPosition."""
+        step = remembered_as_of(self._bus.core, self._page, SUBJECT, when)
+        return notepads.content_of(self._bus.converse(step))
+
+
+class AsyncNotepad:
+    """One text that a session keeps for itself, outside of its conversation. Get it from `AsyncBus.notepad`.
+
+    Every edit is an event upon what is there: of two writers at once, both edits are in it. Every write takes
+    `event_id`, a caller's own id that makes a retry safe. It raises InvalidField for what cannot be done, TooLarge for
+    more than `max_notepad` characters, and SessionOver once the session has ended; then nothing was changed.
+    """
+
+    def __init__(self, bus: AsyncHost, session: str) -> None:
+        self._bus = bus
+        self._page = page_of_session(session)
+
+    async def read(self) -> str:
+        """Return what is on it; "" when it was never used."""
+        return await self._bus.converse(notepads.read(self._bus.core, self._page))
+
+    async def write(self, content: str, *, event_id: str | None = None) -> None:
+        """Replace all that is on it; "" clears it."""
+        await self._bus.converse(notepads.write(self._bus.core, self._page, content, event_id))
+
+    async def append(self, text: str, *, event_id: str | None = None) -> None:
+        """Put a text behind what is on it, just as it is given."""
+        await self.update("append", text, event_id=event_id)
+
+    async def update(
+        self,
+        operation: str,
+        content: str | None = None,
+        find: str | None = None,
+        replace: str | None = None,
+        replace_all: bool = False,
+        *,
+        event_id: str | None = None,
+    ) -> None:
+        """Edit a part of it: `append` or `prepend` the content, `delete` it, or `find_replace`.
+
+        What is to be found or deleted has to be there exactly once, or with `replace_all` at least once, and then all
+        of it goes.
+        """
+        step = notepads.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
+        await self._bus.converse(step)
+
+    async def history(self) -> list[Event]:
+        """Return all edits as events, oldest first, also of a session that has ended. Raises PositionLost."""
+        return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+
+    async def as_of(self, when: When) -> str:
+        """Return what was on it at a position or a time. Raises InvalidPosition."""
+        step = remembered_as_of(self._bus.core, self._page, SUBJECT, when)
+        return notepads.content_of(await self._bus.converse(step))

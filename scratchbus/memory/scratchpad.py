@@ -1,0 +1,133 @@
+"""The scratchpad of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.run import RunRecord, ScratchpadReply, event_fields
+from scratchbus.domain.scratchpad import end_of_run_prompt, parse_reply
+from scratchbus.domain.values import page_of_agent
+from scratchbus.memory.host import AsyncHost, Host
+from scratchbus.operations import scratchpads
+from scratchbus.operations.remembering import history_of
+from scratchbus.past import When, remembered_as_of
+from scratchbus.projections.scratchpad import SUBJECT
+
+
+class Scratchpad:
+    """What an agent keeps for itself from one run to the next: one text. Get it from `Bus.scratchpad`.
+
+    Only the agent itself has it: whoever speaks by this name, as a subagent. Anyone else gets Unauthorized; people see
+    none.
+    """
+
+    def __init__(self, bus: Host, agent: str) -> None:
+        self._bus = bus
+        self._page = page_of_agent(agent)
+        self._agent = agent
+
+    def read(self) -> str:
+        """Return what it says; "" when it is empty, and for people. Raises Unauthorized."""
+        return self._bus.converse(scratchpads.read(self._bus.core, self._agent))
+
+    def write(self, content: str, *, event_id: str | None = None) -> None:
+        """Replace what it says; a blank text clears it. Raises Unauthorized, InvalidField, TooLarge."""
+        self._bus.converse(scratchpads.write(self._bus.core, self._agent, content, event_id))
+
+    def whoami(self) -> str:
+        """Return what is shown at the start of a run: who one is, and what the scratchpad says. Raises Unauthorized."""
+        return self._bus.converse(scratchpads.show(self._bus.core, self._agent))
+
+    def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized) -> str:
+        """Return what to ask the model at the end of a run; `steps` are the steps it took, or how many."""
+        return end_of_run_prompt(task, outcome, summary, steps)
+
+    def accept_reply(self, text: object) -> ScratchpadReply:
+        """Take the model's answer to that; return what became of it, and never raise.
+
+        Its JSON may be fenced or bare. What is too long is cut, a blank text clears, and null keeps what is there.
+        """
+        try:
+            content = parse_reply(text)
+            if content is not None:
+                self.write(content)
+        except Exception as error:  # whatever it is, a task must not fail for its notes
+            return ScratchpadReply(error=str(error) or type(error).__name__)
+        return ScratchpadReply(content)
+
+    def record_run(self, run: RunRecord) -> None:
+        """Put a run that is over into its history, as an event `run_ended`. Raises Unauthorized."""
+        self._bus.converse(scratchpads.record(self._bus.core, self._agent, event_fields(run)))
+
+    def history(self) -> list[Event]:
+        """Return what was written and which runs there were, as events, oldest first. Raises Unauthorized."""
+        if not scratchpads.may_see(self._bus.core, self._agent):
+            return []
+        return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+
+    def as_of(self, when: When) -> str:
+        """Return what it said at a position or a time. Raises Unauthorized, InvalidPosition."""
+        if not scratchpads.may_see(self._bus.core, self._agent):
+            return ""
+        document = self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when))
+        return scratchpads.content_of(document)
+
+
+class AsyncScratchpad:
+    """What an agent keeps for itself from one run to the next: one text. Get it from `AsyncBus.scratchpad`.
+
+    Only the agent itself has it: whoever speaks by this name, as a subagent. Anyone else gets Unauthorized; people see
+    none.
+    """
+
+    def __init__(self, bus: AsyncHost, agent: str) -> None:
+        self._bus = bus
+        self._page = page_of_agent(agent)
+        self._agent = agent
+
+    async def read(self) -> str:
+        """Return what it says; "" when it is empty, and for people. Raises Unauthorized."""
+        return await self._bus.converse(scratchpads.read(self._bus.core, self._agent))
+
+    async def write(self, content: str, *, event_id: str | None = None) -> None:
+        """Replace what it says; a blank text clears it. Raises Unauthorized, InvalidField, TooLarge."""
+        await self._bus.converse(scratchpads.write(self._bus.core, self._agent, content, event_id))
+
+    async def whoami(self) -> str:
+        """Return what is shown at the start of a run: who one is, and what the scratchpad says. Raises Unauthorized."""
+        return await self._bus.converse(scratchpads.show(self._bus.core, self._agent))
+
+    async def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized) -> str:
+        """Return what to ask the model at the end of a run; `steps` are the steps it took, or how many."""
+        return end_of_run_prompt(task, outcome, summary, steps)
+
+    async def accept_reply(self, text: object) -> ScratchpadReply:
+        """Take the model's answer to that; return what became of it, and never raise.
+
+        Its JSON may be fenced or bare. What is too long is cut, a blank text clears, and null keeps what is there.
+        """
+        try:
+            content = parse_reply(text)
+            if content is not None:
+                await self.write(content)
+        except Exception as error:  # whatever it is, a task must not fail for its notes
+            return ScratchpadReply(error=str(error) or type(error).__name__)
+        return ScratchpadReply(content)
+
+    async def record_run(self, run: RunRecord) -> None:
+        """Put a run that is over into its history, as an event `run_ended`. Raises Unauthorized."""
+        await self._bus.converse(scratchpads.record(self._bus.core, self._agent, event_fields(run)))
+
+    async def history(self) -> list[Event]:
+        """Return what was written and which runs there were, as events, oldest first. Raises Unauthorized."""
+        if not scratchpads.may_see(self._bus.core, self._agent):
+            return []
+        return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+
+    async def as_of(self, when: When) -> str:
+        """Return what it said at a position or a time. Raises Unauthorized, InvalidPosition."""
+        if not scratchpads.may_see(self._bus.core, self._agent):
+            return ""
+        document = await self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when))
+        return scratchpads.content_of(document)

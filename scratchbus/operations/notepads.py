@@ -1,0 +1,120 @@
+"""Reading and editing the notepad of a session."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+from scratchbus.core import Core
+from scratchbus.domain.checks import bytes_of
+from scratchbus.domain.event import Event
+from scratchbus.domain.memory_events import NotepadEdited, NotepadOperation, NotepadWritten
+from scratchbus.domain.remembered import Remembered
+from scratchbus.errors import InvalidField, TooLarge, shown
+from scratchbus.log.steps import Step
+from scratchbus.operations.remembering import Edit, edit
+from scratchbus.projections.notepad import SUBJECT, Text, edited
+from scratchbus.queries import recollect
+from scratchbus.why import reasons
+
+OPERATIONS: tuple[str, ...] = get_args(NotepadOperation)
+_WANTED = {
+    "append": ("content",),
+    "prepend": ("content",),
+    "delete": ("content",),
+    "find_replace": ("find", "replace"),
+}
+_NEVER_EMPTY = ("find_replace", "delete")
+
+
+def read(core: Core, page: str) -> Step[str]:
+    """Return what is on the notepad; nothing when it was never used."""
+    found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
+    return content_of(found.get(SUBJECT))
+
+
+def content_of(document: Remembered | None) -> str:
+    """Return the text of a notepad."""
+    return document.content if isinstance(document, Text) else ""
+
+
+def write(core: Core, page: str, content: str, event_id: str | None) -> Step[None]:
+    """Replace the whole notepad."""
+    content = _checked("content", content)
+    _check_length(core, content)
+
+    def make(_: Remembered | None) -> Event:
+        return NotepadWritten(by=core.acting(), **reasons(), content=content)
+
+    yield from edit(core, Edit.of(page, SUBJECT, event_id, "write_notepad", content), make)
+
+
+def update(
+    core: Core,
+    page: str,
+    operation: str,
+    content: str | None,
+    find: str | None,
+    replace: str | None,
+    replace_all: bool,
+    event_id: str | None,
+) -> Step[None]:
+    """Edit the notepad as it is when the edit is appended."""
+    given = _given(operation, {"content": content, "find": find, "replace": replace})
+    if not isinstance(replace_all, bool):
+        raise InvalidField("replace_all", f"{shown(replace_all)} is neither true nor false")
+    wanted = Edit.of(page, SUBJECT, event_id, "update_notepad", operation, given, replace_all)
+
+    def make(document: Remembered | None) -> Event:
+        text = content_of(document)
+        event = NotepadEdited.model_validate(
+            {"by": core.acting(), **reasons(), "operation": operation, **given, "replace_all": replace_all}
+        )
+        if operation in _NEVER_EMPTY:
+            field = "find" if operation == "find_replace" else "content"
+            _check_there(field, given[field], text, replace_all)
+        _check_length(core, edited(text, event))
+        return event
+
+    yield from edit(core, wanted, make)
+
+
+def _given(operation: object, fields: dict[str, str | None]) -> dict[str, str]:
+    """Return what an operation takes, checked. Raises InvalidField for what it lacks or has no use for."""
+    if operation not in _WANTED:
+        raise InvalidField("operation", f"{shown(operation)} is none; use one of: {', '.join(OPERATIONS)}")
+    wanted = _WANTED[str(operation)]
+    for name, value in fields.items():
+        if value is not None and name not in wanted:
+            raise InvalidField(name, f"{operation} has no use for it; give {' and '.join(wanted)}")
+    return {name: _checked(name, fields[name], str(operation)) for name in wanted}
+
+
+def _checked(field: str, value: object, operation: str = "write") -> str:
+    if value is None:
+        raise InvalidField(field, f"is missing; {operation} needs it")
+    if not isinstance(value, str):
+        raise InvalidField(field, f"{shown(value)} is not a text")
+    bytes_of(field, value)
+    return value
+
+
+def _check_there(field: str, wanted: str, text: str, is_all: bool) -> None:
+    """Make sure that a text is on the notepad: once, or with `is_all` at least once."""
+    if not wanted:
+        raise InvalidField(field, "is empty; give the exact text that is to go")
+    count = sum(1 for _ in re.finditer(f"(?={re.escape(wanted)})", text))
+    if not count:
+        what = "which is empty" if not text else "read it, and give the text exactly as it is there"
+        raise InvalidField(field, f"{shown(wanted)} is not on the notepad, {what}; nothing was changed")
+    if count > 1 and not is_all:
+        raise InvalidField(
+            field,
+            f"{shown(wanted)} is on the notepad {count} times; give more of the text around the one you mean, or"
+            " replace_all=true for all of them; nothing was changed",
+        )
+
+
+def _check_length(core: Core, text: str) -> None:
+    if len(text) > core.max_notepad:
+        raise TooLarge("notepad", len(text), core.max_notepad, "characters")

@@ -1,0 +1,45 @@
+"""Reading and changing the todo list of a session."""
+
+from __future__ import annotations
+
+from scratchbus.core import Core
+from scratchbus.domain.agent_events import TodoWritten
+from scratchbus.domain.event import Event
+from scratchbus.domain.remembered import Remembered
+from scratchbus.domain.todo import TodoList, given, written
+from scratchbus.errors import InvalidField, shown
+from scratchbus.log.steps import Step
+from scratchbus.operations.remembering import Edit, edit
+from scratchbus.projections.todo import SUBJECT, Plan
+from scratchbus.queries import recollect
+from scratchbus.why import reasons
+
+
+def read(core: Core, page: str) -> Step[TodoList]:
+    """Return the todo list; an empty one when it was never written."""
+    found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
+    return list_of(found.get(SUBJECT))
+
+
+def list_of(document: Remembered | None) -> TodoList:
+    """Return a document as a todo list."""
+    if not isinstance(document, Plan):
+        return TodoList()
+    return TodoList(todos=list(document.todos), revision=document.revision)
+
+
+def write(core: Core, page: str, todos: object, merge: bool, event_id: str | None) -> Step[TodoList]:
+    """Replace the todo list, or merge into it; return what it is then. What changes nothing leaves no event."""
+    if not isinstance(merge, bool):
+        raise InvalidField("merge", f"{shown(merge)} is neither true nor false")
+    changes = given(todos)
+
+    def make(document: Remembered | None) -> Event | None:
+        before = list_of(document).todos
+        after = written(before, changes, merge)
+        if after == before:
+            return None
+        told = [item for item in after if item not in before] if merge else after
+        return TodoWritten(by=core.acting(), **reasons(), todos=told, merge=merge)
+
+    return list_of((yield from edit(core, Edit.of(page, SUBJECT, event_id, "write_todo", changes, merge), make)))

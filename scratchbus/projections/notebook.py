@@ -1,0 +1,133 @@
+"""The notes of one session in memory, with what finds them.
+
+It is told what happens; it never asks. Two threads may not use it at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from operator import attrgetter, itemgetter
+
+from scratchbus.domain.event import Event
+from scratchbus.domain.remembered import Note
+from scratchbus.projections import notes
+from scratchbus.projections.memory import MEMORIES, fold, is_over
+
+_BLOCK = 128  # notes whose texts are looked through as one
+_NOTE_BYTES = 1_500  # about what a note takes, besides its text twice
+
+
+class Notebook:
+    """The notes of a session, in the order in which they were taken; `size` is about how many bytes they take."""
+
+    def __init__(self, its_notes: Iterable[Note] = ()) -> None:
+        self._notes: dict[str, Note] = {}
+        self._texts: dict[str, str] = {}
+        self._blocks: list[_Block] = []
+        self._block_of: dict[str, _Block] = {}
+        self._tagged: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._tags: Counter[str] = Counter()
+        self.size = 0
+        for note in sorted(its_notes, key=lambda note: note.added_seq):
+            self._put(None, note)
+
+    def __len__(self) -> int:
+        return len(self._notes)
+
+    @property
+    def total_tags(self) -> int:
+        """How many different tags there are."""
+        return len(self._tags)
+
+    def tags(self) -> dict[str, int]:
+        """Return the tags, each with the number of notes that have it, in the order of the alphabet."""
+        return {tag: self._tags[tag] for tag in sorted(self._tags, key=lambda tag: (tag.casefold(), tag))}
+
+    def evolve(self, event: Event) -> None:
+        """Take in an event; one that is in a note already, or cannot follow what came before, changes nothing."""
+        if is_over(event):
+            for note in [note for note in self._notes.values() if note.seq < event.seq]:
+                self._put(note, None)
+        elif event.subject.startswith(notes.PREFIX):
+            before = self._notes.get(event.subject)
+            if before is None or before.seq < event.seq:
+                after, _ = fold(before, event, MEMORIES["note"])
+                self._put(before, after if isinstance(after, Note) else None)
+
+    def search(self, query: str, tags: Sequence[str]) -> list[Note]:
+        """Return the notes that have a text in them and all these tags, in any case.
+
+        Where the text comes earlier is first, then the newest.
+        """
+        wanted = query.casefold()
+        newest_first = self._with_all(tags) if tags else self._with_text(wanted)
+        if not wanted:
+            return list(newest_first)
+        found = [(at, note) for note in newest_first if (at := self._texts[note.id].find(wanted)) >= 0]
+        found.sort(key=itemgetter(0))
+        return [note for _, note in found]
+
+    def _with_all(self, tags: Sequence[str]) -> Iterable[Note]:
+        groups = sorted((self._tagged.get(tag.casefold(), {}) for tag in tags), key=len)
+        found = [self._notes[id] for id in groups[0] if all(id in group for group in groups[1:])]
+        return sorted(found, key=attrgetter("added_seq"), reverse=True)
+
+    def _with_text(self, wanted: str) -> Iterable[Note]:
+        """Yield what may have a text in it."""
+        for block in reversed(self._blocks):
+            if wanted in block.text(self._texts):
+                yield from (self._notes[id] for id in reversed(block.ids))
+
+    def _put(self, before: Note | None, after: Note | None) -> None:
+        """Have a note as it is after, and no more as it was before."""
+        if before is not None:
+            self._untag(before)
+            self._block_of[before.id].joined = None
+            if after is None:
+                del self._notes[before.id], self._texts[before.id], self._block_of.pop(before.id).ids[before.id]
+        if after is not None:
+            self._notes[after.id] = after
+            self._texts[after.id] = after.content.casefold()
+            self._tag(after)
+            if before is None:
+                self._enter(after.id)
+
+    def _enter(self, id: str) -> None:
+        """Put the id of a new note into the last block, or a new one."""
+        if not self._blocks or len(self._blocks[-1].ids) >= _BLOCK:
+            self._blocks.append(_Block())
+        block = self._block_of[id] = self._blocks[-1]
+        block.ids[id] = block.joined = None
+
+    def _tag(self, note: Note) -> None:
+        self.size += _NOTE_BYTES + 2 * len(note.content)
+        self._tags.update(note.tags)
+        for tag in note.tags:
+            self._tagged[tag.casefold()][note.id] = None
+
+    def _untag(self, note: Note) -> None:
+        self.size -= _NOTE_BYTES + 2 * len(note.content)
+        for tag in note.tags:
+            self._tags[tag] -= 1
+            if not self._tags[tag]:
+                del self._tags[tag]
+            self._tagged[tag.casefold()].pop(note.id, None)
+            if not self._tagged[tag.casefold()]:
+                del self._tagged[tag.casefold()]
+
+
+class _Block:
+    """Some notes, whose texts are joined when they are looked through: most blocks do not have what is searched."""
+
+    __slots__ = ("ids", "joined")
+
+    def __init__(self) -> None:
+        self.ids: dict[str, None] = {}
+        self.joined: str | None = None
+
+    def text(self, texts: dict[str, str]) -> str:
+        """Return the texts of its notes, one after the other."""
+        if self.joined is None:
+            self.joined = "\0".join([texts[id] for id in self.ids])
+        return self.joined

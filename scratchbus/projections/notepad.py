@@ -1,0 +1,45 @@
+"""The notepad of a session: one text."""
+
+from __future__ import annotations
+
+from scratchbus.domain.event import Event
+from scratchbus.domain.events import Erased
+from scratchbus.domain.memory_events import NotepadEdited, NotepadWritten
+from scratchbus.domain.remembered import Remembered
+from scratchbus.projections.remembering import FoldError, begun, begun_or_grown
+
+SUBJECT = "notepad"
+
+
+class Text(Remembered):
+    """What is on a notepad."""
+
+    content: str = ""
+
+
+def evolve(document: Text | None, event: Event) -> Text | None:
+    """Return the notepad after an event. One that was erased is empty, and may be written again."""
+    if isinstance(event, Erased):
+        return begun(Text, event, version=event.version)
+    if isinstance(event, NotepadWritten):
+        return begun_or_grown(Text, document, event, content=event.content)
+    if isinstance(event, NotepadEdited):
+        content = edited(document.content if document else "", event)
+        return begun_or_grown(Text, document, event, content=content)
+    return document
+
+
+def edited(text: str, edit: NotepadEdited) -> str:
+    """Return a text after an edit. Raises FoldError when what should go is not in it."""
+    match edit.operation:
+        case "append":
+            return text + edit.content
+        case "prepend":
+            return edit.content + text
+        case "find_replace":
+            gone, new = edit.find, edit.replace
+        case "delete":
+            gone, new = edit.content, ""
+    if not gone or gone not in text:
+        raise FoldError(f"{edit.operation} of a text that is not there")
+    return text.replace(gone, new, -1 if edit.replace_all else 1)

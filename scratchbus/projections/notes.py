@@ -1,0 +1,29 @@
+"""The notes of a session: each is a document of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scratchbus.domain.event import Event
+from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
+from scratchbus.domain.remembered import Note
+from scratchbus.projections.remembering import FoldError, begun, grown
+
+PREFIX = "note_"
+"""How the subject of a note begins; the millisecond comes behind it."""
+
+
+def evolve(note: Note | None, event: Event) -> Note | None:
+    """Return a note after an event; None once it is deleted or erased."""
+    if isinstance(event, NoteAdded):
+        return begun(Note, event, id=event.subject, content=event.content, tags=event.tags, source=event.by)
+    if event.kind == "erased":
+        return None
+    if isinstance(event, NoteUpdated | NoteDeleted):
+        if note is None:
+            raise FoldError(f"{event.kind} of a note that is not there")
+        if isinstance(event, NoteDeleted):
+            return None
+        changes: dict[str, Any] = {"content": event.content, "tags": event.tags}
+        return grown(note, event, **{name: value for name, value in changes.items() if value is not None})
+    return note

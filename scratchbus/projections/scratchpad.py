@@ -1,0 +1,28 @@
+"""The scratchpad of an agent: one text, from one run to the next."""
+
+from __future__ import annotations
+
+from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten
+from scratchbus.domain.event import Event
+from scratchbus.domain.events import Erased
+from scratchbus.domain.remembered import Remembered
+from scratchbus.projections.remembering import begun, begun_or_grown
+
+SUBJECT = "scratchpad"
+
+
+class Pad(Remembered):
+    """What a scratchpad says."""
+
+    content: str = ""
+
+
+def evolve(document: Pad | None, event: Event) -> Pad | None:
+    """Return the scratchpad after an event; a run that is over is part of its history, and changes nothing it says."""
+    if isinstance(event, Erased):
+        return begun(Pad, event, version=event.version)
+    if isinstance(event, ScratchpadWritten):
+        return begun_or_grown(Pad, document, event, content=event.content)
+    if isinstance(event, RunEnded):
+        return begun_or_grown(Pad, document, event)
+    return document

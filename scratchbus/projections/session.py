@@ -1,0 +1,31 @@
+"""What is known of a session itself: its parent, its children, and whether it is over."""
+
+from __future__ import annotations
+
+from scratchbus.domain.event import Event
+from scratchbus.domain.memory_events import SessionEnded, SessionSpawned, SessionStarted
+from scratchbus.domain.remembered import Session
+from scratchbus.projections.remembering import begun, grown
+
+SUBJECT = "session"
+
+PAGES = "session:"
+"""How the name of a session's page begins; its id comes behind it."""
+
+
+def evolve(session: Session | None, event: Event) -> Session | None:
+    """Return a session after an event. It begins with the first event about it."""
+    changes: dict[str, object] = {}
+    if isinstance(event, SessionSpawned):
+        known = session.children if session else []
+        changes = {"children": known if event.session in known else [*known, event.session]}
+    elif isinstance(event, SessionStarted):
+        changes = {"parent": event.parent, "fork": event.fork}
+    elif isinstance(event, SessionEnded):
+        changes = {"ended": True}
+    else:
+        return session
+    if session is None:
+        changes = {"id": event.page.removeprefix(PAGES), "children": [], **changes}
+        return begun(Session, event, **changes)
+    return grown(session, event, **changes)

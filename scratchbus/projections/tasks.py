@@ -1,0 +1,28 @@
+"""The tasks of a session: each is a document of its own."""
+
+from __future__ import annotations
+
+from scratchbus.domain.agent_events import TaskBegun, TaskEnded
+from scratchbus.domain.event import Event
+from scratchbus.domain.remembered import Remembered
+from scratchbus.projections.remembering import FoldError, begun, grown
+
+
+class Task(Remembered):
+    """A task, and its summary once it is over."""
+
+    title: str
+    summary: str | None = None
+
+
+def evolve(task: Task | None, event: Event) -> Task | None:
+    """Return a task after an event; None once it is erased."""
+    if isinstance(event, TaskBegun):
+        return begun(Task, event, title=event.title)
+    if event.kind == "erased":
+        return None
+    if isinstance(event, TaskEnded):
+        if task is None:
+            raise FoldError("the end of a task that was never begun")
+        return grown(task, event, summary=event.summary)
+    return task

@@ -1,0 +1,32 @@
+"""The todo list of a session: ordered items."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from scratchbus.domain.agent_events import TodoWritten
+from scratchbus.domain.event import Event
+from scratchbus.domain.events import Erased
+from scratchbus.domain.remembered import Remembered
+from scratchbus.domain.todo import TodoItem, upserted
+from scratchbus.projections.remembering import begun, begun_or_grown
+
+SUBJECT = "todo"
+
+
+class Plan(Remembered):
+    """What is on a todo list, and how often that has changed."""
+
+    todos: list[TodoItem] = Field(default_factory=list)
+    revision: int = 0
+
+
+def evolve(document: Plan | None, event: Event) -> Plan | None:
+    """Return the todo list after an event. One that was erased is empty, and may be written again."""
+    if isinstance(event, Erased):
+        return begun(Plan, event, version=event.version, revision=event.version)
+    if isinstance(event, TodoWritten):
+        before, revision = (document.todos, document.revision) if document else ([], 0)
+        todos = upserted(before if event.merge else [], event.todos)
+        return begun_or_grown(Plan, document, event, todos=todos, revision=revision + 1)
+    return document

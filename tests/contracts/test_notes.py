@@ -1,0 +1,286 @@
+"""What the notes of a session promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from scratchbus import AsyncBus, Bus, NewObservation
+from scratchbus.errors import EventIdReused, InvalidField, InvalidId, NotFound, TooLarge
+from scratchbus.exporting import line_of
+from scratchbus.notebooks import Notebooks
+from tests.engines import Engine
+from tests.inspection import forget, keys_of, log_length, project, remembered, send
+
+
+@pytest.fixture
+def notes(bus: Bus):
+    return bus.notes("s1")
+
+
+def contents(result):
+    return [note.content for note in result.notes]
+
+
+def test_a_note_is_returned_with_what_the_session_has_now(notes):
+    first = notes.add("Q3 is off by 45,000", tags=["analysis", "Q3"])
+    assert (first.note.content, first.note.tags) == ("Q3 is off by 45,000", ["analysis", "Q3"])
+    assert first.note.source == "tester"
+    assert first.note.created_at == first.note.updated_at
+    assert first.metadata == {"note_id": first.note.id, "total_notes": 1, "total_tags": 2}
+    second = notes.scratch("rows 234 to 267")
+    assert second.note.tags == []
+    assert second.metadata == {"note_id": second.note.id, "total_notes": 2, "total_tags": 2}
+    assert second.message == f"Added {second.note.id}; the session has 2 notes with 2 tags now."
+
+
+def test_the_id_of_a_note_is_the_engines_time_or_the_next_that_is_free(notes, clock):
+    now = round(clock.now.timestamp() * 1000)
+    ids = [notes.add(f"note {number}").note.id for number in range(9)]
+    assert ids == [f"note_{now + number}" for number in range(9)]
+    notes.delete(ids[-1])
+    clock.advance("4ms")
+    assert notes.add("later").note.id == f"note_{now + 9}"
+    clock.advance("1s")
+    assert notes.add("much later").note.id == f"note_{now + 1004}"
+
+
+TAKER = """
+import sys
+from scratchbus import Bus
+
+url, name = sys.argv[1:]
+with Bus.connect(url, bus=name, source="taker") as bus:
+    for number in range(60):
+        bus.notes("s1").add(f"note {number}")
+"""
+
+
+@pytest.mark.real
+def test_processes_at_once_never_get_the_same_id(embedded_url: str, real_bus: Bus):
+    command = [sys.executable, "-c", TAKER, embedded_url, real_bus.core.log.bus]
+    takers = [subprocess.Popen(command) for _ in range(2)]
+    assert [taker.wait(60) for taker in takers] == [0, 0]
+    assert len({note.id for note in real_bus.notes("s1").list().notes}) == 120
+
+
+def test_lists_are_newest_first_and_may_be_of_one_tag(notes):
+    for number, tags in enumerate(([], ["Bug"], ["bug", "x"], ["debug"])):
+        notes.add(f"note {number}", tags)
+    assert contents(notes.list()) == ["note 3", "note 2", "note 1", "note 0"]
+    assert contents(notes.list("BUG")) == ["note 2", "note 1"]
+    assert notes.list("BUG").metadata == {"note_count": 2, "tag_filter": "BUG"}
+    assert notes.list().metadata == {"note_count": 4, "tag_filter": None}
+    assert contents(notes.list("nobody's")) == []
+
+
+def test_a_search_is_by_where_the_text_comes_then_by_recency(notes):
+    for content in ("the end is LEAK", "Leak at once", "no match", "leak again", "a leak"):
+        notes.add(content)
+    found = notes.search("leAK")
+    assert contents(found) == ["leak again", "Leak at once", "a leak", "the end is LEAK"]
+    assert found.metadata == {"result_count": 4, "query": "leAK", "tags": []}
+
+
+def test_a_search_is_for_all_tags_and_each_filter_may_be_left_out(notes):
+    notes.add("one", ["A", "b"])
+    notes.add("two", ["a"])
+    notes.add("one more", ["a", "B", "c"])
+    assert contents(notes.search(tags=["a", "b"])) == ["one more", "one"]
+    assert contents(notes.search("one", ["A"])) == ["one more", "one"]
+    assert contents(notes.search("two", ["b"])) == []
+    assert contents(notes.search()) == ["one more", "two", "one"]
+    assert notes.search("x", ["a", "b"]).metadata == {"result_count": 0, "query": "x", "tags": ["a", "b"]}
+    assert notes.search("%_\\*[").notes == []
+
+
+def test_an_update_replaces_what_is_given(notes, clock):
+    old = notes.add("old", ["a"]).note
+    clock.advance("1m")
+    after = notes.update(old.id, content="new")
+    assert (after.note.content, after.note.tags, after.note.version) == ("new", ["a"], 2)
+    assert after.note.updated_at - after.note.created_at == timedelta(minutes=1)
+    assert after.metadata == {"note_id": old.id, "total_notes": 1, "total_tags": 1}
+    assert notes.update(old.id, tags=[]).note.tags == []
+    assert notes.update(old.id, "newest", ["x", "y"]).metadata["total_tags"] == 2
+    assert contents(notes.search("newest", ["X"])) == ["newest"]
+    assert notes.search("old").notes == notes.list("a").notes == []
+
+
+def test_a_deleted_note_is_gone_but_not_its_history(notes):
+    gone, kept = notes.add("gone", ["a"]).note, notes.add("kept", ["b"]).note
+    answer = notes.delete(gone.id)
+    assert answer.note == gone
+    assert answer.metadata == {"note_id": gone.id, "total_notes": 1, "total_tags": 1}
+    assert notes.list().notes == [kept]
+    assert [event.kind for event in notes.history(gone.id)] == ["note_added", "note_deleted"]
+    for again in (lambda: notes.delete(gone.id), lambda: notes.update(gone.id, "x")):
+        with pytest.raises(NotFound, match=f"there is no {gone.id} in session 's1'; list or search"):
+            again()
+
+
+def test_tags_are_counted_as_they_were_given(notes):
+    notes.add("x", ["Bug", "todo"])
+    notes.add("y", ["todo", "bug", "todo"])
+    result = notes.tags()
+    assert result.tags == {"Bug": 1, "bug": 1, "todo": 2}
+    assert list(result.tags) == ["Bug", "bug", "todo"]
+    assert result.metadata == {"tag_count": 3}
+
+
+REFUSED = {
+    "a text that is too long": (lambda notes: notes.add("x" * 4001), TooLarge,
+        "content: 4,001 characters is over the limit of 4,000; shorten it, or split it into several notes"),
+    "too many tags": (lambda notes: notes.add("x", [f"t{n}" for n in range(11)]), TooLarge,
+        "tags: 11 tags is over the limit of 10; keep those by which the note is to be found"),
+    "nothing": (lambda notes: notes.add(" \n"), InvalidField, "content: is empty; say what is worth noting"),
+    "no text": (lambda notes: notes.scratch(7), InvalidField, "content: 7 is not a text"),
+    "no Unicode": (lambda notes: notes.scratch("\ud800"), InvalidField, "content: is not valid Unicode text"),
+    "a bare tag": (lambda notes: notes.add("x", "bug"), InvalidField, "tags: 'bug' is not a list of texts"),
+    "an empty tag": (lambda notes: notes.add("x", [""]), InvalidField, "tags: '' has to be 1 to 256 printable"),
+    "no id": (lambda notes: notes.update("7", "x"), InvalidId, "id: '7' is not the id of a note; they look like note_"),
+    "an unknown id": (lambda notes: notes.update("note_7", "x"), NotFound, "there is no note_7 in session 's1'"),
+    "no change": (lambda notes: notes.update("note_7"), InvalidField, "content: nothing is to be changed; give"),
+    "a search for no text": (lambda notes: notes.search(7), InvalidField, "query: 7 is not a text"),
+    "the history of an unknown note": (lambda notes: notes.history("note_7"), NotFound, "there is no note_7 in"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_done_says_the_limit_what_was_given_and_what_to_do(bus, notes, what):
+    do, error, message = REFUSED[what]
+    with pytest.raises(error) as refused:
+        do(notes)
+    assert message in str(refused.value)
+    assert log_length(bus) == 0
+
+
+def test_the_limits_are_settings_and_count_characters(connect):
+    notes = connect(max_note_content=4, max_note_tags=1).notes("s1")
+    assert notes.add("éééé", ["a", "a"]).note.tags == ["a"]
+    with pytest.raises(TooLarge, match="over the limit of 4;"):
+        notes.add("12345")
+    with pytest.raises(TooLarge, match="2 tags is over the limit of 1;"):
+        notes.add("x", ["a", "b"])
+
+
+def test_a_retry_gives_the_same_note_and_other_arguments_are_refused(bus, notes):
+    first = notes.add("x", ["a"], event_id="e1").note
+    changed = notes.update(first.id, "y", event_id="e2").note
+    notes.update(first.id, "z")
+    deleted = notes.delete(first.id, event_id="e3")
+    length = log_length(bus)
+    assert notes.add("x", ["a"], event_id="e1").note == first
+    assert notes.update(first.id, "y", event_id="e2").note == changed
+    assert notes.delete(first.id, event_id="e3") == deleted
+    with pytest.raises(EventIdReused):
+        notes.add("else", event_id="e1")
+    with pytest.raises(EventIdReused):
+        notes.update(first.id, "else", event_id="e2")
+    assert log_length(bus) == length
+
+
+def test_the_past_is_as_it_was(bus, notes):
+    first = notes.add("first").note
+    second = notes.add("second").note
+    bus.notes("s2").add("of another session")
+    notes.update(first.id, "changed")
+    last = notes.delete(second.id)
+    assert last.metadata["total_notes"] == 1
+    assert [event.kind for event in notes.history()] == ["note_added", "note_added", "note_updated", "note_deleted"]
+    assert notes.as_of(first.position).notes == [first]
+    assert contents(notes.as_of(second.position)) == ["second", "first"]
+    assert contents(notes.as_of(notes.history()[2].position)) == ["second", "changed"]
+    assert notes.as_of(bus.position()).metadata == {"note_count": 1, "tag_filter": None}
+
+
+def test_what_one_process_notes_another_finds_at_once(connect, notes):
+    other = connect("another").notes("s1")
+    assert other.list().notes == []
+    for number in range(3):
+        note = notes.add(f"note {number}").note
+        assert other.search(f"note {number}").notes == [note]
+    other.delete(note.id)
+    assert contents(notes.list()) == ["note 1", "note 0"]
+
+
+def test_notes_are_found_although_much_else_has_happened(bus, notes, connect):
+    reader = connect("reader").notes("s1")
+    first = notes.add("first").note
+    assert reader.list().notes == [first]
+    page = bus.page()
+    for number in range(3):
+        for _ in range(2):
+            page.add_many([NewObservation(type="observation", content="x", dedupe_key="k") for _ in range(300)])
+        if number == 1:
+            project(bus)
+        notes.add(f"after {number}")
+        assert contents(reader.list()) == [*reversed([f"after {n}" for n in range(number + 1)]), "first"]
+
+
+@pytest.mark.damages_the_log
+def test_a_log_that_was_replaced_is_read_anew(bus, notes):
+    notes.add("of the old log")
+    forget(bus)
+    assert notes.list().notes == []
+    note = notes.add("of the new log").note
+    assert notes.list().notes == [note]
+    assert notes.tags().tags == {}
+
+
+def test_only_so_much_is_held(bus, notes):
+    bus.core.notebooks = Notebooks(most_bytes=4_000)
+    sessions = [bus.notes(f"s{number}") for number in range(5)]
+    for session in sessions * 3:
+        session.add("x" * 500)
+    assert 1 <= len(bus.core.notebooks._held) < 5
+    assert [len(session.list().notes) for session in sessions] == [3] * 5
+
+
+def test_state_that_is_built_anew_has_the_notes(bus, notes, connect):
+    for number in range(5):
+        notes.add(f"note {number}", ["a"])
+    notes.delete(notes.list().notes[0].id)
+    project(bus)
+    before = remembered(bus)
+    bus.rebuild()
+    assert remembered(bus) == before
+    assert connect("another").notes("s1").list().notes == notes.list().notes
+    assert bus.verify().findings == []
+
+
+def test_an_erased_note_leaves_no_content(bus, notes):
+    secret, kept = notes.add("a secret", ["private"]).note, notes.add("kept").note
+    notes.update(secret.id, "still a secret")
+    tombstone = bus.page("session:s1").erase(secret.id, reason="asked for")
+    assert notes.list().notes == [kept]
+    assert notes.tags().tags == {}
+    assert notes.history(secret.id) == [tombstone]
+    assert not any(b"secret" in entry[1][-1] for entry in send(bus, "XRANGE", keys_of(bus, "session:s1").log, "-", "+"))
+    assert bus.verify().findings == []
+
+
+def test_an_import_makes_equal_notes(bus, notes, connect):
+    first = notes.add("x", ["a"]).note
+    notes.update(first.id, tags=["b"])
+    notes.delete(notes.add("gone").note.id)
+    other = connect(bus=f"{bus.core.log.bus}-2")
+    other.import_events([line_of(event) for event in bus.events()])
+    assert other.notes("s1").list().notes == notes.list().notes
+    assert other.verify().findings == []
+
+
+async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):
+    async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
+        notes = bus.notes("s1")
+        note = (await notes.add("x", ["a"])).note
+        assert (await notes.scratch("y")).metadata["total_notes"] == 2
+        assert (await notes.search("X")).notes == (await notes.list("A")).notes == [note]
+        assert (await notes.update(note.id, "z")).note.content == "z"
+        assert (await notes.delete(note.id)).metadata["total_notes"] == 1
+        assert (await notes.tags()).tags == {}
+        assert len(await notes.history()) == 4
+        assert contents(await notes.as_of(note.position)) == ["x"]

@@ -1,0 +1,245 @@
+"""What beginning and ending a session promises."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from scratchbus import AsyncBus, Bus, because
+from scratchbus.errors import InvalidName, SessionExists, SessionOver
+from scratchbus.log.append import append
+from tests.engines import Engine
+from tests.inspection import log_length, project, remembered
+
+
+def test_a_spawned_session_begins_empty_and_knows_its_parent(bus):
+    bus.notepad("p").write("the plan")
+    bus.notes("p").add("found", ["a"])
+    child = bus.spawn_session("p")
+    assert bus.notepad(child).read() == ""
+    assert bus.notes(child).list().notes == []
+    known = bus.session(child)
+    assert (known.id, known.parent, known.fork, known.ended) == (child, "p", False, False)
+    assert bus.session("p").children == [child]
+    assert bus.session("p").parent is None
+
+
+def test_a_session_may_begin_with_the_notepad_of_its_parent(bus):
+    bus.notepad("p").write("the plan")
+    copied = bus.spawn_session("p", session="copied", copy_notepad=True)
+    forked = bus.fork_session("p", session="forked")
+    assert (copied, forked) == ("copied", "forked")
+    assert bus.notepad(copied).read() == bus.notepad(forked).read() == "the plan"
+    assert (bus.session(copied).fork, bus.session(forked).fork) == (False, True)
+
+
+def test_parent_and_child_go_their_own_ways(bus):
+    bus.notepad("p").write("plan")
+    bus.fork_session("p", session="c")
+    bus.notepad("p").append(" of the parent")
+    bus.notepad("c").append(" of the child")
+    assert bus.notepad("p").read() == "plan of the parent"
+    assert bus.notepad("c").read() == "plan of the child"
+
+
+def test_a_session_of_which_nothing_is_known_is_none(bus):
+    bus.notepad("s1").write("x")
+    assert bus.session("s1") is None
+    assert bus.session("never") is None
+    with pytest.raises(InvalidName):
+        bus.session("a b")
+
+
+def test_what_a_child_began_with_is_traced_to_its_parent(bus):
+    bus.notepad("p").write("plan")
+    with because("1-1"):
+        bus.fork_session("p", session="c")
+    (first,) = bus.page("session:p").history("session")
+    started, written = bus.page("session:c").history("session") + bus.notepad("c").history()
+    assert first.cause == "1-1"
+    assert started.cause == written.cause == str(first.position)
+    assert (started.id, written.id) == (f"{first.id}/1", f"{first.id}/2")
+    assert (started.batch, written.batch) == ("1/2", "2/2")
+
+
+def test_to_begin_a_session_again_changes_nothing(bus):
+    bus.notepad("p").write("plan")
+    forked = bus.fork_session("p", event_id="f1")
+    bus.spawn_session("p", session="named", copy_notepad=True)
+    length = log_length(bus)
+    bus.notepad("p").append(", later")
+    assert bus.fork_session("p", event_id="f1") == forked
+    assert bus.spawn_session("p", session="named", copy_notepad=True) == "named"
+    assert log_length(bus) == length + 1
+    assert bus.fork_session("p") != bus.fork_session("p")
+
+
+def test_a_session_that_is_there_is_not_begun_anew(bus):
+    bus.notepad("there").write("mine")
+    bus.fork_session("p", session="c")
+    length = log_length(bus)
+    for again in (
+        lambda: bus.spawn_session("p", session="there"),
+        lambda: bus.fork_session("p", session="there"),
+        lambda: bus.fork_session("else", session="c"),
+        lambda: bus.spawn_session("p", session="c"),
+    ):
+        with pytest.raises(SessionExists, match="is there already; give the new one a name that is free"):
+            again()
+    assert log_length(bus) == length
+    assert bus.notepad("there").read() == "mine"
+
+
+CUT_SHORT = """
+import os, signal, sys
+from scratchbus import Bus
+from scratchbus.operations import sessions
+
+url, name, when = sys.argv[1:]
+append = sessions.append
+
+def killed(*arguments):
+    if when == "after":
+        yield from append(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield
+
+sessions.append = killed
+with Bus.connect(url, bus=name, source="tester") as bus:
+    bus.fork_session("p", session="c")
+"""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_was_killed_in_between_goes_on_and_nothing_happens_twice(embedded_url: str, real_bus: Bus, when: str):
+    bus = real_bus
+    bus.notepad("p").write("as it was")
+    command = [sys.executable, "-c", CUT_SHORT, embedded_url, bus.core.log.bus, when]
+    assert subprocess.run(command, timeout=60, check=False).returncode == -signal.SIGKILL
+    bus.notepad("p").append(", and more")
+    assert (bus.session("c") is None) == (when == "before")
+    for _ in range(2):
+        assert bus.fork_session("p", session="c") == "c"
+    assert bus.notepad("c").read() == "as it was"
+    assert len(bus.page("session:p").history("session")) == 1
+    assert len(bus.page("session:c").history("session")) == len(bus.notepad("c").history()) == 1
+
+
+@pytest.fixture
+def ended(bus: Bus):
+    """A session that has ended, and what was in it."""
+    bus.notepad("s1").write("the plan")
+    bus.notepad("s1").append("!")
+    notes = [bus.notes("s1").add(f"note {number}", ["a"]).note for number in range(3)]
+    bus.end_session("s1")
+    return notes
+
+
+def test_what_was_remembered_is_archived_at_once(bus, ended, connect):
+    assert bus.session("s1").ended
+    for _ in ("not folded", "folded"):
+        for each in (bus, connect("another")):
+            assert each.notepad("s1").read() == ""
+            assert each.notes("s1").list().notes == each.notes("s1").search("note").notes == []
+            assert each.notes("s1").tags().tags == {}
+        project(bus)
+    assert set(remembered(bus)) == {("session:s1", "session")}
+    assert bus.verify().findings == []
+
+
+def test_it_is_one_event_however_many_notes_there_are(bus, ended):
+    (event,) = bus.page("session:s1").history("session")
+    assert (event.kind, event.by, event.batch) == ("session_ended", "tester", "1/1")
+    assert log_length(bus) == 6
+
+
+def test_the_history_stays_readable(bus, ended):
+    notepad, notes = bus.notepad("s1"), bus.notes("s1")
+    assert [event.kind for event in notepad.history()] == ["notepad_written", "notepad_edited", "session_ended"]
+    assert [event.kind for event in notes.history()] == [*["note_added"] * 3, "session_ended"]
+    assert [event.kind for event in notes.history(ended[0].id)] == ["note_added", "session_ended"]
+    over = notes.history()[-1]
+    assert notepad.as_of(ended[-1].position) == "the plan!"
+    assert notes.as_of(ended[-1].position).notes == ended[::-1]
+    assert notepad.as_of(over.position) == ""
+    assert notes.as_of(over.position).notes == []
+
+
+def test_nothing_is_written_into_a_session_that_is_over(bus, ended):
+    length = log_length(bus)
+    for late in (
+        lambda: bus.notepad("s1").write("late"),
+        lambda: bus.notepad("s1").append("late"),
+        lambda: bus.notepad("s1").update("find_replace", find="plan", replace="late"),
+        lambda: bus.notes("s1").add("late"),
+        lambda: bus.notes("s1").update(ended[0].id, "late"),
+        lambda: bus.notes("s1").delete(ended[0].id),
+        lambda: bus.spawn_session("s1"),
+    ):
+        with pytest.raises(SessionOver, match="session 's1' has ended, and what was remembered in it is archived"):
+            late()
+    assert log_length(bus) == length
+
+
+def test_an_edit_of_what_is_about_to_be_archived_does_not_bring_it_back(bus, connect, monkeypatch):
+    """The straggler has read the notepad when the session ends, and writes upon what it read."""
+    bus.notepad("s1").write("the plan")
+    straggler, name = connect("straggler"), "scratchbus.operations.remembering.append"
+
+    def late(*arguments, **keywords):
+        monkeypatch.setattr(name, append)
+        bus.end_session("s1")
+        return (yield from append(*arguments, **keywords))
+
+    monkeypatch.setattr(name, late)
+    with pytest.raises(SessionOver):
+        straggler.notepad("s1").append(" goes on")
+    assert bus.notepad("s1").read() == ""
+
+
+def test_to_end_a_session_again_changes_nothing(bus, ended, connect):
+    length = log_length(bus)
+    assert bus.end_session("s1") == bus.end_session("s1", event_id="e1") == bus.session("s1")
+    assert connect("another").end_session("s1").ended
+    assert log_length(bus) == length
+    first = bus.end_session("s2", event_id="e2")
+    assert bus.end_session("s2", event_id="e2") == first
+
+
+def test_a_retry_of_what_was_written_before_the_end_is_answered(bus):
+    note = bus.notes("s1").add("x", event_id="n1").note
+    bus.notepad("s1").write("x", event_id="w1")
+    bus.end_session("s1")
+    bus.notepad("s1").write("x", event_id="w1")
+    assert bus.notes("s1").add("x", event_id="n1").note == note
+
+
+def test_state_that_is_built_anew_has_none_of_it(bus, ended):
+    project(bus)
+    before = remembered(bus)
+    bus.rebuild()
+    assert remembered(bus) == before
+    assert bus.verify().findings == []
+
+
+def test_other_sessions_go_on(bus, ended):
+    bus.notepad("s2").write("mine")
+    bus.notes("s2").add("mine")
+    assert bus.notepad("s2").read() == "mine"
+    assert len(bus.notes("s2").list().notes) == 1
+
+
+async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):
+    async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
+        await bus.notepad("p").write("plan")
+        child = await bus.fork_session("p")
+        assert await bus.notepad(child).read() == "plan"
+        assert (await bus.session(child)).parent == "p"
+        other = await bus.spawn_session("p")
+        assert await bus.notepad(other).read() == ""
+        assert (await bus.end_session("p")).ended
+        assert await bus.notepad("p").read() == ""

@@ -1,0 +1,112 @@
+"""Runs: their steps and their four ends."""
+
+import json
+
+import pytest
+
+from scratchbus.domain.run import RunRecord, ScratchpadReply, event_fields, prompt_of, record_exception, record_reply
+
+
+@pytest.fixture
+def record():
+    return RunRecord("analyst", "Count the beans")
+
+
+def deep(levels):
+    if levels == 0:
+        raise ValueError("too deep")
+    deep(levels - 1)
+
+
+def names(record):
+    return [step.name for step in record.steps]
+
+
+def test_a_run_that_says_nothing_else_is_completed(record):
+    assert (record.outcome, record.summary, record.steps) == ("completed", "The task was completed.", [])
+
+
+def test_steps_keep_their_order_and_their_details(record):
+    record.step("look", where="in the jar")
+    record.step("count", beans=42, name="of the beans")
+    assert names(record) == ["look", "count"]
+    assert record.steps[1].details == {"beans": 42, "name": "of the beans"}
+
+
+def test_a_run_that_is_done_says_what_came_of_it(record):
+    record.done("42 beans")
+    assert (record.outcome, record.summary) == ("completed", "42 beans")
+    assert record.steps == [("done", {"message": "42 beans"})]
+
+
+def test_a_run_that_gave_up_says_why(record):
+    record.error("there is no jar")
+    assert (record.outcome, record.summary) == ("error", "there is no jar")
+    assert record.steps == [("error", {"message": "there is no jar"})]
+    record.error()
+    assert record.summary == "The agent met an error."
+
+
+def test_a_run_that_took_too_many_steps_says_how_many(record):
+    record.max_steps(20)
+    assert record.outcome == "incomplete - max steps reached"
+    assert "20 steps" in record.summary
+    assert record.steps == []
+
+
+def test_an_exception_leaves_the_first_five_lines_of_its_traceback(record):
+    record.done("too early")
+    with pytest.raises(ValueError, match="too deep") as raised:
+        deep(20)
+    record_exception(record, raised.value)
+    details = record.steps[-1].details
+    assert (record.outcome, record.summary) == ("exception", "The agent met an error: too deep")
+    assert details["message"] == "too deep"
+    assert len(details["backtrace"]) == 5
+    assert all(line.endswith("in deep") and "test_run.py:" in line for line in details["backtrace"])
+
+
+def test_an_exception_without_words_is_known_by_its_name(record):
+    record_exception(record, KeyError())
+    assert record.summary == "The agent met an error: KeyError"
+
+
+def test_a_new_scratchpad_is_told_by_its_first_hundred_characters(record):
+    record_reply(record, ScratchpadReply("x" * 500))
+    record_reply(record, ScratchpadReply(error="the engine is gone"))
+    record_reply(record, ScratchpadReply())
+    assert record.steps == [
+        ("scratchpad_update", {"content": "x" * 100}),
+        ("scratchpad_update_failed", {"error": "the engine is gone"}),
+    ]
+
+
+def test_only_a_scratchpad_that_was_changed_is_a_success():
+    assert ScratchpadReply("x")
+    assert ScratchpadReply("")
+    assert not ScratchpadReply()
+    assert not ScratchpadReply(error="no")
+
+
+def test_the_prompt_tells_the_end_and_counts_the_steps(record):
+    record.step("look")
+    record.done("42 beans")
+    for line in ("**Task**: Count the beans", "**Outcome**: completed", "**Summary**: 42 beans", "**Steps taken**: 2"):
+        assert line in prompt_of(record)
+
+
+def test_what_is_kept_of_a_run_has_bounds(record):
+    circle: dict[str, object] = {}
+    circle["self"] = circle
+    record.task = "x" * 10_000
+    for number in range(1_000):
+        record.step("look", at=number)
+    record.step("big", text="y" * 10_000)
+    record.step("odd", at={1, 2}, of=object(), by=("a", None), half="\ud800")
+    record.step("circle", of=circle)
+    record.step("keys", of={("a", 1): 2})
+    record.step("nan", of=float("nan"))
+    kept = event_fields(record)
+    assert (len(kept["task"]), len(kept["steps"])) == (1_000, 500)
+    assert kept["steps"][0] == {"name": "look", "details": {"at": 505}}
+    assert all(len(json.dumps(step, ensure_ascii=False).encode()) < 1_200 for step in kept["steps"])

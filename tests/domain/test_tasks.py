@@ -1,0 +1,24 @@
+"""Tasks: their ids, and what takes their place in a conversation."""
+
+import pytest
+
+from scratchbus.domain.tasks import TaskId, replacement, task_id
+from scratchbus.errors import InvalidId
+
+
+def test_the_id_of_a_task_says_where_it_is():
+    text = "task_1768000000000@team@home:1"
+    assert task_id(text) == TaskId("task_1768000000000", "team@home:1")
+    assert str(task_id(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", None, 7, "task_x@s", "1768000000000@s", "task_1768000000000"])
+def test_what_is_no_id_of_a_task_is_refused(text):
+    with pytest.raises(InvalidId):
+        task_id(text)
+
+
+def test_a_summary_takes_the_place_of_the_steps():
+    text = replacement("Count the beans", "There are 42.")
+    assert "Count the beans" in text
+    assert text.endswith("\nThere are 42.")

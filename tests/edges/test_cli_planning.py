@@ -1,0 +1,147 @@
+"""Todo lists and scratchpads on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from scratchbus import Bus
+from tests.edges.conftest import Cli
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def mine(cli: Cli) -> str:
+    """A name that no other test's session or agent has."""
+    return cli.page[:100]
+
+
+def test_a_todo_list_is_written_merged_and_read(cli: Cli, mine: str):
+    todos = json.dumps([{"id": "1", "content": "survey"}, {"id": 2, "content": "fix", "status": "in_progress"}])
+    written = cli.json("todo", "write", "--session", mine, todos).document
+    assert written == {
+        "session": mine,
+        "todos": [
+            {"id": "1", "content": "survey", "status": "pending"},
+            {"id": "2", "content": "fix", "status": "in_progress"},
+        ],
+        "revision": 1,
+        "summary": {"total": 2, "pending": 1, "in_progress": 1, "completed": 0, "cancelled": 0},
+    }
+    done = '[{"id": "1", "status": "completed"}]'
+    merged = cli.json("todo", "write", "--session", mine, "--merge", done).document
+    assert [item["status"] for item in merged["todos"]] == ["completed", "in_progress"]
+    assert cli.json("todo", "read", "--session", mine).document == merged
+
+
+def test_a_todo_list_reads_well(cli: Cli, mine: str):
+    cli("todo", "set", "--session", mine, "1", "--content", "survey\nthe \x1b[31msheets", "--status", "in_progress")
+    cli("todo", "set", "--session", mine, "2", "--content", "fix")
+    cli("todo", "set", "--session", mine, "2", "--status", "cancelled")
+    done = cli("todo", "read", "--session", mine)
+    assert done.out == "[>] 1 survey the �[31msheets\n[-] 2 fix\n"
+    assert done.err == "revision 3: 2 total, 1 in progress, 1 cancelled\n"
+
+
+def test_a_todo_list_that_nobody_wrote_has_nothing_to_do(cli: Cli, mine: str):
+    done = cli("todo", "read", "--session", mine)
+    assert (done.code, done.out, done.err) == (0, "", "revision 0: nothing to do\n")
+
+
+def test_the_block_for_a_compacted_conversation_is_printed(cli: Cli, mine: str):
+    assert cli("todo", "inject", "--session", mine).out == ""
+    assert cli.json("todo", "inject", "--session", mine).document == {"session": mine, "text": None}
+    cli("todo", "set", "--session", mine, "1", "--content", "survey")
+    block = "[Your active task list was preserved across context compression]\n- [ ] 1. survey (pending)"
+    assert cli("todo", "inject", "--session", mine).out == block + "\n"
+
+
+def test_a_todo_list_comes_through_a_pipe_too(cli: Cli, mine: str):
+    done = cli.process("todo", "write", "--session", mine, "-", "--json", given='[{"id": "1", "content": "piped"}]\n')
+    assert done.document["todos"][0]["content"] == "piped"
+
+
+@pytest.mark.parametrize(
+    ("todos", "says"),
+    [
+        ("[", "todos: '[' is not JSON"),
+        ("{}", "todos: {} is not a list of items"),
+        ('[{"content": "x"}]', "todos[0].id: is missing"),
+        ('[{"id": "1"}]', "is new and has no content"),
+    ],
+)
+def test_what_is_no_todo_list_is_refused(cli: Cli, mine: str, todos: str, says: str):
+    refused = cli("todo", "write", "--session", mine, todos)
+    assert (refused.code, refused.out) == (5, "")
+    assert says in refused.err
+
+
+def test_a_session_has_to_be_named(cli: Cli):
+    assert cli("todo", "read").code == 2
+    assert cli("todo", "read", "--session", "no spaces").code == 5
+
+
+def test_a_scratchpad_is_written_and_shown(cli: Cli, mine: str):
+    assert cli("scratchpad", "show", mine).out == ""
+    done = cli("scratchpad", "write", mine, "Mondays\tonly.")
+    assert done.out == f"saved 13 characters for {mine}\n"
+    assert cli("scratchpad", "show", mine).out == "Mondays\tonly.\n"
+    assert cli.json("scratchpad", "show", mine).document == {"agent": mine, "content": "Mondays\tonly."}
+    assert cli.json("scratchpad", "write", mine, "").document == {"agent": mine, "characters": 0}
+    assert cli.json("scratchpad", "show", mine).document["content"] == ""
+
+
+def test_an_agent_is_told_who_it_is(cli: Cli, mine: str):
+    empty = cli("scratchpad", "whoami", mine).out
+    assert f"You are {mine}, a subagent." in empty
+    assert "\n## Your Scratchpad\n\n_Still empty." in empty
+    cli("scratchpad", "write", mine, "Mondays only.")
+    assert cli.json("scratchpad", "whoami", mine).document["text"].endswith("## Your Scratchpad\n\nMondays only.")
+
+
+@pytest.mark.parametrize("command", [("show",), ("whoami",), ("write", "x")])
+def test_another_agents_scratchpad_is_403(cli: Cli, mine: str, command: tuple[str, ...]):
+    name, *rest = command
+    refused = cli("scratchpad", name, mine, *rest, "--source", "reviewer")
+    assert (refused.code, refused.out) == (5, "")
+    assert "403 Unauthorized" in refused.err
+    assert refused.err.count("\n") == 1
+
+
+def test_people_have_no_scratchpad(cli: Cli, mine: str, monkeypatch: pytest.MonkeyPatch):
+    cli("scratchpad", "write", mine, "Mondays only.")
+    monkeypatch.setenv("SCRATCHBUS_KIND", "person")
+    assert cli("scratchpad", "show", mine).out == ""
+    assert cli("scratchpad", "whoami", mine).out == f"You are {mine}, a person.\n"
+    assert cli("scratchpad", "write", mine, "x").code == 5
+
+
+def test_what_is_too_long_for_a_scratchpad_is_refused(cli: Cli, mine: str):
+    refused = cli.process("scratchpad", "write", mine, "-", given="x" * 10_001)
+    assert refused.code == 5
+    assert "10,001 characters is over the limit of 10,000" in refused.err
+
+
+def test_the_log_says_what_agents_did(cli: Cli, mine: str):
+    speak = ("--source", mine)
+    cli("todo", "write", "--session", mine, *speak, '[{"id": "1", "content": "survey"}, {"id": "2", "content": "fix"}]')
+    cli("todo", "set", "--session", mine, "2", "--status", "completed", *speak)
+    cli("todo", "write", "--session", mine, "[]", *speak)
+    cli("scratchpad", "write", mine, "Mondays\nonly.")
+    cli("scratchpad", "write", mine, "")
+    with Bus.connect(os.environ["SCRATCHBUS_URL"], source=mine) as bus:
+        bus.end_task(bus.begin_task(mine, "survey"), "six sheets")
+        with bus.run(mine, "fix", ask=lambda _: "null") as run:
+            run.done()
+    told = [
+        line.split(mine)[-1].strip()
+        for page in (f"session:{mine}", f"agent:{mine}")
+        for line in cli.anywhere("tail", "--page", page).out.splitlines()
+    ]
+    assert told == [
+        "[ ] 1 survey · [ ] 2 fix", "changed: [x] 2 fix", "cleared", "survey", "six sheets",
+        "Mondays only.", "cleared", "completed after 1 step: fix",
+    ]  # fmt: skip

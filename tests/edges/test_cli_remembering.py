@@ -1,0 +1,96 @@
+"""Notes and notepads of sessions, on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.edges.exit_codes import CONFLICT, INVALID_INPUT, NOT_FOUND, USAGE
+from tests.edges.conftest import Cli, Result
+
+pytestmark = pytest.mark.real
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def note(cli: Cli) -> Command:
+    """A `note` command of the test's own session."""
+    return lambda *arguments: cli("note", *arguments, "--session", cli.page)
+
+
+@pytest.fixture
+def notepad(cli: Cli) -> Command:
+    """A `notepad` command of the same session."""
+    return lambda name, *arguments: cli("notepad", name, "--session", cli.page, *arguments)
+
+
+def test_notes_are_taken_found_changed_and_thrown_away(note: Command):
+    first = note("add", "Q3 is off", "--tag", "analysis", "--json").document
+    assert first["metadata"] == {"note_id": first["note"]["id"], "total_notes": 1, "total_tags": 1}
+    note("scratch", "rows 234 to 267")
+    assert [each["content"] for each in note("list", "--json").documents] == ["rows 234 to 267", "Q3 is off"]
+    assert note("search", "q3", "--tag", "ANALYSIS", "--json").document == first["note"]
+    assert note("tags", "--json").document == {"analysis": 1}
+    id = first["note"]["id"]
+    assert note("update", id, "--content", "Q3 is right", "--no-tags").out == f"updated {id} Q3 is right\n"
+    assert note("tags").err == "No note has a tag.\n"
+    assert note("delete", id, "--json").document["metadata"]["total_notes"] == 1
+    assert [event["kind"] for event in note("history", id, "--json").documents] == [
+        "note_added",
+        "note_updated",
+        "note_deleted",
+    ]
+    assert note("search", "Q3").err == "There are no such notes.\n"
+
+
+def test_notes_are_shown_one_a_line_and_cannot_move_the_cursor(note: Command):
+    note("add", "two\nlines\x1b[2J", "--tag", "a", "--tag", "b")
+    (line,) = note("list").out.splitlines()
+    assert line.endswith("a,b           two lines�[2J")
+    assert note("tags").out.splitlines() == ["    1  a", "    1  b"]
+
+
+def test_the_notepad_is_written_edited_and_read(cli: Cli, notepad: Command):
+    assert notepad("read").err == "The notepad is empty.\n"
+    assert notepad("write", "# Plan\n").out == f"written the notepad of {cli.page}\n"
+    notepad("append", "--", "- [ ] survey")
+    notepad("update", "find_replace", "--find", "[ ]", "--replace", "[x]")
+    assert notepad("read").out == "# Plan\n- [x] survey\n"
+    assert notepad("read", "--json").document == {"session": cli.page, "content": "# Plan\n- [x] survey\n"}
+    events = notepad("history", "--json").documents
+    assert [event["kind"] for event in events] == ["notepad_written", "notepad_edited", "notepad_edited"]
+    assert notepad("read", "--at", events[0]["position"]).out == "# Plan\n"
+    assert notepad("write", "").code == 0
+    assert notepad("read", "--json").document["content"] == ""
+
+
+def test_what_was_edited_is_told_in_words(notepad: Command):
+    notepad("write", "a")
+    notepad("update", "find_replace", "--find", "a", "--replace", "b")
+    last = notepad("history").out.splitlines()[-1]
+    assert last.endswith("find replace: a → b")
+
+
+def test_text_comes_through_a_pipe_too(cli: Cli, notepad: Command):
+    done = cli.process("notepad", "write", "-", "--session", cli.page, "--source", "me", given="two\nlines\n")
+    assert done.code == 0
+    assert notepad("read").out == "two\nlines\n"
+
+
+def test_what_cannot_be_done_is_one_line_and_an_exit_code(cli: Cli, bus: Bus, note: Command, notepad: Command):
+    assert note("add", "x" * 4001).code == INVALID_INPUT
+    assert note("delete", "note_7").code == NOT_FOUND
+    assert note("update", "note_7").code == INVALID_INPUT
+    refused = notepad("update", "delete", "--content", "zebra")
+    assert (refused.code, len(refused.err.splitlines())) == (INVALID_INPUT, 1)
+    assert cli("note", "list").code == USAGE
+    bus.end_session(cli.page)
+    assert notepad("append", "late").code == CONFLICT
+
+
+def test_the_session_may_be_in_the_environment(cli: Cli, note: Command, monkeypatch: pytest.MonkeyPatch):
+    note("add", "x")
+    monkeypatch.setenv("SCRATCHBUS_SESSION", cli.page)
+    assert len(cli("note", "list", "--json").documents) == 1

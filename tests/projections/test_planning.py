@@ -1,0 +1,68 @@
+"""What the events of agents make of todo lists, tasks and scratchpads."""
+
+from __future__ import annotations
+
+import pytest
+
+from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten, TaskBegun, TaskEnded, TodoWritten
+from scratchbus.domain.events import Erased, Linked
+from scratchbus.domain.todo import TodoItem
+from scratchbus.projections import scratchpad, tasks, todo
+from scratchbus.projections.remembering import FoldError
+
+ONE, TWO = TodoItem(id="1", content="one"), TodoItem(id="2", content="two")
+DONE = TodoItem(id="1", content="one", status="completed")
+RUN = RunEnded(by="a", task="t", outcome="completed", summary="s")
+
+
+def placed(*events):
+    return [
+        event.placed(kind=type(event).model_fields["kind"].default, ms=n, seq=n) for n, event in enumerate(events, 1)
+    ]
+
+
+def folded(evolve, *events):
+    document = None
+    for event in placed(*events):
+        document = evolve(document, event)
+    return document
+
+
+def test_a_todo_list_is_replaced_or_merged():
+    plan = folded(
+        todo.evolve,
+        TodoWritten(by="a", todos=[ONE, TWO]),
+        TodoWritten(by="a", todos=[DONE], merge=True),
+    )
+    assert (plan.todos, plan.revision, plan.version) == ([DONE, TWO], 2, 2)
+    assert folded(todo.evolve, TodoWritten(by="a", todos=[ONE, TWO]), TodoWritten(by="a", todos=[])).todos == []
+
+
+def test_a_run_is_in_the_history_of_the_scratchpad_and_changes_nothing_it_says():
+    pad = folded(scratchpad.evolve, ScratchpadWritten(by="a", content="x"), RUN.model_copy())
+    assert (pad.content, pad.version) == ("x", 2)
+    assert folded(scratchpad.evolve, RUN.model_copy()).content == ""
+
+
+def test_a_task_has_a_summary_once_it_is_over():
+    assert folded(tasks.evolve, TaskBegun(by="a", title="t")).summary is None
+    assert folded(tasks.evolve, TaskBegun(by="a", title="t"), TaskEnded(by="a", summary="s")).summary == "s"
+
+
+def test_a_task_that_was_never_begun_cannot_end():
+    with pytest.raises(FoldError):
+        folded(tasks.evolve, TaskEnded(by="a", summary="s"))
+
+
+def test_what_was_erased_is_empty_and_may_be_written_again():
+    erased = Erased(by="a", reason="r", positions=["1-1"], version=2)
+    plan = folded(todo.evolve, TodoWritten(by="a", todos=[ONE]), erased, TodoWritten(by="a", todos=[TWO], merge=True))
+    assert (plan.todos, plan.version, plan.revision) == ([TWO], 3, 3)
+    pad = folded(scratchpad.evolve, ScratchpadWritten(by="a", content="x"), erased)
+    assert (pad.content, pad.version) == ("", 2)
+    assert folded(tasks.evolve, TaskBegun(by="a", title="t"), erased) is None
+
+
+@pytest.mark.parametrize("evolve", [todo.evolve, scratchpad.evolve, tasks.evolve])
+def test_other_events_change_nothing(evolve):
+    assert folded(evolve, Linked(by="a", action="x")) is None
