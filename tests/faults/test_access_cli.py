@@ -48,6 +48,19 @@ COMMANDS: dict[str, frozenset[str]] = {
     "reopen {resolved}": APPENDS,
     "refute {open} --reason wrong": APPENDS,
     "clear-resolved {resolved}": APPENDS,
+    "note add x --session s": APPENDS,
+    "note scratch x --session s": APPENDS,
+    "note search x --session s": READS,
+    "note list --session s": READS,
+    "note update {note} --content y --session s": APPENDS,
+    "note delete {note} --session s": APPENDS,
+    "note tags --session s": READS,
+    "note history {note} --session s": READS,
+    "notepad read --session s": READS,
+    "notepad write y --session s": APPENDS,
+    "notepad append y --session s": APPENDS,
+    "notepad update prepend --content y --session s": APPENDS,
+    "notepad history --session s": READS,
     "todo read --session s": READS,
     "todo write --session s []": READS,
     'todo write --session s [{{"id":"1","content":"x"}}]': APPENDS,
@@ -106,7 +119,8 @@ def things(bus: Bus, tmp_path: Path) -> dict[str, str]:
         next(deliveries).fail("on purpose")
     export = tmp_path / "export.jsonl"
     export.write_text("\n".join(exported(bus)))
-    return {**ids, "types": str(types), "subscription": "dispatch", "export": str(export)}
+    note = bus.notes("s").add("x", ["t"]).note.id
+    return {**ids, "note": note, "types": str(types), "subscription": "dispatch", "export": str(export)}
 
 
 def named(group: click.Group, before: str = "") -> Iterator[str]:
