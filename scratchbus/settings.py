@@ -110,6 +110,9 @@ class Settings(BaseModel):
     archive_segment: Annotated[Whole, Field(ge=1, le=1_000_000)] = 50_000
     archive_interval: Finite = "1m"
 
+    context_budget: Annotated[Whole, Field(ge=1)] = 8_000
+    compaction_threshold: Annotated[float, Field(gt=0, le=1)] = 0.8
+
     fresh_timeout: Finite = "30s"
     idempotency_window: Finite = "7d"
 

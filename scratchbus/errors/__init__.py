@@ -9,6 +9,7 @@ is in attributes, never only in the text.
     │   │   ├── UnknownField    a field nobody knows                 (.field, .known)
     │   │   ├── ReadOnlyField   id, created_at, source …             (.field)
     │   │   └── TooLarge        over a limit                         (.field, .size, .limit)
+    │   ├── BudgetTooSmall      for what of a context is never cut   (.budget, .needed)
     │   ├── UnknownType         a type that is not registered        (.type, .nearest, .known)
     │   ├── InvalidTTL · InvalidId · InvalidName · InvalidSource · InvalidPosition · InvalidURL
     │   ├── RegistryError       the types file                       (.file, .line, .key, .allowed)
@@ -83,6 +84,7 @@ from scratchbus.errors.engine import (
     NotReplicated,
 )
 from scratchbus.errors.input import (
+    BudgetTooSmall,
     InvalidExport,
     InvalidField,
     InvalidId,
@@ -138,6 +140,7 @@ __all__ = [
     "ArchiveForeign",
     "ArchiveUnavailable",
     "Behind",
+    "BudgetTooSmall",
     "BusClosed",
     "Claimed",
     "CodeTooOld",

@@ -45,6 +45,18 @@ class TooLarge(InvalidField):
         self.limit = limit
 
 
+class BudgetTooSmall(InvalidInput):
+    """What of a context is never cut has more tokens than the whole may have."""
+
+    def __init__(self, budget: int, needed: int) -> None:
+        super().__init__(
+            f"budget: {budget:,} tokens are too few for what is never cut, which has {needed:,}; raise the budget,"
+            " or shorten the notepad and your own sections"
+        )
+        self.budget = budget
+        self.needed = needed
+
+
 class UnknownType(InvalidInput):
     """An observation type that the registry does not have."""
 

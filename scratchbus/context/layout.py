@@ -1,0 +1,144 @@
+"""Laying out a context: sections within a budget of tokens.
+
+Some are never cut; the others have whole items, and say how many of them were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from scratchbus.context.tokens import TokenCounter
+from scratchbus.errors import BudgetTooSmall
+
+_TRIES: Final = 20
+"""How many items in a row may be too long before the rest of a section is left out."""
+
+_SEPARATOR: Final = "\n\n"
+
+
+@dataclass(slots=True)
+class Section:
+    """A part of a context: its head, then items by priority, each as `show` writes it.
+
+    Without items it is its head, and is never cut. `share` is how much of what is left it may fill before the sections
+    after it have had theirs.
+    """
+
+    name: str
+    head: str
+    items: Sequence[Any] | None = None
+    show: Callable[[Any], str] = str
+    share: float = 1.0
+
+
+@dataclass(slots=True)
+class Laid:
+    """A context that was laid out: the text, its tokens, and by section which items are in it and how many are not."""
+
+    text: str
+    tokens: int
+    chosen: Mapping[str, list[Any]]
+    left_out: Mapping[str, int]
+
+
+def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter) -> Laid:
+    """Return the sections in this order, in all within the budget. Raises BudgetTooSmall.
+
+    The room goes to the sections in their order, to each up to its share, and what is left then once more.
+    """
+    between = count(_SEPARATOR)
+    room = budget - sum(count(section.head) + between for section in sections if section.items is None)
+    fillings = [_Filling(section, count, between) for section in sections if section.items]
+    if room + between >= 0:  # the last one has nothing after it
+        for share in (True, False):
+            for filling in fillings:
+                room -= filling.fill(int(room * filling.section.share) if share else room)
+    while True:
+        text = _SEPARATOR.join(_texts(sections, fillings))
+        tokens = count(text)
+        if tokens <= budget:
+            break
+        if not any(filling.drop() for filling in reversed(fillings)):
+            raise BudgetTooSmall(budget, tokens)
+    return Laid(
+        text,
+        tokens,
+        {each.section.name: [item for item, _ in each.chosen()] for each in fillings},
+        {each.section.name: missing for each in fillings if (missing := each.missing)},
+    )
+
+
+def _texts(sections: Iterable[Section], fillings: Iterable[_Filling]) -> Iterator[str]:
+    by_name = {each.section.name: each for each in fillings}
+    for section in sections:
+        if section.items is None:
+            yield section.head
+        elif (filling := by_name.get(section.name)) and filling.taken:
+            yield filling.text()
+
+
+@dataclass(slots=True)
+class _Filling:
+    """A section while it is filled: `taken` are its items that are in, by place, `waiting` those that were too long."""
+
+    section: Section
+    count: TokenCounter
+    between: int
+    taken: dict[int, str] = field(default_factory=dict)
+    waiting: dict[int, tuple[str, int]] = field(default_factory=dict)
+    at: int = 0
+
+    @property
+    def _items(self) -> Sequence[Any]:
+        return self.section.items or ()
+
+    @property
+    def missing(self) -> int:
+        return len(self._items) - len(self.taken)
+
+    def fill(self, room: int) -> int:
+        """Take what has room, in order; return how much room it took."""
+        before = room
+        if not self.taken:
+            room -= self.count(self.section.head) + self.count(_left_out(len(self._items))) + 2 * self.between
+        took = False
+        for place, (text, cost) in list(self.waiting.items()):
+            if cost <= room:
+                del self.waiting[place]
+                self.taken[place], took = text, True
+                room -= cost
+        misses = 0
+        while self.at < len(self._items) and misses < _TRIES and room > 0:
+            text = self.section.show(self._items[self.at])
+            cost = self.count(text) + self.between
+            if cost <= room:
+                self.taken[self.at], took = text, True
+                room, misses = room - cost, 0
+            else:
+                self.waiting[self.at] = text, cost
+                misses += 1
+            self.at += 1
+        return before - room if took else 0
+
+    def chosen(self) -> list[tuple[Any, str]]:
+        """Return the items that are in, in order, each with its text."""
+        return [(self._items[place], self.taken[place]) for place in sorted(self.taken)]
+
+    def drop(self) -> bool:
+        """Leave out the last item after all; say whether there was one."""
+        if not self.taken:
+            return False
+        del self.taken[max(self.taken)]
+        return True
+
+    def text(self) -> str:
+        lines = [self.section.head, *(text for _, text in self.chosen())]
+        if self.missing:
+            lines.append(_left_out(self.missing))
+        return "\n".join(lines)
+
+
+def _left_out(count: int) -> str:
+    return f"({count:,} more left out for want of room)"

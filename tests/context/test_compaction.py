@@ -1,0 +1,71 @@
+"""Warnings before a compaction, and what a conversation goes on with after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scratchbus.context.compaction import WARNING, Warnings, after_compaction
+from scratchbus.domain.todo import TodoItem
+from scratchbus.errors import InvalidField
+
+
+@pytest.fixture
+def warnings():
+    return Warnings(0.8)
+
+
+def test_an_agent_is_warned_at_the_threshold_and_once(warnings):
+    assert [warnings.should_warn(used, 100, None) for used in (0, 79, 80, 90, 99)] == [False, False, True, False, False]
+
+
+def test_it_is_warned_again_after_a_compaction(warnings):
+    assert warnings.should_warn(85, 100, None)
+    warnings.forget(None)
+    assert warnings.should_warn(85, 100, None)
+
+
+def test_a_conversation_that_has_shrunk_to_half_was_compacted(warnings):
+    assert warnings.should_warn(85, 100, None)
+    assert not warnings.should_warn(78, 100, None)
+    assert not warnings.should_warn(85, 100, None)
+    assert not warnings.should_warn(20, 100, None)
+    assert warnings.should_warn(85, 100, None)
+
+
+def test_each_session_has_its_own_warning(warnings):
+    assert warnings.should_warn(85, 100, "s1")
+    assert warnings.should_warn(85, 100, "s2")
+    assert not warnings.should_warn(85, 100, "s1")
+
+
+@pytest.mark.parametrize(("used", "limit"), [(-1, 100), ("1", 100), (1, 0), (float("nan"), 100), (True, 100)])
+def test_numbers_that_are_none_are_refused(warnings, used, limit):
+    with pytest.raises(InvalidField):
+        warnings.should_warn(used, limit, None)
+
+
+def test_the_warning_says_what_to_do_and_why():
+    assert WARNING.startswith("[System] ")
+    for point in ("token limit", "compacted", "notepad", "summary", "kept in full"):
+        assert point in WARNING
+
+
+def test_after_a_compaction_there_is_the_full_notepad_and_what_is_still_to_do():
+    todos = [
+        TodoItem(id="1", content="survey", status="completed"),
+        TodoItem(id="2", content="fix", status="in_progress"),
+    ]
+    assert after_compaction("You are an analyst.", "Two sheets were read.", "## Plan\n- fix", todos) == (
+        "You are an analyst.\n\n"
+        "## Conversation Summary\nTwo sheets were read.\n\n"
+        "## Session Notepad\n## Plan\n- fix\n\n"
+        "[Your active task list was preserved across context compression]\n- [>] 2. fix (in_progress)"
+    )
+
+
+def test_after_a_compaction_an_empty_notepad_says_what_it_is_for():
+    text = after_compaction("", "", "", [])
+    assert text.startswith("## Session Notepad\n(empty — ")
+    assert "write_notepad" in text
+    assert "update_notepad" in text
+    assert "survives context compaction" in text

@@ -1,0 +1,86 @@
+"""Sections within a budget: whole items, by priority, and how many were left out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scratchbus.context import estimate_tokens
+from scratchbus.context.layout import Section, lay_out
+from scratchbus.errors import BudgetTooSmall
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def test_what_fits_is_all_there_in_order():
+    laid = lay_out([Section("a", "# A"), Section("b", "# B", ["one", "two"])], 100, words)
+    assert laid.text == "# A\n\n# B\none\ntwo"
+    assert laid.tokens == 6
+    assert laid.left_out == {}
+
+
+def test_what_does_not_fit_is_left_out_whole_and_counted():
+    items = [f"item {number}" for number in range(100)]
+    laid = lay_out([Section("b", "# B", items)], 30, words)
+    assert laid.tokens <= 30
+    assert laid.chosen["b"] == items[: len(laid.chosen["b"])]
+    assert laid.text.endswith(f"({laid.left_out['b']} more left out for want of room)")
+    assert laid.left_out["b"] + len(laid.chosen["b"]) == 100
+
+
+def test_an_item_that_is_too_long_gives_way_to_those_after_it():
+    laid = lay_out([Section("b", "# B", ["word " * 500, "short"])], 40, words)
+    assert laid.chosen["b"] == ["short"]
+
+
+def test_a_fixed_section_is_never_cut():
+    with pytest.raises(BudgetTooSmall, match="raise the budget") as caught:
+        lay_out([Section("a", "word " * 50), Section("b", "# B", ["one"])], 20, words)
+    assert caught.value.needed == 50
+
+
+def test_a_fixed_section_may_fill_the_budget_to_the_last_token():
+    laid = lay_out([Section("a", "word " * 20), Section("b", "# B", ["one"])], 20, words)
+    assert laid.tokens == 20
+    assert laid.left_out == {"b": 1}
+
+
+def test_an_empty_section_is_not_there():
+    assert lay_out([Section("a", "# A"), Section("b", "# B", [])], 100, words).text == "# A"
+
+
+def test_a_share_is_for_the_first_turn_and_the_rest_is_taken_up():
+    many = [f"item {number}" for number in range(100)]
+    laid = lay_out([Section("a", "# A", many, share=0.25), Section("b", "# B", many[:5])], 100, words)
+    assert len(laid.chosen["b"]) == 5
+    assert len(laid.chosen["a"]) > 25
+
+
+texts = st.lists(st.text(max_size=60), max_size=12)
+
+
+@given(texts, texts, st.text(max_size=40), st.integers(0, 150))
+def test_a_context_never_has_more_tokens_than_its_budget(some, others, fixed, budget):
+    sections = [Section("f", f"# F {fixed}"), Section("a", "# A", some, share=0.3), Section("b", "# B", others)]
+    try:
+        laid = lay_out(sections, budget, estimate_tokens)
+    except BudgetTooSmall:
+        assert estimate_tokens(f"# F {fixed}") > budget
+        return
+    assert laid.tokens == estimate_tokens(laid.text) <= budget
+    assert len(laid.chosen.get("a", [])) + laid.left_out.get("a", 0) == len(some)
+    for missing in re.findall(r"\((\d+) more left out", laid.text):
+        assert int(missing) in laid.left_out.values()
+
+
+def test_a_counter_that_counts_more_for_the_whole_is_obeyed_too():
+    def steep(text: str) -> int:
+        return len(text) ** 2 // 50
+
+    laid = lay_out([Section("b", "# B", [f"item {number}" for number in range(50)])], 200, steep)
+    assert laid.tokens == steep(laid.text) <= 200
