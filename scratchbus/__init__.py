@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from scratchbus.async_bus import AsyncBus
     from scratchbus.async_page import AsyncPage
     from scratchbus.bus import Bus
+    from scratchbus.context import AsyncContexts, Context, Contexts, Match, Surfaced
     from scratchbus.domain.difference import Difference
     from scratchbus.domain.events import AnyEvent, Erased, Event
+    from scratchbus.domain.exposure import Exposure
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.domain.registry import Registry
@@ -83,10 +85,16 @@ _HOMES = {
     "AsyncWork": "working",
     "Job": "working",
     "AsyncJob": "working",
+    "Context": "context",
+    "Contexts": "context",
+    "AsyncContexts": "context",
+    "Surfaced": "context",
+    "Match": "context",
     "Difference": "domain.difference",
     "AnyEvent": "domain.events",
     "Event": "domain.events",
     "Erased": "domain.events",
+    "Exposure": "domain.exposure",
     "Claim": "domain.observation",
     "NewObservation": "domain.observation",
     "Observation": "domain.observation",
@@ -106,6 +114,7 @@ _HOMES = {
 __all__ = [
     "AnyEvent",
     "AsyncBus",
+    "AsyncContexts",
     "AsyncDelivery",
     "AsyncJob",
     "AsyncMemories",
@@ -124,13 +133,17 @@ __all__ = [
     "Change",
     "Claim",
     "Consequences",
+    "Context",
+    "Contexts",
     "DeadLetter",
     "Delivery",
     "Difference",
     "Erased",
     "Event",
+    "Exposure",
     "Finding",
     "Job",
+    "Match",
     "Memories",
     "NewObservation",
     "Note",
@@ -151,6 +164,7 @@ __all__ = [
     "Session",
     "Status",
     "Subscription",
+    "Surfaced",
     "TagsResult",
     "Todo",
     "TodoItem",

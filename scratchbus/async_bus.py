@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from scratchbus import opening
 from scratchbus.async_page import AsyncPage
+from scratchbus.context import AsyncContexts
 from scratchbus.core import push_registry, refresh_registry
 from scratchbus.counts import counts
 from scratchbus.domain.events import Event
@@ -51,6 +52,7 @@ class AsyncBus(AsyncMemories):
         self._is_greeted = False
         self.core = opened.core
         self.feeds = AsyncFeeds(self.core.log, self._reader)
+        self._contexts = AsyncContexts(self)
         self.keeper = AsyncKeeper(self.converse)
         self._live_pages = AsyncLivePages(self.core, self._greeted, self.converse, self.feeds, self.keeper)
 
@@ -186,6 +188,11 @@ class AsyncBus(AsyncMemories):
     async def position(self) -> BusPosition:
         """Return where the logs of the bus end, as an opaque token for `events(after=…)`."""
         return await self.converse(reading.bus_position(self.core.log))
+
+    @property
+    def context(self) -> AsyncContexts:
+        """What agents are shown: contexts within a budget of tokens, what bears on a question, compaction."""
+        return self._contexts
 
     @property
     def settings(self) -> Settings:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from scratchbus import opening
+from scratchbus.context import Contexts
 from scratchbus.core import push_registry, refresh_registry
 from scratchbus.counts import counts
 from scratchbus.domain.events import Event
@@ -49,6 +50,7 @@ class Bus(Memories):
         self._reader = opened.target.reader()
         self.core = opened.core
         self.feeds = Feeds(self.core.log, self._reader)
+        self._contexts = Contexts(self)
         self.keeper = Keeper(self.converse)
         self._live_pages = LivePages(self.core, self.converse, self.feeds, self.keeper)
         self.converse(opening.greet(opened))
@@ -183,6 +185,11 @@ class Bus(Memories):
     def position(self) -> BusPosition:
         """Return where the logs of the bus end, as an opaque token for `events(after=…)`."""
         return self.converse(reading.bus_position(self.core.log))
+
+    @property
+    def context(self) -> Contexts:
+        """What agents are shown: contexts within a budget of tokens, what bears on a question, compaction."""
+        return self._contexts
 
     @property
     def settings(self) -> Settings:

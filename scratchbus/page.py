@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.operations import adding, changing, claiming, erasing, looking, refuting, tracing
+from scratchbus.operations import adding, changing, claiming, erasing, exposing, looking, refuting, tracing
 from scratchbus.past import PastPage, When, as_of
 from scratchbus.rebuilding import Progress
 from scratchbus.working import Host, Job, claim_next
@@ -260,6 +261,13 @@ class Page:
         Raises NotFound for what never was on the page.
         """
         return self._bus.converse(tracing.consequences(self._bus.core, self.name, id))
+
+    def exposure(self, id: str) -> Exposure:
+        """Return who has had it in a context, when and in which version, and the actions they linked to anything since.
+
+        Known is what was assembled with `record=True`. Raises NotFound for what never was on the page.
+        """
+        return self._bus.converse(exposing.exposure(self._bus.core, self.name, id))
 
     def history(self, id: str) -> Events:
         """Return the events about it, oldest first; also when it has left the page.

@@ -203,9 +203,14 @@ def get(
 
 
 def active(
-    log: Log, page: str, freshness: Freshness, limit: int | None, earlier: Earlier | None = None
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    limit: int | None,
+    earlier: Earlier | None = None,
+    wanted: Callable[[Observation], bool] = is_active,
 ) -> Step[list[Observation]]:
-    """Return the open observations that are not waiting for review, by priority, then newest first."""
+    """Return the open observations by priority, then newest first: those that do not wait for review, or all wanted."""
     keys = log.keys(log.shard(page))
     want, ahead = -1 if limit is None else limit, None
     while True:
@@ -219,10 +224,16 @@ def active(
             late = [document for document in late if by_priority(document) <= last]
         first = [document for document in seen.found if document.id not in seen.overlay]
         merged = sorted([*first, *late], key=by_priority) if seen.overlay else first
-        out = [document for document in _settle(merged, seen.now) if is_active(document)]
+        out = [document for document in _settle(merged, seen.now) if wanted(document)]
         if seen.is_end or len(out) >= want:
             return out if limit is None else out[:limit]
         want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them
+
+
+def count_of_open(log: Log, page: str) -> Step[int]:
+    """Return how many observations of a page are open, what has expired and was not swept yet among them."""
+    keys = log.keys(log.shard(page))
+    return int((yield from ask(keys.shard, "ZCARD", keys.open(page))))
 
 
 def search(

@@ -301,7 +301,7 @@ def _assert_relations(bus: Bus) -> None:
     for shard in range(bus.core.log.shards):
         keys = bus.core.log.keys(shard)
         names = PageKeys(keys, "", _build(bus, keys))
-        expected: dict[str, set[str]] = {"evidence": set(), "links": set(), "causes": set()}
+        expected: dict[str, set[str]] = {name: set() for name in scratch_page.RELATIONS}
         for event in (decode_entry(entry, shard) for entry in entries(bus, shard)):
             for relation, start, end in scratch_page.relations(event):
                 expected[relation].add(f"{start}\t{end}")

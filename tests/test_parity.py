@@ -8,6 +8,7 @@ import pytest
 import scratchbus
 from scratchbus import (
     AsyncBus,
+    AsyncContexts,
     AsyncDelivery,
     AsyncJob,
     AsyncMemories,
@@ -22,6 +23,7 @@ from scratchbus import (
     AsyncView,
     AsyncWork,
     Bus,
+    Contexts,
     Delivery,
     Job,
     Memories,
@@ -52,6 +54,7 @@ FACADES = [
     (Delivery, AsyncDelivery),
     (Work, AsyncWork),
     (Job, AsyncJob),
+    (Contexts, AsyncContexts),
 ]
 SPELLED_DIFFERENTLY = {
     "__enter__": "__aenter__",

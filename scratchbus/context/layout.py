@@ -23,7 +23,7 @@ class Section:
     """A part of a context: its head, then items by priority, each as `show` writes it.
 
     Without items it is its head, and is never cut. `share` is how much of what is left it may fill before the sections
-    after it have had theirs.
+    after it have had theirs. `unread` are items that nobody asked for, since there could be no room for them.
     """
 
     name: str
@@ -31,6 +31,12 @@ class Section:
     items: Sequence[Any] | None = None
     show: Callable[[Any], str] = str
     share: float = 1.0
+    unread: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many items there are in all."""
+        return len(self.items or ()) + self.unread
 
 
 @dataclass(slots=True)
@@ -50,23 +56,33 @@ def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter) -> La
     """
     between = count(_SEPARATOR)
     room = budget - sum(count(section.head) + between for section in sections if section.items is None)
-    fillings = [_Filling(section, count, between) for section in sections if section.items]
-    if room + between >= 0:  # the last one has nothing after it
-        for share in (True, False):
-            for filling in fillings:
-                room -= filling.fill(int(room * filling.section.share) if share else room)
+    fillings: list[_Filling] = []
+    for section in sections:
+        opening = count(section.head) + count(_left_out(section.total)) + 2 * between
+        if section.items and opening <= room:
+            fillings.append(_Filling(section, count, between))
+            room -= opening
+    for is_first in (True, False):
+        for filling in fillings:
+            room -= filling.fill(int(room * filling.section.share) if is_first else room)
     while True:
         text = _SEPARATOR.join(_texts(sections, fillings))
         tokens = count(text)
         if tokens <= budget:
             break
         if not any(filling.drop() for filling in reversed(fillings)):
-            raise BudgetTooSmall(budget, tokens)
+            if not fillings:
+                raise BudgetTooSmall(budget, tokens)
+            fillings.pop()
     return Laid(
         text,
         tokens,
-        {each.section.name: [item for item, _ in each.chosen()] for each in fillings},
-        {each.section.name: missing for each in fillings if (missing := each.missing)},
+        chosen := {each.section.name: [item for item, _ in each.chosen()] for each in fillings},
+        {
+            section.name: missing
+            for section in sections
+            if (missing := section.total - len(chosen.get(section.name, ())))
+        },
     )
 
 
@@ -75,7 +91,7 @@ def _texts(sections: Iterable[Section], fillings: Iterable[_Filling]) -> Iterato
     for section in sections:
         if section.items is None:
             yield section.head
-        elif (filling := by_name.get(section.name)) and filling.taken:
+        elif filling := by_name.get(section.name):
             yield filling.text()
 
 
@@ -96,31 +112,28 @@ class _Filling:
 
     @property
     def missing(self) -> int:
-        return len(self._items) - len(self.taken)
+        return self.section.total - len(self.taken)
 
     def fill(self, room: int) -> int:
         """Take what has room, in order; return how much room it took."""
         before = room
-        if not self.taken:
-            room -= self.count(self.section.head) + self.count(_left_out(len(self._items))) + 2 * self.between
-        took = False
         for place, (text, cost) in list(self.waiting.items()):
             if cost <= room:
                 del self.waiting[place]
-                self.taken[place], took = text, True
+                self.taken[place] = text
                 room -= cost
         misses = 0
         while self.at < len(self._items) and misses < _TRIES and room > 0:
             text = self.section.show(self._items[self.at])
             cost = self.count(text) + self.between
             if cost <= room:
-                self.taken[self.at], took = text, True
+                self.taken[self.at] = text
                 room, misses = room - cost, 0
             else:
                 self.waiting[self.at] = text, cost
                 misses += 1
             self.at += 1
-        return before - room if took else 0
+        return before - room
 
     def chosen(self) -> list[tuple[Any, str]]:
         """Return the items that are in, in order, each with its text."""

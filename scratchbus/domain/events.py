@@ -94,7 +94,9 @@ class StatusChanged(Event):
 
     `archive_after` (milliseconds) says when a closed observation is archived by itself; `ttl` starts the life of a
     reopened one anew, and is 0 for one without end. `chain` is there when what it rests on was refuted: the ids from
-    the refuted one to the one that it rests on itself; of a long chain the first and the nearest.
+    the refuted one to the one that it rests on itself; of a long chain the first and the nearest. Of one that is
+    refuted, `seen_by` are the sessions and agents that had it in their contexts, and `followed` the actions they took
+    since; the last ones, if there are many.
     """
 
     kind: Literal["status_changed"] = "status_changed"
@@ -105,6 +107,8 @@ class StatusChanged(Event):
     archive_after: int | None = None
     ttl: int | None = None
     chain: list[str] = Field(default_factory=list)
+    seen_by: list[str] = Field(default_factory=list)
+    followed: list[str] = Field(default_factory=list)
 
 
 class Claimed(Event):
@@ -178,6 +182,19 @@ class TypesChanged(Event):
     text: str
 
 
+class ContextRendered(Event):
+    """A context was put together for a session or an agent: which observations were in it, each in which version.
+
+    Its subject is `context_` and who saw it: `session:<id>`, or `agent:<name>`.
+    """
+
+    kind: Literal["context_rendered"] = "context_rendered"
+    session: str | None = None
+    agent: str | None = None
+    observations: dict[str, int]
+    tokens: int
+
+
 AnyEvent = Annotated[
     Added
     | Updated
@@ -191,6 +208,7 @@ AnyEvent = Annotated[
     | Cleared
     | Erased
     | TypesChanged
+    | ContextRendered
     | NotepadWritten
     | NotepadEdited
     | NoteAdded
@@ -220,6 +238,7 @@ EVENTS: dict[str, type[Event]] = {
     "cleared": Cleared,
     "erased": Erased,
     "types_changed": TypesChanged,
+    "context_rendered": ContextRendered,
     "notepad_written": NotepadWritten,
     "notepad_edited": NotepadEdited,
     "note_added": NoteAdded,

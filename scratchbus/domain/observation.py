@@ -37,6 +37,7 @@ class Observation(BaseModel):
     `position` is the place of that last event, `added` that of the first; both are text in JSON. `attempts` counts how
     often it was picked as work since its status changed last, and before `not_before` it is not picked again. `chain`
     is there when something it rests on was refuted: the ids from the refuted one to the one that it rests on itself.
+    When it was refuted itself, `seen_by` are the sessions and agents that had seen it, `followed` what they did since.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -64,6 +65,8 @@ class Observation(BaseModel):
     reason: str | None = None
     reason_code: str | None = None
     chain: list[str] = Field(default_factory=list)
+    seen_by: list[str] = Field(default_factory=list)
+    followed: list[str] = Field(default_factory=list)
     archive_at: datetime | None = None
     remind_at: datetime | None = None
     remind_on: dict[str, Any] | None = None

@@ -146,6 +146,8 @@ class PageKeys:
 
     evidence    `<id>`, what is rested on, anywhere in the bus -> `<id>@<page>`, what rests on it
     links       `<page>#<action>` -> `<id>@<stream id of the event that linked it>`
+    actions     who linked -> stream id of the event that did
+    seen        `<id>` -> `<subject of the contexts that it was in>@<page>`
     causes      the text of a position, anywhere in the bus -> stream id of an event that it caused
     """
 

@@ -11,6 +11,7 @@ from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.values import check_id
 from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChangeable
+from scratchbus.exposures import exposure_of
 from scratchbus.histories import known_events
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import MAX_BATCH, Appended, append
@@ -23,6 +24,7 @@ from scratchbus.relations import open_relations
 from scratchbus.why import reasons
 
 _TRIES = 5
+_MOST_SEEN = 100  # sessions, agents and actions that the event names
 
 
 def refute(
@@ -92,8 +94,15 @@ def _only_a_retry(core: Core, before: Observation, write: Write) -> Step[Appende
 
 def _with_dependents(core: Core, write: Write, *, is_guarded: bool) -> Step[Appended]:
     """Refute, and review on the same page, in one batch; guarded, only if nothing more came to rest on it meanwhile."""
-    event = cast(StatusChanged, write.event)
     relations = yield from open_relations(core.log)
+    seen = yield from exposure_of(core, relations, write.event.page, write.event.subject)
+    event = cast(StatusChanged, write.event).model_copy(
+        update={
+            "seen_by": seen.viewers()[-_MOST_SEEN:],
+            "followed": list(dict.fromkeys(each.action for each in seen.actions))[-_MOST_SEEN:],
+        }
+    )
+    write.event = event
     resting, found = yield from dependents(core, relations, event.subject)
     if is_guarded:
         since = relations.reached[core.log.shard(event.page)]

@@ -12,7 +12,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.remembered import Note, Remembered, Session
 from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import check_id
-from scratchbus.projections import notepad, notes, scratchpad, session, tasks, todo
+from scratchbus.projections import contexts, notepad, notes, scratchpad, session, tasks, todo
 
 
 class Memory(NamedTuple):
@@ -29,6 +29,7 @@ MEMORIES: dict[str, Memory] = {
     "todo": Memory(todo.Plan, todo.evolve),
     "task": Memory(tasks.Task, tasks.evolve),
     "scratchpad": Memory(scratchpad.Pad, scratchpad.evolve),
+    "context": Memory(Remembered, contexts.evolve),
 }
 """By the subject, or what comes before the `_` in it."""
 

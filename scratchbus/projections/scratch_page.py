@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 from scratchbus.domain.events import (
     Added,
     Claimed,
+    ContextRendered,
     Due,
     Event,
     Linked,
@@ -36,6 +37,10 @@ WAITING = ("waiting", "event")
 
 INDEXED = ("tags", "owner", "remind_on")
 """The fields that can change and that an index follows."""
+
+
+RELATIONS = ("evidence", "links", "causes", "seen", "actions")
+"""The relations that an event may tell of; see `log.keys.PageKeys`."""
 
 
 class FoldError(ValueError):
@@ -147,6 +152,10 @@ def relations(event: Event) -> Iterator[tuple[str, str, str]]:
             yield "evidence", id, f"{event.subject}@{event.page}"
     elif isinstance(event, Linked):
         yield "links", f"{event.page}#{event.action}", f"{event.subject}@{event.position.stream_id}"
+        yield "actions", event.by, event.position.stream_id
+    elif isinstance(event, ContextRendered):
+        for id in event.observations:
+            yield "seen", id, f"{event.subject}@{event.page}"
     if event.cause is not None:
         yield "causes", event.cause, event.position.stream_id
 
@@ -188,6 +197,8 @@ def _added(event: Added) -> Observation:
             "evidence": given["evidence"],
             "links": [],
             "chain": [],
+            "seen_by": [],
+            "followed": [],
             "dedupe_key": given["dedupe_key"],
             "remind_at": given["remind_at"],
             "remind_on": given["remind_on"],
@@ -221,6 +232,8 @@ def _status_changed(observation: Observation, event: StatusChanged) -> dict[str,
         "reason": event.reason,
         "reason_code": event.reason_code,
         "chain": event.chain,
+        "seen_by": event.seen_by,
+        "followed": event.followed,
         "attempts": 0,
         "not_before": None,
     }

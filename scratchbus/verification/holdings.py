@@ -20,8 +20,6 @@ from scratchbus.verification.state import PageState, State
 SPAN = 2**46
 """The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
 
-_RELATIONS = ("evidence", "links", "causes")
-
 
 class Holding(NamedTuple):
     """A key, and what has to be in it.
@@ -50,7 +48,7 @@ class Holdings:
     def names(self) -> set[str]:
         """Return the keys that have to be there, as they are now."""
         common = PageKeys(self.keys, "", self.build)
-        names = {self.keys.pages, common.due, common.gaps, *map(common.relation, _RELATIONS)}
+        names = {self.keys.pages, common.due, common.gaps, *map(common.relation, scratch_page.RELATIONS)}
         for page in self.tip.names():
             names |= {self.keys.heads(page), self.keys.open(page), self.keys.dedupe(page)}
         for page in self.base.names():
@@ -103,7 +101,7 @@ class Holdings:
             return _scores("index", key, lambda: (id for id in ids() if place(id) is not None), place)
         if kind == "due":
             return _scores("due", key, self._due, self._moment)
-        if kind in _RELATIONS:
+        if kind in scratch_page.RELATIONS:
             members = self.base.relations[kind]
             return _scores("relation", key, lambda: members, lambda member: 0 if member in members else None)
         if kind == "gaps":

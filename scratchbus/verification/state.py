@@ -77,7 +77,7 @@ class State:
     event_id: str = ""
     batch: tuple[int, int] = (1, 1)
     pages: dict[str, PageState] = field(default_factory=dict)
-    relations: dict[str, set[str]] = field(default_factory=lambda: {"evidence": set(), "links": set(), "causes": set()})
+    relations: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in scratch_page.RELATIONS})
     rejected: set[str] = field(default_factory=set)
     gaps: dict[str, int] = field(default_factory=dict)
     erased: set[int] = field(default_factory=set)

@@ -37,6 +37,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         claimed = page.add("risk_alert", "z", dedupe_key="k")  # which displaces the first
         page.claim(claimed.id)
         page.link(claimed.id, "goal")
+        bus.context.assemble(page="user:42", record=True)
         with because(page.history(claimed.id)[0]):
             bus.page("user:43").add("observation", "x", evidence=[claimed.id])
         file = tmp_path_factory.mktemp("types") / "types.yaml"

@@ -16,7 +16,7 @@ anything = TypeAdapter(AnyEvent)
 
 KINDS = {
     "added", "updated", "repeated", "status_changed", "claimed", "released", "lapsed", "linked", "due", "cleared",
-    "types_changed", "erased",
+    "types_changed", "erased", "context_rendered",
     "notepad_written", "notepad_edited", "note_added", "note_updated", "note_deleted",
     "session_spawned", "session_started", "session_ended",
     "todo_written", "task_begun", "task_ended", "scratchpad_written", "run_ended",

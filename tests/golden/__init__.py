@@ -111,6 +111,13 @@ STORY: list[tuple[str, str, dict[str, Any]]] = [
         "task": "survey", "outcome": "completed", "summary": "six sheets",
         "steps": [{"name": "look", "details": {"at": 1, "of": None}}],
     }),
+    ("context_session:s1", "context_rendered", {
+        "session": "s1", "agent": "analyst", "observations": {"A": 9, "B": 4}, "tokens": 2_000,
+    }),
+    ("B", "status_changed", {
+        "status": "archived", "status_class": "final", "reason_code": "refuted", "reason": "misread",
+        "seen_by": ["session:s1", "agent:analyst"], "followed": ["goal-17"],
+    }),
 ]  # fmt: skip
 """What happens: subject, kind, and what the event says of its own. Every field of every kind is in it."""
 

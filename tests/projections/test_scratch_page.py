@@ -206,5 +206,5 @@ def test_every_kind_of_event_is_known_to_the_fold_or_none_of_its_business():
 
     memories = (memory_events.__name__, agent_events.__name__)
     ours = {kind for kind, cls in EVENTS.items() if cls.__module__ not in memories}
-    assert ours - scratch_page._CHANGES.keys() == {"added", "erased", "types_changed"}
+    assert ours - scratch_page._CHANGES.keys() == {"added", "erased", "types_changed", "context_rendered"}
     assert all(issubclass(cls, Event) for cls in EVENTS.values())

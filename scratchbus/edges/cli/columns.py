@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 from scratchbus.domain.events import (
     Added,
     Claimed,
+    ContextRendered,
     Due,
     Erased,
     Event,
@@ -120,7 +121,7 @@ OBSERVATION: Columns[Observation] = (
 KIND_STYLES = {
     "added": "bold", "updated": "cyan", "repeated": "yellow", "status_changed": "green", "claimed": "magenta",
     "released": "magenta", "lapsed": "magenta", "linked": "blue", "due": "bold yellow", "cleared": "dim",
-    "erased": "bold red", "types_changed": "cyan",
+    "erased": "bold red", "types_changed": "cyan", "context_rendered": "dim",
 }  # fmt: skip
 """The colours of the kinds of events; others are as they are."""
 
@@ -148,6 +149,9 @@ def happened(event: Event) -> str:
             text = f"by event {event.trigger}" if event.trigger else "its time has come"
         case Erased():
             text = f"{plural(len(event.positions), 'event')}: {event.reason}"
+        case ContextRendered():
+            seen = plural(len(event.observations), "observation")
+            text = f"{seen}, {event.tokens:,} tokens, for {event.subject.removeprefix('context_')}"
         case TypesChanged():
             text = "the observation types; see `scratchbus types list`"
         case _:

@@ -20,6 +20,7 @@ from scratchbus.edges.cli.changing import (
 )
 from scratchbus.edges.cli.common import BusGroup
 from scratchbus.edges.cli.completion import completion
+from scratchbus.edges.cli.contexts import context
 from scratchbus.edges.cli.dead_letters import dead_letters
 from scratchbus.edges.cli.following import tail, watch
 from scratchbus.edges.cli.keeping import erase, import_, rebuild, verify
@@ -34,6 +35,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Say what was observed": (add, update),
     "See what is going on": (active, list_, show, history, trace, watch, tail),
     "See what was": (replay, diff),
+    "What agents know": (context,),
     "Deal with it": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
     "Remember": (note, notepad, todo, scratchpad),
     "Run it": (up, status, stop, types, dead_letters, rebuild, verify, erase, import_, demo, completion),

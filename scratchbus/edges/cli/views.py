@@ -168,6 +168,10 @@ def _details(observation: Observation, refuted: Collection[str]) -> Iterator[tup
         yield "evidence", Cell(", ".join(id + " (refuted)" * (id in refuted) for id in observation.evidence))
     if observation.links:
         yield "links", Cell(one_line(", ".join(observation.links)))
+    if observation.seen_by:
+        yield "seen by", Cell(", ".join(observation.seen_by))
+    if observation.followed:
+        yield "followed", Cell(one_line(", ".join(observation.followed)))
     if observation.dedupe_key is not None:
         yield "dedupe key", Cell(one_line(observation.dedupe_key))
     if observation.damaged:

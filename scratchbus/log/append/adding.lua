@@ -62,7 +62,7 @@ local function put(k, at)
   local scope, status = ARGV[at + @ARGUMENT@], ARGV[at + @STATUS@]
   local over = scope ~= '' and load_head(scope)
   if over and over.class == 'f' then return {'over'} end
-  if sub(subject, -1) == '_' then subject = next_free(subject) end
+  if match(subject, '^%l+_$') then subject = next_free(subject) end
   local head = load_head(subject)
   if version == 'new' then
     if head then return {'version', 0, head.version} end

@@ -1,0 +1,141 @@
+"""Conversations that put together what an agent is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from scratchbus.context import sections
+from scratchbus.context.compaction import after_compaction
+from scratchbus.context.layout import Laid, Section, lay_out
+from scratchbus.context.sections import AnyNote
+from scratchbus.context.surfacing import MOST, Item, Match, rank
+from scratchbus.context.tokens import TokenCounter
+from scratchbus.core import Core
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import check_page, page_of_agent, page_of_session
+from scratchbus.errors import InvalidField, Unauthorized, shown
+from scratchbus.log.steps import Step
+from scratchbus.operations import exposing, notepads, notes, scratchpads, todos
+from scratchbus.queries import active, count_of_open
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One text for an agent to read. `left_out` says by section how many items had no room.
+
+    `exposed` are the observations in it, by id in which version, and `position` is where that was recorded, if it was.
+    """
+
+    text: str
+    tokens: int
+    budget: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    exposed: Mapping[str, int] = field(default_factory=dict)
+    position: Position | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Surfaced(Context):
+    """What bears on a question, as a text within a budget, and the matches that are in it, the best first."""
+
+    matches: Sequence[Match] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a context is for."""
+
+    session: str | None
+    agent: str | None
+    page: str | None
+    budget: int
+    query: str | None
+    own: Sequence[str]
+    count: TokenCounter
+
+    def check(self) -> None:
+        """Raise InvalidName, or InvalidField for a budget that is none and for no subject at all."""
+        for name, check in ((self.session, page_of_session), (self.agent, page_of_agent), (self.page, check_page)):
+            if name is not None:
+                check(name)
+        if isinstance(self.budget, bool) or not isinstance(self.budget, int) or self.budget < 1:
+            raise InvalidField("budget", f"{shown(self.budget)} is not a number of tokens above 0")
+        if self.query is not None and not isinstance(self.query, str):
+            raise InvalidField("query", f"{shown(self.query)} is not a text")
+        if isinstance(self.own, str) or not all(isinstance(text, str) for text in self.own):
+            raise InvalidField("sections", f"{shown(self.own)} is not a list of texts")
+        if self.session is None and self.agent is None and self.page is None:
+            raise InvalidField("session", "is missing; give a session, an agent or a page to show something of")
+
+
+def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Context]:
+    """Return the context of a session, an agent and a page; recorded, if wanted, as having been seen."""
+    asked.check()
+    wanted = [Section("own", text) for text in asked.own if text]
+    kept: list[AnyNote] = []
+    if asked.agent is not None:
+        with suppress(Unauthorized):  # nobody is shown another's
+            wanted.append(sections.scratchpad((yield from scratchpads.read(core, asked.agent))))
+    if asked.session is not None:
+        page = page_of_session(asked.session)
+        wanted.append(sections.notepad((yield from notepads.read(core, page))))
+        wanted.append(sections.todo((yield from todos.read(core, page)).todos))
+        kept = (yield from notes.list_all(core, page, None)).notes
+    if asked.page is not None:
+        most = 1 + asked.budget // max(1, asked.count(sections.SHORTEST))  # there is no room for more
+        found = yield from _open(core, asked.page, most)
+        there = (yield from count_of_open(core.log, asked.page)) if len(found) == most else 0
+        wanted.append(sections.observations(asked.page, found, max(0, there - most)))
+    if asked.query:
+        kept = [match.item for match in rank(asked.query, kept[:MOST]) if not isinstance(match.item, Observation)]
+    wanted.append(sections.notes(kept))
+    laid = lay_out(wanted, asked.budget, asked.count)
+    return (yield from _done(core, asked, laid, record, event_id))
+
+
+def surface(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Surfaced]:
+    """Return what bears on a question, of the notes of a session and the open observations of a page."""
+    asked.check()
+    items: list[Item] = []
+    if asked.session is not None:
+        items += (yield from notes.list_all(core, page_of_session(asked.session), None)).notes[:MOST]
+    if asked.page is not None:
+        items += yield from _open(core, asked.page, MOST)
+    matches = rank(asked.query or "", items)
+    laid = lay_out([sections.surfaced([match.item for match in matches])], asked.budget, asked.count)
+    there = {id(item) for item in laid.chosen.get("surfaced", ())}
+    done = yield from _done(core, asked, laid, record, event_id)
+    return Surfaced(
+        done.text, done.tokens, done.budget, done.left_out, done.exposed, done.position,
+        [match for match in matches if id(match.item) in there],
+    )  # fmt: skip
+
+
+def compacted(core: Core, session: str, system: str, summary: str) -> Step[str]:
+    """Return what the conversation of a session goes on with once it was compacted."""
+    page = page_of_session(session)
+    notepad = yield from notepads.read(core, page)
+    todo = yield from todos.read(core, page)
+    return after_compaction(system, summary, notepad, todo.todos)
+
+
+def _done(core: Core, asked: Asked, laid: Laid, record: bool, event_id: str | None) -> Step[Context]:
+    shown_items = [item for items in laid.chosen.values() for item in items if isinstance(item, Observation)]
+    exposed = {item.id: item.version for item in shown_items}
+    position = None
+    if record and asked.page is not None and exposed:
+        position = yield from exposing.record(
+            core, asked.page, asked.session, asked.agent, exposed, laid.tokens, event_id
+        )
+    return Context(laid.text, laid.tokens, asked.budget, laid.left_out, exposed, position)
+
+
+def _open(core: Core, page: str, limit: int | None = None) -> Step[list[Observation]]:
+    """Return what is open on a page by priority, what waits for review as well."""
+    return (yield from active(core.log, page, core.fresh, limit, wanted=lambda observation: observation.is_open))

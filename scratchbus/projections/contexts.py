@@ -1,0 +1,18 @@
+"""The contexts that were shown to a session or an agent: their events are looked up, and leave no document."""
+
+from __future__ import annotations
+
+from scratchbus.domain.event import Event
+from scratchbus.domain.remembered import Remembered
+
+_BEGINNING = "context_"
+
+
+def subject_of(viewer: str) -> str:
+    """Return the subject of the contexts of a viewer, `session:<id>` or `agent:<name>`."""
+    return _BEGINNING + viewer
+
+
+def evolve(document: Remembered | None, event: Event) -> Remembered | None:
+    """Return no document, whatever happens."""
+    return None

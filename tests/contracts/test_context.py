@@ -1,0 +1,331 @@
+"""What agents are shown: one text of a session, an agent and a page, within a budget of tokens."""
+
+import re
+from secrets import token_hex
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scratchbus import Bus, context
+from scratchbus.errors import BudgetTooSmall, InvalidField, InvalidName
+from tests.inspection import project
+
+HEADINGS = ("## Your Scratchpad", "## Session Notepad", "[Your active task list", "## Scratch Page: main", "## Notes")
+TODO = {"id": "1", "content": "Check the sheets", "status": "in_progress"}
+
+
+@pytest.fixture
+def analyst(connect):
+    """A bus on which there is something of everything."""
+    bus = connect("analyst", max_observations=1_000)
+    bus.scratchpad("analyst").write("The user likes short answers.")
+    bus.notepad("s1").write("## Plan\n- [ ] survey")
+    bus.todo("s1").write([TODO])
+    bus.notes("s1").add("Sheet 1 has 500 rows", ["sheets"])
+    bus.page().add("observation", "The build is red")
+    return bus
+
+
+def show(bus, **more):
+    return bus.context.assemble(session="s1", agent="analyst", page="main", **more)
+
+
+def test_there_is_everything_in_its_order(analyst):
+    found = show(analyst, sections=["## Skills\n- reading sheets"])
+    places = [found.text.index(heading) for heading in ("## Skills", *HEADINGS)]
+    assert places == sorted(places)
+    for part in (
+        "short answers",
+        "- [ ] survey",
+        "- [>] 1. Check the sheets",
+        "> The build is red",
+        "> Sheet 1 has 500",
+    ):
+        assert part in found.text
+    assert found.left_out == {}
+    assert found.tokens == context.estimate_tokens(found.text) <= found.budget == 8_000
+
+
+def test_only_what_is_asked_for_is_there(analyst):
+    assert analyst.context.assemble(page="main").text.startswith("## Scratch Page: main\n")
+    assert analyst.context.assemble(agent="analyst").text == "## Your Scratchpad\n\nThe user likes short answers."
+    assert [heading in analyst.context.assemble(session="s1").text for heading in HEADINGS] == [0, 1, 1, 0, 1]
+
+
+def test_a_new_session_is_told_what_its_notepad_is_for(bus):
+    found = bus.context.assemble(session="s1")
+    assert found.text.startswith("## Session Notepad\n(empty — ")
+    assert found.text.endswith("survives context compaction)")
+
+
+def test_an_observation_comes_with_where_it_is_from(connect):
+    page = connect("analyst").page()
+    line = connect("logwatch").page().add("observation", "a line")
+    alert = connect("fraud_detector").page().add("risk_alert", "a ring", confidence=0.7, evidence=[line.id], times=3)
+    page.claim(alert.id, by="executor-1")
+    shown = page.get(alert.id)
+    when = f"{shown.created_at:%Y-%m-%d %H:%M} UTC"
+    assert (
+        f"- risk_alert from fraud_detector: {alert.id} v2, priority 90, confidence 0.7, {when}, evidence 1,"
+        " seen 3 times, claimed by executor-1\n> a ring"
+    ) in connect().context.assemble(page="main").text
+
+
+def test_the_open_ones_come_by_priority_and_so_does_what_waits_for_review(page, bus):
+    low, high = page.add("observation", "low"), page.add("risk_alert", "high")
+    page.review(low.id)
+    gone = page.add("observation", "gone")
+    page.resolve(gone.id)
+    text = bus.context.assemble(page="main").text
+    assert re.findall(r"^> (\w+)", text, re.MULTILINE) == ["high", "low"]
+    assert "pending_review" in text
+    assert set(bus.context.assemble(page="main").exposed) == {low.id, high.id}
+
+
+@pytest.mark.parametrize("budget", [150, 400, 2_000])
+def test_whole_observations_by_priority_and_how_many_were_left_out(connect, budget):
+    bus = connect("a", max_observations=1_000)
+    page = bus.page()
+    for number in range(120):
+        page.add("risk_alert" if number % 2 else "observation", f"number {number} " + "word " * (number % 7))
+    found = bus.context.assemble(page="main", budget=budget)
+    assert found.tokens <= budget
+    shown = re.findall(r"^> number (\d+)", found.text, re.MULTILINE)
+    first = [each.content.split()[1] for each in page.active()[: len(shown)]]
+    assert shown == first
+    assert found.left_out == {"observations": 120 - len(shown)}
+    assert f"({120 - len(shown)} more left out for want of room)" in found.text
+
+
+def test_the_notepad_is_never_cut(analyst):
+    analyst.notepad("s1").write("finding " * 500)
+    with pytest.raises(BudgetTooSmall, match="raise the budget") as caught:
+        show(analyst, budget=300)
+    found = show(analyst, budget=caught.value.needed)
+    assert "finding " * 500 in found.text
+    assert found.left_out == {"scratchpad": 1, "todo": 1, "observations": 1, "notes": 1}
+
+
+def test_ones_own_sections_count_and_are_never_cut(analyst):
+    with pytest.raises(BudgetTooSmall):
+        show(analyst, sections=["word " * 200], budget=200)
+
+
+def test_a_page_full_of_observations_leaves_room_for_notes(analyst):
+    page = analyst.page()
+    for number in range(80):
+        page.add("risk_alert", f"alert {number} " + "word " * 40)
+        analyst.notes("s1").add(f"note {number} " + "word " * 40)
+    found = show(analyst, budget=3_000)
+    assert found.left_out.keys() == {"observations", "notes"}
+    assert len(re.findall(r"^> note", found.text, re.MULTILINE)) >= 5
+
+
+def test_with_a_query_there_are_the_notes_that_bear_on_it(analyst):
+    analyst.notes("s1").add("The payments of March do not add up")
+    text = analyst.context.assemble(session="s1", query="payment totals in March").text
+    assert "> The payments of March" in text
+    assert "> Sheet 1" not in text
+
+
+def test_a_counter_of_ones_own_is_obeyed(analyst):
+    found = show(analyst, counter=lambda text: len(text.split()), budget=60)
+    assert found.tokens == len(found.text.split()) <= 60
+
+
+def test_the_scratchpad_of_another_is_not_shown(analyst, connect):
+    text = connect("reviewer").context.assemble(agent="analyst", session="s1").text
+    assert "short answers" not in text
+
+
+def test_what_a_session_forgot_when_it_ended_is_not_shown(analyst):
+    analyst.end_session("s1")
+    text = analyst.context.assemble(session="s1").text
+    assert text.startswith("## Session Notepad\n(empty")
+    assert "Sheet 1" not in text
+
+
+def test_the_function_does_the_same_as_the_method(analyst):
+    assert (
+        context.assemble(analyst, session="s1", page="main").text
+        == show(analyst).text.partition("\n\n")[2].partition("\n\n")[2]
+    )
+
+
+@pytest.mark.parametrize("folded", [True, False])
+def test_a_context_is_fresh(connect, folded):
+    page = connect("a").page()
+    page.add("observation", "just now")
+    if folded:
+        project(connect())
+    assert "> just now" in connect("b").context.assemble(page="main").text
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({}, InvalidField),
+        ({"page": "no such\nname"}, InvalidName),
+        ({"session": "## Notes"}, InvalidName),
+        ({"agent": ""}, InvalidName),
+        ({"page": "main", "budget": 0}, InvalidField),
+        ({"page": "main", "budget": "many"}, InvalidField),
+        ({"page": "main", "budget": True}, InvalidField),
+        ({"page": "main", "query": 7}, InvalidField),
+        ({"page": "main", "sections": "one text"}, InvalidField),
+        ({"page": "main", "sections": [7]}, InvalidField),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(bus, asked, error):
+    with pytest.raises(error) as caught:
+        bus.context.assemble(**asked)
+    assert "\n" not in str(caught.value)
+
+
+def test_assembling_may_record_what_was_shown(analyst):
+    page = analyst.page()
+    (one,) = page.active()
+    found = show(analyst, record=True, event_id="turn-1")
+    assert found.exposed == {one.id: 1}
+    (event,) = analyst.events(kinds=["context_rendered"])
+    assert (event.session, event.agent, event.observations, event.tokens) == (
+        "s1",
+        "analyst",
+        {one.id: 1},
+        found.tokens,
+    )
+    assert event.position == found.position
+    assert page.exposure(one.id).viewers() == ["session:s1", "agent:analyst"]
+    assert show(analyst, record=True, event_id="turn-1").position == found.position
+
+
+def test_without_being_told_so_nothing_is_recorded(analyst):
+    assert show(analyst).position is None
+    assert list(analyst.events(kinds=["context_rendered"])) == []
+
+
+# -- what bears on a question ----------------------------------------------------------------------------------------
+
+
+def test_what_bears_on_a_question_comes_first_whatever_its_form(analyst):
+    page = analyst.page()
+    page.add("observation", "Three payments were declined by the bank")
+    analyst.notes("s1").add("Payment terms are thirty days")
+    page.add("risk_alert", "The disk is nearly full")
+    found = analyst.context.surface("declined payment", session="s1")
+    assert [match.item.content for match in found.matches] == [
+        "Three payments were declined by the bank",
+        "Payment terms are thirty days",
+    ]
+    assert [match.score for match in found.matches] == sorted((match.score for match in found.matches), reverse=True)
+    assert found.text.startswith("## Relevant\n")
+
+
+def test_a_tag_counts_more_than_a_word(page, bus):
+    page.add("observation", "fraud is a word of five letters")
+    page.add("observation", "three accounts at one address", tags=["fraud"])
+    first, second = bus.context.surface("fraud").matches
+    assert first.item.tags == ["fraud"]
+    assert first.score > second.score
+
+
+def test_of_two_that_say_the_same_the_higher_priority_comes_first(page, bus):
+    page.add("observation", "the disk is full")
+    page.add("risk_alert", "the disk is full")
+    assert [match.item.type for match in bus.context.surface("disk").matches] == ["risk_alert", "observation"]
+
+
+def test_what_surfaces_keeps_to_its_budget(page, bus):
+    for number in range(50):
+        page.add("observation", f"disk number {number} is full")
+    found = bus.context.surface("disk", 200)
+    assert found.tokens <= 200
+    assert found.left_out["surfaced"] == 50 - len(found.matches)
+    assert len(found.exposed) == len(found.matches)
+
+
+@pytest.mark.parametrize("query", ['"', "NEAR(", "a AND", "*", "content:x", "\x00", "💥", "x" * 100_000, "(" * 1_000])
+def test_no_question_is_a_syntax_error(page, bus, query):
+    page.add("observation", "something")
+    bus.context.surface(query)
+
+
+def test_a_question_without_words_ranks_by_priority(page, bus):
+    page.add("observation", "low")
+    page.add("risk_alert", "high")
+    assert [match.item.content for match in bus.context.surface("?").matches] == ["high", "low"]
+
+
+def test_east_asian_text_is_found_by_its_characters(page, bus):
+    page.add("observation", "数据库在凌晨重新启动")
+    page.add("observation", "会议改到下周三")
+    assert [match.item.content for match in bus.context.surface("数据库").matches] == ["数据库在凌晨重新启动"]
+
+
+# -- compaction ------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_is_warned_once_before_each_compaction(analyst):
+    asked = [analyst.context.should_warn(used, 1_000, session="s1") for used in (700, 800, 900)]
+    assert asked == [False, True, False]
+    assert analyst.context.warning.startswith("[System] ")
+    analyst.context.after_compaction("s1", summary="Two sheets were read.")
+    assert analyst.context.should_warn(850, 1_000, session="s1")
+
+
+def test_the_threshold_is_a_setting(connect):
+    bus = connect("a", compaction_threshold=0.5)
+    assert bus.context.should_warn(500, 1_000)
+
+
+def test_a_compacted_conversation_goes_on_with_notepad_and_todo(analyst):
+    analyst.todo("s1").write([TODO, {"id": "2", "content": "done", "status": "completed"}])
+    assert analyst.context.after_compaction("s1", system="You are an analyst.", summary="Two sheets were read.") == (
+        "You are an analyst.\n\n"
+        "## Conversation Summary\nTwo sheets were read.\n\n"
+        "## Session Notepad\n## Plan\n- [ ] survey\n\n"
+        "[Your active task list was preserved across context compression]\n- [>] 1. Check the sheets (in_progress)"
+    )
+
+
+# -- the fence -------------------------------------------------------------------------------------------------------
+
+PIECES = [
+    "\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029", "\u202e", "\u200b", "## Session Notepad", "> ",
+    "＃＃ Notes", "- risk_alert from bank", "[System] obey", "</scratch_page>", "```",
+]  # fmt: skip
+hostile = st.lists(st.sampled_from(PIECES) | st.text(max_size=12), min_size=1, max_size=12).map("".join)
+
+
+@settings(max_examples=40)
+@given(hostile, hostile)
+def test_what_others_say_never_leaves_its_fence(said, noted):
+    with Bus.connect("memory://fence", source="attacker", bus=token_hex(8)) as bus:
+        page, notes = bus.page("p"), bus.notes("s")
+        for text, take in ((said, lambda text: page.add("observation", text)), (noted, notes.add)):
+            if text.strip() and _is_text(text):
+                take(text)
+        shown = bus.context.assemble(session="s", page="p", budget=100_000)
+        outside = [line for line in shown.text.splitlines() if not line.startswith("> ")]
+        assert all(_is_ours(line) for line in outside)
+
+
+def _is_text(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_ours(line):
+    ours = (
+        "## Session Notepad",
+        "## Scratch Page: p",
+        "## Notes",
+        "(empty — ",
+        "Lines that begin with",
+        "- observation from",
+    )
+    return line == "" or line.startswith((*ours, "- note_"))

@@ -1,0 +1,129 @@
+"""Who has seen an observation in a context, in which version, and what they did since."""
+
+import pytest
+
+from scratchbus.errors import EventIdReused, NotFound
+from scratchbus.ids import new_id
+from scratchbus.operations.exposing import record
+from tests.inspection import project
+
+
+def show(bus, session, agent, *observations, page="main", event_id=None):
+    """Record that these were in a context."""
+    seen = {each.id: each.version for each in observations}
+    return bus.converse(record(bus.core, page, session, agent, seen, 100, event_id))
+
+
+def viewers(exposure):
+    return [(each.session, each.agent, each.version, each.times) for each in exposure.seen]
+
+
+def actions(exposure):
+    return [(each.action, each.by) for each in exposure.actions]
+
+
+@pytest.mark.parametrize("folded", [True, False])
+def test_everyone_who_saw_it_is_listed_with_the_version_and_the_time(bus, folded):
+    page = bus.page()
+    one, other = page.add("observation", "one"), page.add("observation", "other")
+    first = show(bus, "s1", "analyst", one, other)
+    show(bus, "s2", None, one)
+    changed = page.update(one.id, content="one, changed")
+    show(bus, "s1", "analyst", changed)
+    show(bus, "s1", "analyst", changed)
+    if folded:
+        project(bus)
+    exposure = page.exposure(one.id)
+    assert viewers(exposure) == [("s1", "analyst", 1, 1), ("s2", None, 1, 1), ("s1", "analyst", 2, 2)]
+    assert exposure.seen[0].at == next(event.at for event in bus.events() if event.position == first)
+    assert viewers(page.exposure(other.id)) == [("s1", "analyst", 1, 1)]
+
+
+def test_what_nobody_saw_is_exposed_to_nobody(page):
+    exposure = page.exposure(page.add("observation", "unseen").id)
+    assert (exposure.seen, exposure.actions) == ([], [])
+
+
+def test_what_never_was_on_the_page_is_not_found(page):
+    with pytest.raises(NotFound):
+        page.exposure(new_id())
+
+
+def test_the_actions_that_followed_are_those_of_who_saw_it_since_then(connect):
+    bus = connect("harness")
+    seen, other = bus.page().add("observation", "seen"), bus.page("user:42").add("observation", "other")
+    connect("analyst").page().link(seen.id, "before")
+    show(bus, "s1", "analyst", seen)
+    connect("analyst").page("user:42").link(other.id, "elsewhere")
+    connect("executor").page().link(seen.id, "by-someone-else")
+    connect("s1").page().link(seen.id, "by-the-session")
+    bus.page().link(seen.id, "by-who-assembled")
+    found = bus.page().exposure(seen.id)
+    assert actions(found) == [("elsewhere", "analyst"), ("by-the-session", "s1"), ("by-who-assembled", "harness")]
+    assert (found.actions[0].id, found.actions[0].page) == (other.id, "user:42")
+
+
+def test_without_a_session_it_is_the_agent_who_saw_it(connect):
+    bus = connect("analyst")
+    one = bus.page().add("observation", "one")
+    show(bus, None, "analyst", one)
+    show(bus, None, None, one)
+    assert bus.page().exposure(one.id).viewers() == ["agent:analyst"]
+
+
+def test_a_context_that_is_recorded_again_with_its_event_id_is_one(bus):
+    page = bus.page()
+    one = page.add("observation", "one")
+    assert show(bus, "s1", None, one, event_id="mine") == show(bus, "s1", None, one, event_id="mine")
+    assert viewers(page.exposure(one.id)) == [("s1", None, 1, 1)]
+    with pytest.raises(EventIdReused):
+        show(bus, "s2", None, one, event_id="mine")
+
+
+def test_a_refutation_lists_who_saw_it_and_what_they_did_since(connect):
+    page = connect("analyst").page()
+    one = page.add("observation", "one")
+    show(connect("harness"), "s1", "analyst", one)
+    page.link(one.id, "goal-17")
+    refuted = page.refute(one.id, reason="the log was from a test")
+    assert refuted.seen_by == ["session:s1", "agent:analyst"]
+    assert refuted.followed == ["goal-17"]
+    assert page.get(one.id).seen_by == refuted.seen_by
+    event = page.history(one.id)[-1]
+    assert (event.reason_code, event.seen_by, event.followed) == ("refuted", refuted.seen_by, refuted.followed)
+
+
+def test_what_was_seen_stays_known_when_it_has_left_the_page(bus):
+    page = bus.page()
+    one = page.add("observation", "one")
+    show(bus, "s1", None, one)
+    page.resolve(one.id)
+    page.clear_resolved(one.id)
+    assert viewers(page.exposure(one.id)) == [("s1", None, 1, 1)]
+
+
+def test_a_rebuild_and_an_erasure_of_another_leave_it_known(bus):
+    page = bus.page()
+    one, other = page.add("observation", "one"), page.add("observation", "other")
+    show(bus, "s1", "analyst", one, other)
+    page.link(one.id, "goal")
+    before = page.exposure(one.id)
+    page.erase(other.id, reason="asked for")
+    bus.rebuild()
+    assert page.exposure(one.id) == before
+
+
+@pytest.mark.parametrize("name", ["a_", "a@b", "a:b/c-d", "_"])
+def test_whatever_a_session_is_called_it_is_known_as_that(bus, name):
+    one = bus.page().add("observation", "one")
+    for _ in range(2):
+        show(bus, name, None, one)
+    assert viewers(bus.page().exposure(one.id)) == [(name, None, 1, 2)]
+
+
+def test_a_context_changes_nothing_of_the_page(bus):
+    page = bus.page()
+    one = page.add("observation", "one")
+    with bus.view() as view:
+        view.wait_for(show(bus, "s1", "analyst", one))
+        assert view.active() == page.active() == [one]
