@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scratchbus.guidance import GROUPS, guidance
+from scratchbus.settings import Settings
 
 HEADINGS = {
     "observations": "<scratch_page>",
@@ -54,3 +55,8 @@ def test_the_guidance_for_the_notepad_makes_every_point():
     text = guidance(["notepad"])
     for point in ("many steps", "plan", "what you find", "compacted", "summary", "word for word", "finished a step"):
         assert point in text
+
+
+def test_the_limits_are_those_of_the_settings():
+    text = guidance(["notes"], Settings(max_note_content=500, max_note_tags=3))
+    assert "up to 500 characters and 3 tags" in text

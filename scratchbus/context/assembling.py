@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from scratchbus.context import sections
 from scratchbus.context.compaction import after_compaction
 from scratchbus.context.layout import Laid, Section, lay_out
-from scratchbus.context.sections import AnyNote
 from scratchbus.context.surfacing import MOST, Item, Match, rank
 from scratchbus.context.tokens import TokenCounter
 from scratchbus.core import Core
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.domain.remembered import Note
 from scratchbus.domain.values import check_page, page_of_agent, page_of_session
 from scratchbus.errors import InvalidField, Unauthorized, shown
 from scratchbus.log.steps import Step
@@ -64,21 +64,29 @@ class Asked:
         for name, check in ((self.session, page_of_session), (self.agent, page_of_agent), (self.page, check_page)):
             if name is not None:
                 check(name)
-        if isinstance(self.budget, bool) or not isinstance(self.budget, int) or self.budget < 1:
+        if not _is_count(self.budget):
             raise InvalidField("budget", f"{shown(self.budget)} is not a number of tokens above 0")
         if self.query is not None and not isinstance(self.query, str):
             raise InvalidField("query", f"{shown(self.query)} is not a text")
-        if isinstance(self.own, str) or not all(isinstance(text, str) for text in self.own):
+        if not _are_texts(self.own):
             raise InvalidField("sections", f"{shown(self.own)} is not a list of texts")
         if self.session is None and self.agent is None and self.page is None:
             raise InvalidField("session", "is missing; give a session, an agent or a page to show something of")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(text, str) for text in value)
 
 
 def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Context]:
     """Return the context of a session, an agent and a page; recorded, if wanted, as having been seen."""
     asked.check()
     wanted = [Section("own", text) for text in asked.own if text]
-    kept: list[AnyNote] = []
+    kept: list[Note] = []
     if asked.agent is not None:
         with suppress(Unauthorized):  # nobody is shown another's
             wanted.append(sections.scratchpad((yield from scratchpads.read(core, asked.agent))))
@@ -93,7 +101,7 @@ def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> St
         there = (yield from count_of_open(core.log, asked.page)) if len(found) == most else 0
         wanted.append(sections.observations(asked.page, found, max(0, there - most)))
     if asked.query:
-        kept = [match.item for match in rank(asked.query, kept[:MOST]) if not isinstance(match.item, Observation)]
+        kept = [match.item for match in rank(asked.query, kept[:MOST]) if isinstance(match.item, Note)]
     wanted.append(sections.notes(kept))
     laid = lay_out(wanted, asked.budget, asked.count)
     return (yield from _done(core, asked, laid, record, event_id))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from scratchbus.context.fence import MARK, fenced, visible
 from scratchbus.context.layout import Section
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.remembered import Note
 from scratchbus.domain.scratchpad import section as scratchpad_text
 from scratchbus.domain.todo import ACTIVE, HEADER, TodoItem, for_injection
 
@@ -33,21 +33,6 @@ _SHARE: Final = 0.75
 
 SHORTEST: Final = f"- x from y: {'Z' * 26} v1, priority 0, confidence 1, 2026-01-01 00:00 UTC, evidence 0\n{MARK}z"
 """An observation that no other is shorter than."""
-
-
-class AnyNote(Protocol):
-    """What is shown of a note."""
-
-    @property
-    def id(self) -> str: ...  # noqa: D102
-    @property
-    def content(self) -> str: ...  # noqa: D102
-    @property
-    def tags(self) -> Sequence[str]: ...  # noqa: D102
-    @property
-    def updated_at(self) -> datetime: ...  # noqa: D102
-    @property
-    def source(self) -> str: ...  # noqa: D102
 
 
 def notepad(content: str) -> Section:
@@ -71,17 +56,17 @@ def observations(page: str, found: Sequence[Observation], unread: int) -> Sectio
     return Section("observations", f"## Scratch Page: {page}\n{_QUOTED}", found, observation_text, _SHARE, unread)
 
 
-def notes(found: Sequence[AnyNote]) -> Section:
+def notes(found: Sequence[Note]) -> Section:
     """Return notes of a session."""
     return Section("notes", f"## Notes\n{_QUOTED}", found, note_text)
 
 
-def surfaced(found: Sequence[Observation | AnyNote]) -> Section:
+def surfaced(found: Sequence[Observation | Note]) -> Section:
     """Return what bears on a question, the most relevant first."""
     return Section("surfaced", f"## Relevant\n{_QUOTED}", found, _text)
 
 
-def _text(item: Observation | AnyNote) -> str:
+def _text(item: Observation | Note) -> str:
     return observation_text(item) if isinstance(item, Observation) else note_text(item)
 
 
@@ -103,7 +88,7 @@ def observation_text(observation: Observation) -> str:
     return f"{', '.join(said)}\n{fenced(observation.content)}"
 
 
-def note_text(note: AnyNote) -> str:
+def note_text(note: Note) -> str:
     """Return a note with who wrote it, when, and its tags."""
     tags = "".join(f", {json.dumps(visible(tag), ensure_ascii=False)}" for tag in note.tags)
     return f"- {note.id} by {note.source}, {note.updated_at:%Y-%m-%d %H:%M} UTC{tags}\n{fenced(note.content)}"

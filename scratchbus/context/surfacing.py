@@ -9,10 +9,11 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from math import exp2
 from typing import Final, NamedTuple
 
-from scratchbus.context.sections import AnyNote
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.remembered import Note
 
 MOST: Final = 5_000
 """How many notes, and how many observations, are looked at: the newest notes, the first observations by priority."""
@@ -30,7 +31,7 @@ _FIND: Final = "SELECT rowid, bm25(items, 3.0, 1.0) FROM items WHERE items MATCH
 _EAST_ASIAN: Final = re.compile("([\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff])")
 _WORD: Final = re.compile(r"\w+")
 
-Item = Observation | AnyNote
+Item = Observation | Note
 
 
 class Match(NamedTuple):
@@ -82,4 +83,4 @@ def _age_of(item: Item) -> int:
 
 def _weight(item: Item, newest: int) -> float:
     priority = item.priority if isinstance(item, Observation) else _NOTE_PRIORITY
-    return (1 + priority / 100) * (0.5 + 0.5 ** (1 + (newest - _age_of(item)) / _HALF_LIFE_MS))
+    return (1 + priority / 100) * (0.5 + exp2(-1 - (newest - _age_of(item)) / _HALF_LIFE_MS))

@@ -17,6 +17,7 @@ from rich.console import Console
 from tests.benchmarks import report
 from tests.benchmarks.archiving import measure_archive
 from tests.benchmarks.auditing import measure_audit
+from tests.benchmarks.contexts import measure_context
 from tests.benchmarks.crowd import measure_crowd
 from tests.benchmarks.delivering import measure_delivery, measure_subscribe
 from tests.benchmarks.growth import measure_growth
@@ -38,6 +39,7 @@ PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "fold": measure_fold,
     "active": measure_active,
     "events": measure_events,
+    "context": measure_context,
     "view": measure_view,
     "view-start": measure_view_start,
     "delivery": measure_delivery,

@@ -14,7 +14,7 @@ import pytest
 from scratchbus import Bus
 from tests.docs.markdown import ROOT, blocks
 
-DOCUMENTS = ("README.md", "docs/integration.md", "docs/audit.md", "docs/memory.md")
+DOCUMENTS = ("README.md", "docs/integration.md", "docs/audit.md", "docs/memory.md", "docs/context.md")
 PROMPT, COMPLAINT = "$ ", "scratchbus: "
 _SHELL = f'scratchbus() {{ "{sys.executable}" -m scratchbus.edges.cli "$@"; }}'
 

@@ -45,7 +45,7 @@ _record_option = click.option("--record", is_flag=True, help="Record which obser
 @_record_option
 @event_id_option
 @click.pass_context
-def context(called: click.Context, session_id: str | None, agent: str | None, **how: Any) -> None:
+def context(called: click.Context, /, session_id: str | None, agent: str | None, **how: Any) -> None:
     """Show what an agent would be shown of a session, itself and the page.
 
     Notepad, what is to be done, open observations by priority and notes, as many as there is room for.

@@ -1,0 +1,76 @@
+"""What agents are shown, on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.edges.exit_codes import INVALID_INPUT, NOT_FOUND, OK, USAGE
+from tests.edges.conftest import Cli
+
+pytestmark = pytest.mark.real
+
+
+def test_a_context_is_printed_as_it_is(cli: Cli, bus: Bus):
+    cli.add("The build is red")
+    bus.notepad("s1").write("## Plan")
+    said = cli("context", "--session", "s1")
+    assert said.code == OK
+    assert said.out.startswith(f"## Session Notepad\n## Plan\n\n## Scratch Page: {cli.page}\n")
+    assert said.out.endswith("> The build is red\n")
+
+
+def test_as_json_it_says_what_was_left_out_and_who_was_exposed(cli: Cli, bus: Bus):
+    ids = [cli.add(f"number {number} " + "word " * 30) for number in range(20)]
+    found = cli.json("context", "--budget", "400").document
+    assert found["tokens"] <= found["budget"] == 400
+    assert found["left_out"] == {"observations": 20 - len(found["exposed"])}
+    assert set(found["exposed"]) < set(ids)
+    assert found["position"] is None
+
+
+def test_an_agent_speaks_for_itself(cli: Cli, home: Path):
+    with Bus.connect(f"embedded:{home}", source="analyst") as analyst:
+        analyst.scratchpad("analyst").write("Short answers.")
+    assert "Short answers." in cli("context", "--agent", "analyst").out
+
+
+def test_what_bears_on_a_question_is_found(cli: Cli, bus: Bus):
+    cli.add("Three payments were declined")
+    cli.add("The disk is full")
+    said = cli("context", "surface", "declined payment")
+    assert "Three payments" in said.out
+    assert "The disk" not in said.out
+    assert cli("context", "surface", "zebra").err == "Nothing bears on that\n"
+
+
+def test_who_has_seen_it_is_listed_with_what_they_did(cli: Cli, bus: Bus):
+    id = cli.add("The build is red")
+    assert cli("context", "exposure", id).err == "Nobody was recorded to have seen it\n"
+    assert cli.json("context", "--session", "s1", "--record").document["position"]
+    cli("link", id, "goal-17")
+    shown = cli("context", "exposure", id[-8:])
+    assert shown.out.splitlines()[0].startswith("s1 ")
+    assert shown.out.splitlines()[1].endswith(" goal-17")
+    document = cli.json("context", "exposure", id).document
+    assert (document["seen"][0]["session"], document["actions"][0]["action"]) == ("s1", "goal-17")
+    cli("refute", id, "--reason", "misread")
+    assert "session:s1" in cli("show", id).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["context", "--budget", "0"], USAGE),
+        (["context", "--session", "## Notes"], INVALID_INPUT),
+        (["context", "--session", "s1", "--budget", "5"], INVALID_INPUT),
+        (["context", "surface"], USAGE),
+        (["context", "exposure", "01M7ZN5R6A6W2V7Q77DX4ZXNYF"], NOT_FOUND),
+    ],
+)
+def test_what_cannot_be_shown_is_explained_in_one_line(cli: Cli, arguments: list[str], code: int):
+    said = cli(*arguments)
+    assert said.code == code
+    assert said.err.count("\n") == 1
