@@ -15,11 +15,14 @@ from scratchbus.core import Core
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.remembered import Note
+from scratchbus.domain.todo import TodoItem
 from scratchbus.domain.values import check_page, page_of_agent, page_of_session
 from scratchbus.errors import InvalidField, Unauthorized, shown
 from scratchbus.log.steps import Step
 from scratchbus.operations import exposing, notepads, notes, scratchpads, todos
-from scratchbus.queries import active, count_of_open
+from scratchbus.projections.notepad import SUBJECT as NOTEPAD
+from scratchbus.projections.todo import SUBJECT as TODO
+from scratchbus.queries import active, count_of_open, recollect
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,8 @@ def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> St
             wanted.append(sections.scratchpad((yield from scratchpads.read(core, asked.agent))))
     if asked.session is not None:
         page = page_of_session(asked.session)
-        wanted.append(sections.notepad((yield from notepads.read(core, page))))
-        wanted.append(sections.todo((yield from todos.read(core, page)).todos))
+        notepad, items = yield from _kept(core, page)
+        wanted += [sections.notepad(notepad), sections.todo(items)]
         kept = (yield from notes.list_all(core, page, None)).notes
     if asked.page is not None:
         most = 1 + asked.budget // max(1, asked.count(sections.SHORTEST))  # there is no room for more
@@ -127,10 +130,14 @@ def surface(core: Core, asked: Asked, record: bool, event_id: str | None) -> Ste
 
 def compacted(core: Core, session: str, system: str, summary: str) -> Step[str]:
     """Return what the conversation of a session goes on with once it was compacted."""
-    page = page_of_session(session)
-    notepad = yield from notepads.read(core, page)
-    todo = yield from todos.read(core, page)
-    return after_compaction(system, summary, notepad, todo.todos)
+    notepad, items = yield from _kept(core, page_of_session(session))
+    return after_compaction(system, summary, notepad, items)
+
+
+def _kept(core: Core, page: str) -> Step[tuple[str, list[TodoItem]]]:
+    """Return the notepad and the todo list of a session, of one moment."""
+    found = yield from recollect(core.log, page, [NOTEPAD, TODO], core.fresh)
+    return notepads.content_of(found.get(NOTEPAD)), todos.list_of(found.get(TODO)).todos
 
 
 def _done(core: Core, asked: Asked, laid: Laid, record: bool, event_id: str | None) -> Step[Context]:

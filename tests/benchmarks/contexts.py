@@ -45,9 +45,9 @@ def measure_context(stage: Stage, sizes: Sizes) -> list[Row]:
 
     taken = interleave(
         sizes.rounds,
-        Side(f"context of {BUDGET:,} tokens, {count:,} open observations and notes", reads, assemble),
-        Side("bare HVALS + json.loads of all of them", reads, bare),
-        Side(f"surface(), {count:,} open observations and notes", reads, surface),
+        Side(f"context of {BUDGET:,} tokens, {count:,} open and notes", reads, assemble),
+        Side("bare HVALS + json.loads of all", reads, bare),
+        Side(f"surface(), {count:,} open and notes", reads, surface),
     )
     assembled, theirs, surfaced = taken
     return [

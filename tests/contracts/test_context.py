@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scratchbus import Bus, context
+from scratchbus import AsyncBus, Bus, context
 from scratchbus.errors import BudgetTooSmall, InvalidField, InvalidName
 from tests.inspection import project
 
@@ -203,6 +203,16 @@ def test_assembling_may_record_what_was_shown(analyst):
 def test_without_being_told_so_nothing_is_recorded(analyst):
     assert show(analyst).position is None
     assert list(analyst.events(kinds=["context_rendered"])) == []
+
+
+async def test_under_asyncio_it_is_the_same(engine, bus_name, analyst):
+    async with AsyncBus.connect(engine.url, source="analyst", bus=bus_name, shards=engine.shards) as abus:
+        assert (await abus.context.assemble(session="s1", agent="analyst", page="main")).text == show(analyst).text
+        assert (await context.assemble(abus, page="main")).text == context.assemble(analyst, page="main").text
+        assert (await abus.context.surface("build")).text == analyst.context.surface("build").text
+        assert abus.context.should_warn(9, 10, session="s1")
+        assert await abus.context.after_compaction("s1") == analyst.context.after_compaction("s1")
+        assert abus.context.should_warn(9, 10, session="s1")
 
 
 # -- what bears on a question ----------------------------------------------------------------------------------------

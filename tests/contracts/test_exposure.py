@@ -2,6 +2,7 @@
 
 import pytest
 
+from scratchbus.archive.archiver import archive_bus
 from scratchbus.errors import EventIdReused, NotFound
 from scratchbus.ids import new_id
 from scratchbus.operations.exposing import record
@@ -63,6 +64,15 @@ def test_the_actions_that_followed_are_those_of_who_saw_it_since_then(connect):
     assert (found.actions[0].id, found.actions[0].page) == (other.id, "user:42")
 
 
+def test_what_was_done_between_the_first_who_saw_it_and_oneself_is_not_ones_own(connect):
+    one = connect("harness").page().add("observation", "one")
+    show(connect("harness"), "s1", "analyst", one)
+    connect("reviewer").page().link(one.id, "too-early")
+    show(connect("harness"), "s2", "reviewer", one)
+    connect("reviewer").page().link(one.id, "after")
+    assert actions(connect("harness").page().exposure(one.id)) == [("after", "reviewer")]
+
+
 def test_without_a_session_it_is_the_agent_who_saw_it(connect):
     bus = connect("analyst")
     one = bus.page().add("observation", "one")
@@ -119,6 +129,30 @@ def test_whatever_a_session_is_called_it_is_known_as_that(bus, name):
     for _ in range(2):
         show(bus, name, None, one)
     assert viewers(bus.page().exposure(one.id)) == [(name, None, 1, 2)]
+    assert {event.subject for event in bus.events(kinds=["context_rendered"])} == {f"context_session:{name}"}
+
+
+def test_it_is_known_also_when_the_log_was_moved_to_the_archive(connect, tmp_path):
+    bus = connect("analyst", archive_url=tmp_path, retain="1ms", retain_events=1)
+    page = bus.page()
+    one = page.add("observation", "one")
+    show(bus, "s1", "analyst", one)
+    page.link(one.id, "goal")
+    before = page.exposure(one.id)
+    for number in range(3):
+        page.add("observation", str(number))
+    archive_bus(bus)
+    assert before.seen
+    assert page.exposure(one.id) == before
+
+
+def test_a_page_of_the_past_is_the_same_with_and_without_it(bus):
+    page = bus.page()
+    one = page.add("observation", "one")
+    show(bus, "s1", "analyst", one)
+    changed = page.update(one.id, content="two")
+    assert page.as_of(one.position).get(one.id) == one
+    assert page.as_of(changed.position).get(one.id) == changed
 
 
 def test_a_context_changes_nothing_of_the_page(bus):

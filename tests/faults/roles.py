@@ -184,6 +184,10 @@ def _writes() -> dict[str, Try]:
     return {f"page: {name}": row(name) for name in OPERATIONS}
 
 
+def _context(bus: Bus, record: bool = False) -> None:
+    assert bus.context.assemble(session="s1", agent="subject", page="main", record=record).exposed
+
+
 def _archive(bus: Bus) -> None:
     lease = Archiving(bus.core.log.keys(0), "0123", "subject", 60_000)
     bus.converse(lease.take())
@@ -222,6 +226,10 @@ TRIES: dict[str, Try] = {
     "page: erase": Try(ADMINISTERS, _some, lambda bus, id: bus.page().erase(id, reason="asked for")),
     "page: trace": Try(READS, _linked, lambda bus, _: bus.page().trace("goal-1")),
     "page: consequences": Try(READS, _some, lambda bus, id: bus.page().consequences(id)),
+    "page: exposure": Try(READS, _some, lambda bus, id: bus.page().exposure(id)),
+    "assemble a context": Try(READS, _some, lambda bus, _: _context(bus)),
+    "surface": Try(READS, _some, lambda bus, _: bus.context.surface("some")),
+    "record a context": Try(APPENDS, _some, lambda bus, _: _context(bus, record=True)),
     "bus: work": Try(APPENDS, _some, _work),
     "bus: notes": Try(READS, _remembered, lambda bus: bus.notes("s").search("x", ["a"])),
     "bus: notes, taken": Try(APPENDS, _remembered, lambda bus: bus.notes("s").add("x")),
