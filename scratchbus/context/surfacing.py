@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.remembered import Note
+from scratchbus.errors import ScratchbusError
 
 MOST: Final = 5_000
 """How many notes, and how many observations, are looked at: the newest notes, the first observations by priority."""
@@ -59,7 +60,10 @@ def _relevance(query: str, items: Sequence[Item]) -> list[tuple[int, float]]:
     if not words:
         return [(place, 1.0) for place in range(len(items))]
     with closing(sqlite3.connect(":memory:")) as database:
-        database.execute(_TABLE)
+        try:
+            database.execute(_TABLE)
+        except sqlite3.OperationalError as error:
+            raise ScratchbusError(f"this Python's SQLite cannot rank texts ({error}); use one with FTS5") from None
         rows = ((place, *_texts(item)) for place, item in enumerate(items))
         database.executemany("INSERT INTO items (rowid, tags, content) VALUES (?, ?, ?)", rows)
         wanted = " OR ".join(f'"{word}"' for word in dict.fromkeys(words))

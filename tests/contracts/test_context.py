@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scratchbus import AsyncBus, Bus, context
-from scratchbus.errors import BudgetTooSmall, InvalidField, InvalidName
+from scratchbus.context import surfacing
+from scratchbus.errors import BudgetTooSmall, InvalidField, InvalidName, ScratchbusError
 from tests.inspection import project
 
 HEADINGS = ("## Your Scratchpad", "## Session Notepad", "[Your active task list", "## Scratch Page: main", "## Notes")
@@ -259,6 +260,13 @@ def test_what_surfaces_keeps_to_its_budget(page, bus):
 def test_no_question_is_a_syntax_error(page, bus, query):
     page.add("observation", "something")
     bus.context.surface(query)
+
+
+def test_an_sqlite_that_cannot_search_is_an_error_that_says_so(page, bus, monkeypatch):
+    page.add("observation", "something")
+    monkeypatch.setattr(surfacing, "_TABLE", "CREATE VIRTUAL TABLE items USING no_such_module(content)")
+    with pytest.raises(ScratchbusError, match="use one with FTS5"):
+        bus.context.surface("something")
 
 
 def test_a_question_without_words_ranks_by_priority(page, bus):
