@@ -35,9 +35,8 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Say what was observed": (add, update),
     "See what is going on": (active, list_, show, history, trace, watch, tail),
     "See what was": (replay, diff),
-    "What agents know": (context,),
     "Deal with it": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
-    "Remember": (note, notepad, todo, scratchpad),
+    "Remember": (note, notepad, todo, scratchpad, context),
     "Run it": (up, status, stop, types, dead_letters, rebuild, verify, erase, import_, demo, completion),
 }
 
