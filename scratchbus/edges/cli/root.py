@@ -37,7 +37,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "See what was": (replay, diff),
     "What agents know": (context,),
     "Deal with it": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
-    "Remember": (note, notepad, todo, scratchpad),
+    "Remember": (note, notepad, todo, scratchpad, context),
     "Run it": (up, status, stop, types, dead_letters, rebuild, verify, erase, import_, demo, completion),
 }
 
