@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from scratchbus.archive.contents import archived_logs
 from scratchbus.archive.lines import Line, check_line, place_of, restore
-from scratchbus.archive.manifest import END, Manifest, folder_of, is_manifest, last_name
+from scratchbus.archive.manifest import END, Manifest, folder_of, is_manifest, last_name, number_of
 from scratchbus.archive.segment import Index, index_of, unpack
 from scratchbus.archive.shelf import read_file
 from scratchbus.archive.stores import Store
@@ -89,7 +89,8 @@ class LogCheck:
     def run(self) -> Iterator[None]:
         """Check one segment after the other, then where it ends, and whether there are files that none names."""
         if self._names is None:
-            self._names = [name.removeprefix(self._folder) for name in self._store.list(self._folder)]
+            names = (name.removeprefix(self._folder) for name in self._store.list(self._folder))
+            self._names = [name for name in names if number_of(name) is not None]
         for name in filter(is_manifest, self._names):
             manifest = self._settled(name)
             if manifest is not None:

@@ -577,6 +577,8 @@ def test_files_that_came_to_nothing_are_taken_away(bus, directory):
     archive(bus)
     assert [name for name in names(directory) if "beef" in name] == []
     assert "notes.txt" in names(directory)
+    assert problems(directory) == []
+    assert bus.verify().findings == []
 
 
 def test_a_store_that_fails_half_way_loses_nothing(bus, directory, monkeypatch):
