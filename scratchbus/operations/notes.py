@@ -18,6 +18,7 @@ from scratchbus.log.append import append
 from scratchbus.log.reading import Narrow, cursors, decode_wanted, read
 from scratchbus.log.steps import Step
 from scratchbus.operations.remembering import Edit, edit, folded, history_of
+from scratchbus.projections.memory import is_over
 from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.projections.session import PAGES
 from scratchbus.why import reasons
@@ -109,7 +110,7 @@ def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[Event]]
     events, places = [], (yield from cursors(core.log, None, [page]))
     while chunks := (yield from read(core.log, places)):
         events += decode_wanted(chunks, Narrow.of([page], None, None))
-    return [event for event in events if event.subject.startswith(PREFIX) or event.kind == "session_ended"]
+    return [event for event in events if event.subject.startswith(PREFIX) or is_over(event)]
 
 
 def found_notes(notes: list[Note], metadata: dict[str, Any]) -> NotesResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from scratchbus.core import Core
 from scratchbus.domain.checks import check_guards
@@ -19,7 +20,7 @@ from scratchbus.log.steps import Pause, Step
 from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import digest_of
 from scratchbus.projections import session
-from scratchbus.projections.memory import MEMORIES, fold, memory_of
+from scratchbus.projections.memory import MEMORIES, fold, is_over, memory_of
 from scratchbus.queries import recollect
 
 _TRIES = 100
@@ -115,7 +116,10 @@ def as_left(core: Core, event: Event) -> Step[Remembered | None]:
 
 
 def folded(events: list[Event], subject: str, until: Position | None = None) -> Remembered | None:
-    """Return what these events leave of a subject, all of them or those up to a position."""
+    """Return what these events leave of a subject, all of them or those up to a position.
+
+    The event that ended its session, which is about another subject, leaves nothing of it.
+    """
     memory = memory_of(subject)
     document: Remembered | None = None
     for event in events:
@@ -128,8 +132,5 @@ def history_of(core: Core, page: str, subject: str) -> Step[list[Event]]:
     """Return the events about a subject, oldest first, and the one that ended its session, if it did."""
     events = yield from history(core.log, page, subject)
     if page.startswith(session.PAGES) and subject != session.SUBJECT:
-        events += [event for event in (yield from history(core.log, page, session.SUBJECT)) if event.kind in _ENDS]
-    return sorted(events, key=lambda event: event.position)
-
-
-_ENDS = ("session_ended",)
+        events += [event for event in (yield from history(core.log, page, session.SUBJECT)) if is_over(event)]
+    return sorted(events, key=attrgetter("position"))  # it may have been erased since

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self, cast
 from scratchbus.core import Core
 from scratchbus.domain.checks import check_tags
 from scratchbus.domain.events import Added, Event, Updated
+from scratchbus.domain.memory_events import NoteAdded, NoteUpdated
 from scratchbus.errors import PositionLost
 from scratchbus.histories import history
 from scratchbus.log.reading import Narrow
@@ -19,7 +20,7 @@ from scratchbus.queries import get
 
 _MOST_TAGS = 100
 _REMEMBERED = 10_000
-_TELLING = frozenset((b"added", b"updated"))
+_TELLING = frozenset((b"added", b"updated", b"note_added", b"note_updated"))
 """The kinds of events that say which tags their subject has."""
 
 logger = stderr_logger()
@@ -93,8 +94,10 @@ class Tags:
 
 def told(event: Event) -> frozenset[str] | None:
     """Return the tags that an event says its subject has, if it says so."""
-    if event.kind == "added":
-        return frozenset(cast(Added, event).tags)
+    if isinstance(event, Added | NoteAdded):
+        return frozenset(event.tags)
+    if isinstance(event, NoteUpdated):
+        return None if event.tags is None else frozenset(event.tags)
     if event.kind == "updated":
         tags = cast(Updated, event).changes.get("tags")
         return None if tags is None else frozenset(tags)

@@ -273,6 +273,16 @@ def test_an_import_makes_equal_notes(bus, notes, connect):
     assert other.verify().findings == []
 
 
+def test_whoever_subscribes_is_told_of_notes_with_their_tags(bus, notes):
+    first = notes.add("x", ["bug"]).note
+    notes.add("y", ["else"])
+    notes.update(first.id, "z")
+    notes.update(first.id, tags=["else"])
+    with bus.subscribe("bugs", kinds=["note_added", "note_updated"], tags=["bug"], after="0-0") as deliveries:
+        told = [next(deliveries) for _ in range(2)]
+    assert [each.event.content for each in told] == ["x", "z"]
+
+
 async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):
     async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
         notes = bus.notes("s1")

@@ -10,6 +10,7 @@ import pytest
 
 from scratchbus import AsyncBus, Bus, because
 from scratchbus.errors import InvalidName, SessionExists, SessionOver
+from scratchbus.exporting import line_of
 from scratchbus.log.append import append
 from tests.engines import Engine
 from tests.inspection import log_length, project, remembered
@@ -224,6 +225,15 @@ def test_state_that_is_built_anew_has_none_of_it(bus, ended):
     bus.rebuild()
     assert remembered(bus) == before
     assert bus.verify().findings == []
+
+
+def test_an_import_of_it_is_over_too(bus, ended, connect):
+    other = connect(bus=f"{bus.core.log.bus}-2")
+    other.import_events([line_of(event) for event in bus.events()])
+    assert other.session("s1").ended
+    assert other.verify().findings == []
+    with pytest.raises(SessionOver):
+        other.notes("s1").add("late")
 
 
 def test_other_sessions_go_on(bus, ended):
