@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scratchbus import AsyncBus, Bus
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, InvalidName, NotFound, TooLarge
 from scratchbus.exporting import line_of
+from scratchbus.log.append import append
 from tests.engines import Engine
 from tests.inspection import log_length, project, raw_append, remembered, send
 
@@ -247,6 +248,26 @@ def test_two_writers_at_once_lose_nothing(embedded_url: str, real_bus: Bus):
     assert first == "left: 30 right: 30 "
     assert sorted(lines) == sorted(f"{who}-{number}" for who in ("left", "right") for number in range(30))
     assert len(notepad.history()) == 121
+
+
+def test_an_edit_is_made_again_on_what_another_one_left(bus, notepad, connect, monkeypatch):
+    other, name = connect("another").notepad("s1"), "scratchbus.operations.remembering.append"
+    notepad.write("one two")
+
+    def late(*arguments, **keywords):
+        monkeypatch.setattr(name, append)
+        other.update("delete", "one ")
+        return (yield from append(*arguments, **keywords))
+
+    monkeypatch.setattr(name, late)
+    notepad.update("find_replace", find="two", replace="2")
+    assert notepad.read() == "2"
+    notepad.write("one two")
+    monkeypatch.setattr(name, late)
+    with pytest.raises(InvalidField, match="'one' is not on the notepad"):
+        notepad.update("find_replace", find="one", replace="1")
+    assert notepad.read() == "two"
+    assert len(notepad.history()) == 5
 
 
 async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):

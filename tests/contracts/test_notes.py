@@ -231,6 +231,25 @@ def test_a_log_that_was_replaced_is_read_anew(bus, notes):
     assert notes.tags().tags == {}
 
 
+def test_a_reader_that_was_overtaken_brings_nothing_back(bus, notes, connect):
+    assert notes.list().notes == []
+    note = connect("another").notes("s1").add("x").note
+    held = bus.core.notebooks._held["session:s1"]
+
+    def overtaken():
+        conversation = held.catch_up(bus.core.log)
+        reply = yield next(conversation)
+        notes.delete(note.id)
+        while True:
+            try:
+                reply = yield conversation.send(reply)
+            except StopIteration:
+                return
+
+    bus.converse(overtaken())
+    assert notes.list().notes == []
+
+
 def test_only_so_much_is_held(bus, notes):
     bus.core.notebooks = Notebooks(most_bytes=4_000)
     sessions = [bus.notes(f"s{number}") for number in range(5)]
