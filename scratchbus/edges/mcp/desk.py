@@ -1,0 +1,36 @@
+"""Where an identity works: the bus, its page, and the page in memory, from which it reads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from scratchbus import AsyncBus, AsyncPage, AsyncView
+from scratchbus.edges.mcp.identity import Identity
+
+
+class Desk:
+    """What the tools and resources of one identity have in common."""
+
+    def __init__(self, identity: Identity, bus: AsyncBus, view: AsyncView) -> None:
+        self.identity = identity
+        self.bus = bus
+        self.page: AsyncPage = bus.page(identity.page)
+        self.view = view
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, identity: Identity, **settings: Any) -> AsyncIterator[Desk]:
+        """Open the bus, as this identity, and follow its page for as long as this lasts. Raises EngineError."""
+        async with AsyncBus.connect(source=identity.agent, **settings) as bus, bus.view(identity.page) as view:
+            yield cls(identity, bus, view)
+
+    async def look(self) -> AsyncView:
+        """Return the page as it is: with every write in it that was acknowledged by now. Raises Behind, EngineError.
+
+        A look at the end of the log is all that this asks of the engine; a read of the page itself would fold again
+        and again what no projector has folded yet.
+        """
+        await self.view.wait_for(await self.bus.position())
+        return self.view

@@ -1,0 +1,33 @@
+"""The groups of tools, and which of them an identity has."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Protocol
+
+from scratchbus.edges.mcp.desk import Desk
+from scratchbus.edges.mcp.observations import Observations
+from scratchbus.edges.mcp.toolbox import BoundTool, Row, Toolbox
+
+
+class _Group(Protocol):
+    """Tools that belong together: a table of them, and a method for each."""
+
+    TOOLS: ClassVar[tuple[Row, ...]]
+
+    def __init__(self, desk: Desk) -> None: ...
+
+
+_GROUPS: Final[dict[str, type[_Group]]] = {
+    "observations": Observations,
+}
+
+
+def toolbox_of(desk: Desk) -> Toolbox:
+    """Return the tools that an identity has, in the order of the groups and of their tables."""
+    tools = []
+    for name, group in _GROUPS.items():
+        if name in desk.identity.tools:
+            methods = group(desk)
+            tools += [BoundTool(getattr(methods, row.name), row) for row in group.TOOLS]
+    elsewhere = {row.name: name for name, group in _GROUPS.items() for row in group.TOOLS}
+    return Toolbox(desk.identity, tools, elsewhere)
