@@ -8,6 +8,7 @@ from typing import Any
 
 from scratchbus import AsyncBus, AsyncPage, AsyncView
 from scratchbus.edges.mcp.identity import Identity
+from scratchbus.errors import InvalidField
 
 
 class Desk:
@@ -19,11 +20,21 @@ class Desk:
         self.page: AsyncPage = bus.page(identity.page)
         self.view = view
 
+    @property
+    def session(self) -> str:
+        """The session whose memory it has. Tools of a session are there only where there is one."""
+        if self.identity.session is None:
+            raise InvalidField("session", "there is none; name it with --session")
+        return self.identity.session
+
     @classmethod
     @asynccontextmanager
     async def opened(cls, identity: Identity, **settings: Any) -> AsyncIterator[Desk]:
         """Open the bus, as this identity, and follow its page for as long as this lasts. Raises EngineError."""
-        async with AsyncBus.connect(source=identity.agent, **settings) as bus, bus.view(identity.page) as view:
+        async with (
+            AsyncBus.connect(source=identity.agent, kind=identity.kind, **settings) as bus,
+            bus.view(identity.page) as view,
+        ):
             yield cls(identity, bus, view)
 
     async def look(self) -> AsyncView:

@@ -11,7 +11,7 @@ from scratchbus.errors import InvalidField, shown
 
 Kind = Literal["subagent", "person", "daemon"]
 
-OF_A_SESSION: Final = ("notes", "notepad", "todo", "sessions", "tasks")
+OF_A_SESSION: Final = ("notes", "notepad", "todo", "sessions")
 """The groups of tools that work on a session, and are there only where one is named."""
 
 GROUPS: Final = ("observations", *OF_A_SESSION, "scratchpad", "context")

@@ -25,9 +25,13 @@ from mcp_types import (
 )
 
 from scratchbus.edges.mcp.desk import Desk
+from scratchbus.errors import ScratchbusError
 from scratchbus.live import Change
+from scratchbus.logs import stderr_logger
 
 Request = ServerRequestContext[Any, Any]
+
+logger = stderr_logger()
 
 
 def active_uri(page: str) -> str:
@@ -120,9 +124,12 @@ class Notices:
             telling.cancel()
 
     async def _follow(self, changes: AsyncIterator[Change]) -> None:
-        async for change in changes:
-            for uri in self._uris(change):
-                await self._publish(uri)
+        try:
+            async for change in changes:
+                for uri in self._uris(change):
+                    await self._publish(uri)
+        except ScratchbusError as problem:  # reads of the page raise it too, each to who asked
+            logger.error("clients hear of no more changes", page=self._page, reason=str(problem))
 
     def _uris(self, change: Change) -> list[str]:
         if change.is_resync:  # whatever they are subscribed to may have changed

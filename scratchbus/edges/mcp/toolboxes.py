@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Final, Protocol
 
 from scratchbus.edges.mcp.desk import Desk
+from scratchbus.edges.mcp.notepad import Notepad
 from scratchbus.edges.mcp.observations import Observations
+from scratchbus.edges.mcp.scratchpad import Scratchpad
+from scratchbus.edges.mcp.sessions import Sessions
+from scratchbus.edges.mcp.todo import Todo
 from scratchbus.edges.mcp.toolbox import BoundTool, Row, Toolbox
 
 
@@ -19,6 +23,10 @@ class _Group(Protocol):
 
 _GROUPS: Final[dict[str, type[_Group]]] = {
     "observations": Observations,
+    "notepad": Notepad,
+    "todo": Todo,
+    "scratchpad": Scratchpad,
+    "sessions": Sessions,
 }
 
 
