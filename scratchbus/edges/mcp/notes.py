@@ -12,7 +12,7 @@ from typing import (
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from scratchbus import Note
+from scratchbus import Note, NoteResult
 from scratchbus.edges.mcp.answers import Moment, text_of
 from scratchbus.edges.mcp.desk import Desk
 from scratchbus.edges.mcp.toolbox import ADDS, READS, REPLACES, Row
@@ -118,7 +118,7 @@ class Notes:
     async def add_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> Kept:
         """Note something for the rest of the session, outside the conversation and its token budget."""
         result = await self._notes.add(content, tags or (), event_id=event_id)
-        return {"message": result.message, "note": _noted(result.note), "metadata": result.metadata}
+        return _kept(result)
 
     async def search_notes(
         self,
@@ -130,7 +130,7 @@ class Notes:
         """Search the notes of the session: by where in the note it was found, then the newest first."""
         result = await self._notes.search(query, tags or ())
         notes, following = _part(result.notes, limit, cursor)
-        found: Found = {"message": result.message, "notes": notes, "metadata": result.metadata}
+        found: Found = {"message": result.message, "notes": notes, "metadata": cast(Search, result.metadata)}
         if following:
             found["next_cursor"] = following
         return found
@@ -144,7 +144,7 @@ class Notes:
         """List the notes of the session, the newest first."""
         result = await self._notes.list(tag)
         notes, following = _part(result.notes, limit, cursor)
-        listed: Listed = {"message": result.message, "notes": notes, "metadata": result.metadata}
+        listed: Listed = {"message": result.message, "notes": notes, "metadata": cast(Filter, result.metadata)}
         if following:
             listed["next_cursor"] = following
         return listed
@@ -157,22 +157,26 @@ class Notes:
     ) -> Kept:
         """Replace the content of a note, or its tags, or both; what is left out stays as it is."""
         result = await self._notes.update(id, content, tags)
-        return {"message": result.message, "note": _noted(result.note), "metadata": result.metadata}
+        return _kept(result)
 
     async def delete_note(self, id: Id) -> Kept:
         """Delete a note."""
         result = await self._notes.delete(id)
-        return {"message": result.message, "metadata": result.metadata}
+        return {"message": result.message, "metadata": cast(Totals, result.metadata)}
 
     async def scratch_note(self, content: Content, event_id: EventId = None) -> Kept:
         """Jot something down for the rest of the session, without tags."""
         result = await self._notes.scratch(content, event_id=event_id)
-        return {"message": result.message, "note": _noted(result.note), "metadata": result.metadata}
+        return _kept(result)
 
     async def list_tags(self) -> Tagged:
         """List the tags in use, with how many notes have each."""
         result = await self._notes.tags()
-        return {"message": result.message, "tags": result.tags, "metadata": result.metadata}
+        return {"message": result.message, "tags": result.tags, "metadata": cast(TagCount, result.metadata)}
+
+
+def _kept(result: NoteResult) -> Kept:
+    return {"message": result.message, "note": _noted(result.note), "metadata": cast(Totals, result.metadata)}
 
 
 def _noted(note: Note) -> Noted:

@@ -6,6 +6,7 @@ from typing import ClassVar, Final, Protocol
 
 from scratchbus.edges.mcp.desk import Desk
 from scratchbus.edges.mcp.notepad import Notepad
+from scratchbus.edges.mcp.notes import Notes
 from scratchbus.edges.mcp.observations import Observations
 from scratchbus.edges.mcp.scratchpad import Scratchpad
 from scratchbus.edges.mcp.sessions import Sessions
@@ -23,6 +24,7 @@ class _Group(Protocol):
 
 _GROUPS: Final[dict[str, type[_Group]]] = {
     "observations": Observations,
+    "notes": Notes,
     "notepad": Notepad,
     "todo": Todo,
     "scratchpad": Scratchpad,

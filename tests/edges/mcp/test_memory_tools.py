@@ -85,3 +85,66 @@ async def test_a_task_gives_way_to_its_summary(connect: Connect):
 async def test_without_a_session_its_tools_are_not_there(connect: Connect, tool: str):
     async with connect() as agent:
         assert f"{tool}: your connection has no " in await agent.fail(tool)
+
+
+async def test_notes_are_added_found_changed_and_deleted(connect: Connect):
+    async with connect(session="s1") as agent:
+        first = await agent.do("add_note", content="Q3 is off by 45,000", tags=["Totals", "q3"])
+        second = await agent.do("scratch_note", content="ask about Q3")
+        assert first["metadata"] == {"note_id": first["note"]["id"], "total_notes": 1, "total_tags": 2}
+        assert second["note"]["tags"] == []
+        found = await agent.do("search_notes", query="q3")
+        assert [each["id"] for each in found["notes"]] == [first["note"]["id"], second["note"]["id"]]
+        assert found["metadata"] == {"result_count": 2, "query": "q3", "tags": []}
+        assert (await agent.do("list_tags"))["tags"] == {"Totals": 1, "q3": 1}
+        changed = await agent.do("update_note", id=second["note"]["id"], tags=["totals"])
+        assert (changed["note"]["content"], changed["note"]["tags"]) == ("ask about Q3", ["totals"])
+        listed = await agent.do("list_notes", tag="TOTALS")
+        assert listed["metadata"] == {"note_count": 2, "tag_filter": "TOTALS"}
+        gone = await agent.do("delete_note", id=first["note"]["id"])
+        assert (gone["metadata"]["note_id"], gone["metadata"]["total_notes"]) == (first["note"]["id"], 1)
+        assert [each["id"] for each in (await agent.do("list_notes"))["notes"]] == [second["note"]["id"]]
+
+
+@pytest.mark.parametrize(("tool", "given"), [("list_notes", {}), ("search_notes", {"query": "note"})])
+async def test_pages_of_notes_show_everything_once(connect: Connect, tool: str, given: dict[str, str]):
+    async with connect(session="s1") as agent:
+        ids = [(await agent.do("scratch_note", content=f"note {n}"))["note"]["id"] for n in range(7)]
+        answer = await agent.do(tool, limit=3, **given)
+        seen = [each["id"] for each in answer["notes"]]
+        while "next_cursor" in answer:
+            await agent.do("scratch_note", content="note one more")  # newer, so not in what follows
+            answer = await agent.do(tool, limit=3, cursor=answer["next_cursor"], **given)
+            seen += [each["id"] for each in answer["notes"]]
+        assert seen == ids[::-1]
+        await agent.do("delete_note", id=ids[0])
+        assert "begin again" in await agent.fail(tool, cursor=ids[0], **given)
+
+
+async def test_what_a_note_cannot_be_is_explained(connect: Connect):
+    async with connect(session="s1") as agent:
+        said = await agent.fail("add_note", content="x" * 4_001)
+        assert "4000" in said.replace(",", "")
+        assert "4001" in said.replace(",", "")
+        assert "10" in await agent.fail("add_note", content="x", tags=[f"t{n}" for n in range(11)])
+        assert "note_1" in await agent.fail("update_note", id="note_1", content="x")
+        assert (await agent.do("list_notes"))["notes"] == []
+
+
+async def test_sessions_are_spawned_and_forked_and_report_to_their_parent(connect: Connect):
+    async with connect(session="s1") as parent:
+        await parent.do("write_notepad", content="the plan")
+        spawned = await parent.do("spawn_session")
+        copied = await parent.do("spawn_session", copy_notepad=True)
+        forked = await parent.do("fork_session", event_id="fork-1")
+        assert await parent.do("fork_session", event_id="fork-1") == forked
+        for new, content in ((spawned, ""), (copied, "the plan"), (forked, "the plan")):
+            assert new["parent"] == "s1"
+            async with connect("helper", session=new["session"]) as child:
+                assert (await child.do("read_notepad"))["content"] == content
+                await child.do("write_notepad", content="my own")
+                reported = await child.do("report_result", result="all is well")
+                assert reported["source"] == "helper"
+        assert (await parent.do("read_notepad"))["content"] == "the plan"
+        assert len(await parent.bus.page("session:s1").active()) == 3
+        await parent.fail("report_result", result="to whom?")
