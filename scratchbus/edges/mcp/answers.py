@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    NotRequired,  # typing's own is not enough for pydantic before Python 3.12
-)
+from typing import Annotated, Any, Final, NotRequired
 
-from pydantic import Field
-from typing_extensions import TypedDict
+from pydantic import Field, WithJsonSchema
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Claim, Observation
@@ -50,10 +45,23 @@ class Seen(TypedDict):
     metadata: NotRequired[dict[str, Any]]
 
 
+_IN_BRIEF: Final = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "description": "An observation in brief; `get_observation` says what its fields are.",
+        "properties": dict.fromkeys(Seen.__annotations__, True),
+        "required": ["id", "type", "status", "priority", "source", "content", "created_at", "version"],
+    },
+}
+"""The schema of a list. It names the fields of its items and leaves their types to `get_observation`: clients check
+every answer, and with the types that took longer than all else together."""
+
+
 class Page(TypedDict):
     """Some observations, in order."""
 
-    observations: list[Seen]
+    observations: Annotated[list[Seen], WithJsonSchema(_IN_BRIEF)]
     next_cursor: NotRequired[Annotated[str, Field(description="There are more: give it as `cursor` to see them.")]]
 
 

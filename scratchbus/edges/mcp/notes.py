@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import (
-    Annotated,
-    ClassVar,
-    NotRequired,  # typing's own is not enough for pydantic before Python 3.12
-)
+from typing import Annotated, ClassVar, NotRequired, cast
 
 from pydantic import Field
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus import Note, NoteResult
 from scratchbus.edges.mcp.answers import Moment, text_of

@@ -78,21 +78,23 @@ class Notices:
         self._listen = ListenHandler(self._listeners)
         self._clients: dict[object, _Client] = {}
         self._tasks: TaskGroup
+        self._has_begun = False
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Serve subscriptions, until the end of this."""
         async with anyio.create_task_group() as self._tasks:
-            self._tasks.start_soon(self._follow, self._desk.view.changes())
             yield
             self._tasks.cancel_scope.cancel()
 
     async def listen(self, context: Request, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
         """Serve a stream of changes for as long as the client holds it."""
+        await self._begin()
         return await self._listen(context, params)
 
     async def subscribe(self, context: Request, params: SubscribeRequestParams) -> EmptyResult:
         """Have a client told when a resource changes."""
+        await self._begin()
         connection = context.session._connection  # the SDK shows it to no handler, and only it knows when it ends
         client = self._clients.get(connection)
         if client is None:
@@ -122,6 +124,13 @@ class Notices:
             yield
         finally:
             telling.cancel()
+
+    async def _begin(self) -> None:
+        """Follow the page from now on, if nobody has asked for that yet: what happens next will be told."""
+        view = await self._desk.view()
+        if not self._has_begun:
+            self._has_begun = True
+            self._tasks.start_soon(self._follow, view.changes())
 
     async def _follow(self, changes: AsyncIterator[Change]) -> None:
         try:

@@ -133,12 +133,15 @@ class Observations:
         metadata: Metadata = None,
         expected_version: Annotated[int | None, Field(description="Refuse if it has changed since.")] = None,
         fence: Fence = None,
+        release: Annotated[bool, Field(description="Give your claim back as well.")] = False,
     ) -> Seen:
         """Replace fields of an observation; what is left out stays as it is."""
         fields: dict[str, Any] = {"content": content, "status": status, "owner": owner, "confidence": confidence}
         fields |= {"tags": tags, "context": context, "metadata": metadata}
         changes = {name: value for name, value in fields.items() if value is not None}
-        return brief(await self._page.update(id, expected_version=expected_version, fence=fence, **changes))
+        if changes or not release:
+            changed = await self._page.update(id, expected_version=expected_version, fence=fence, **changes)
+        return brief(await self._page.release(id, fence=fence) if release else changed)
 
     async def resolve_observation(self, id: Id, reason: Reason = None, fence: Fence = None) -> Seen:
         """Close an observation: what it said has been dealt with."""

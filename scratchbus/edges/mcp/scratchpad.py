@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import (
-    Annotated,
-    ClassVar,
-    NotRequired,  # typing's own is not enough for pydantic before Python 3.12
-)
+from typing import Annotated, ClassVar, NotRequired
 
 from pydantic import Field
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.edges.mcp.desk import Desk
 from scratchbus.edges.mcp.notepad import DONE, Done

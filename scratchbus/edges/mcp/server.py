@@ -16,10 +16,12 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
 
 from scratchbus.edges.mcp.desk import Desk
-from scratchbus.edges.mcp.guidance import instructions
+from scratchbus.edges.mcp.identity import Identity
 from scratchbus.edges.mcp.notices import Notices
 from scratchbus.edges.mcp.resources import Resources
+from scratchbus.edges.mcp.toolbox import Toolbox
 from scratchbus.edges.mcp.toolboxes import toolbox_of
+from scratchbus.guidance import guidance
 
 Request = ServerRequestContext[Any, Any]
 
@@ -44,7 +46,7 @@ def server_of(desk: Desk) -> Server[None]:
         version=version("scratchbus"),
         title="scratchbus",
         description="The shared working memory of daemons and agents.",
-        instructions=instructions(desk.identity),
+        instructions=_instructions(desk.identity, toolbox),
         lifespan=lifespan,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
@@ -55,3 +57,10 @@ def server_of(desk: Desk) -> Server[None]:
         on_unsubscribe_resource=notices.unsubscribe,
         on_subscriptions_listen=notices.listen,
     )
+
+
+def _instructions(identity: Identity, toolbox: Toolbox) -> str:
+    """Return what a client's model should know: who it is here, and what its tools are for."""
+    where = f"page {identity.page}" + (f", session {identity.session}" if identity.session else "")
+    who = f"You are {identity.agent} on scratchbus, {where}. What you write is recorded as yours."
+    return "\n\n".join(filter(None, (who, guidance([tool.name for tool in toolbox.listed]))))

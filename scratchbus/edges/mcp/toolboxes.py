@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Protocol
 
+from scratchbus.edges.mcp.contexts import Contexts
 from scratchbus.edges.mcp.desk import Desk
 from scratchbus.edges.mcp.notepad import Notepad
 from scratchbus.edges.mcp.notes import Notes
@@ -22,12 +23,13 @@ class _Group(Protocol):
     def __init__(self, desk: Desk) -> None: ...
 
 
-_GROUPS: Final[dict[str, type[_Group]]] = {
+GROUPS: Final[dict[str, type[_Group]]] = {
     "observations": Observations,
     "notes": Notes,
     "notepad": Notepad,
     "todo": Todo,
     "scratchpad": Scratchpad,
+    "context": Contexts,
     "sessions": Sessions,
 }
 
@@ -35,9 +37,9 @@ _GROUPS: Final[dict[str, type[_Group]]] = {
 def toolbox_of(desk: Desk) -> Toolbox:
     """Return the tools that an identity has, in the order of the groups and of their tables."""
     tools = []
-    for name, group in _GROUPS.items():
+    for name, group in GROUPS.items():
         if name in desk.identity.tools:
             methods = group(desk)
             tools += [BoundTool(getattr(methods, row.name), row) for row in group.TOOLS]
-    elsewhere = {row.name: name for name, group in _GROUPS.items() for row in group.TOOLS}
+    elsewhere = {row.name: name for name, group in GROUPS.items() for row in group.TOOLS}
     return Toolbox(desk.identity, tools, elsewhere)

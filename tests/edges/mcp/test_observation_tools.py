@@ -152,6 +152,19 @@ async def test_a_claim_keeps_others_away(connect: Connect):
     assert done["status"] == "resolved"
 
 
+async def test_a_claim_is_given_back_with_what_is_changed_or_alone(connect: Connect):
+    async with connect("analyst") as analyst, connect("reviewer") as reviewer:
+        id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
+        mine = {"id": id, "release": True}
+        for change in ({"status": "pending_review"}, {}):
+            claim = await reviewer.do("claim_observation", id=id)
+            given_back = await reviewer.do("update_observation", **mine, **change, fence=claim["fence"])
+            assert "claimed_by" not in given_back
+            await analyst.do("update_observation", id=id, content="y")
+        assert "claim" in await reviewer.fail("update_observation", **mine)
+    assert given_back["status"] == "pending_review"
+
+
 async def test_what_is_doubtful_is_sent_back(connect: Connect):
     async with connect() as agent:
         id = (await agent.do("add_observation", type="observation", content="x"))["id"]
