@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from scratchbus.edges.cli.common import BusGroup, Session, pass_session
 from scratchbus.edges.cli.output import Cell, Heading
@@ -26,7 +27,8 @@ def _identity_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say who an agent is, and give the function what they say instead."""
     agent = click.option("--agent", metavar="NAME", help="Who speaks: the source of all it does.  [--source]")
     kind = click.option("--kind", default="subagent", show_default=True, help="subagent, person or daemon.")
-    session = click.option("--session", "session_id", metavar="ID", help="The session whose memory it has.")
+    help = "The session whose memory it has.  [$SCRATCHBUS_SESSION]"
+    session = click.option("--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID", help=help)
     tools = click.option("--tools", metavar="GROUPS", help="Its groups of tools, with commas between.  [default: all]")
 
     @wraps(function)
@@ -95,7 +97,8 @@ def mcp(
         _measure(session, metrics_host, metrics_port)
         server.run_stdio(identity, settings)
         return
-    if any((who["agent"], who["session"], session.page)):
+    is_session_given = context.get_parameter_source("session_id") is ParameterSource.COMMANDLINE
+    if who["agent"] or session.page or is_session_given:
         raise click.UsageError("over HTTP the token says who speaks and where: leave out --agent, --session and --page")
     file = _tokens(tokens).path
     server = _server()

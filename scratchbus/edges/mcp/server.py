@@ -16,7 +16,6 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
 
 from scratchbus.edges.mcp.desk import Desk
-from scratchbus.edges.mcp.identity import Identity
 from scratchbus.edges.mcp.notices import Notices
 from scratchbus.edges.mcp.resources import Resources
 from scratchbus.edges.mcp.toolbox import Toolbox
@@ -46,7 +45,7 @@ def server_of(desk: Desk) -> Server[None]:
         version=version("scratchbus"),
         title="scratchbus",
         description="The shared working memory of daemons and agents.",
-        instructions=_instructions(desk.identity, toolbox),
+        instructions=_instructions(desk, toolbox),
         lifespan=lifespan,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
@@ -59,8 +58,9 @@ def server_of(desk: Desk) -> Server[None]:
     )
 
 
-def _instructions(identity: Identity, toolbox: Toolbox) -> str:
+def _instructions(desk: Desk, toolbox: Toolbox) -> str:
     """Return what a client's model should know: who it is here, and what its tools are for."""
-    where = f"page {identity.page}" + (f", session {identity.session}" if identity.session else "")
-    who = f"You are {identity.agent} on scratchbus, {where}. What you write is recorded as yours."
-    return "\n\n".join(filter(None, (who, guidance([tool.name for tool in toolbox.listed]))))
+    who = desk.identity
+    where = f"page {who.page}" + (f", session {who.session}" if who.session else "")
+    you = f"You are {who.agent} on scratchbus, {where}. What you write is recorded as yours."
+    return "\n\n".join(filter(None, (you, guidance([tool.name for tool in toolbox.listed], desk.bus.settings))))
