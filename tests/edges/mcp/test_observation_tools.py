@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from pathlib import Path
 
 import pytest
+from mcp import Client
 
+from scratchbus.counts import counts
+from scratchbus.edges.mcp.desk import Desk
+from scratchbus.edges.mcp.identity import Identity
 from scratchbus.edges.mcp.observations import Observations
-from tests.edges.mcp.conftest import Connect, text_of
+from scratchbus.edges.mcp.server import server_of
+from scratchbus.log import embedded
+from tests.edges.mcp.conftest import Agent, Connect, text_of
 
 
 async def test_every_tool_says_what_it_is_and_does(connect: Connect):
@@ -230,3 +238,34 @@ async def test_what_someone_else_wrote_is_seen_at_once(connect: Connect):
         for number in range(20):
             id = (await analyst.do("add_observation", type="observation", content=f"{number}"))["id"]
             assert (await reviewer.do("get_observation", id=id))["content"] == f"{number}"
+
+
+async def test_calls_and_errors_are_counted_by_tool(connect: Connect):
+    before = Counter(counts.tool_calls), Counter(counts.tool_errors)
+    async with connect() as agent:
+        await agent.do("list_observations")
+        await agent.fail("list_observations", type="nonsense")
+        await agent.fail("made_up_by_the_client")
+    assert Counter(counts.tool_calls) - before[0] == {"list_observations": 2}
+    assert Counter(counts.tool_errors) - before[1] == {"list_observations": 1, "unknown": 1}
+
+
+async def test_an_engine_that_is_away_is_told_and_once_it_is_back_all_goes_on(short_directory: Path):
+    directory = short_directory / "mcp"
+    try:
+        async with (
+            Desk.opened(Identity.of("analyst"), url=f"embedded:{directory}") as desk,
+            Client(server_of(desk)) as client,
+        ):
+            agent = Agent(client, desk.bus)
+            first = await agent.do("add_observation", type="observation", content="x")
+            await agent.do("get_active_observations")
+            embedded.stop(directory)
+            assert "was stopped" in await agent.fail("get_active_observations")
+            assert "was stopped" in await agent.fail("add_observation", type="observation", content="y")
+            embedded.ensure_running(directory)
+            second = await agent.do("add_observation", type="observation", content="z")
+            active = (await agent.do("get_active_observations"))["observations"]
+    finally:
+        embedded.stop(directory)
+    assert [each["id"] for each in active] == [second["id"], first["id"]]
