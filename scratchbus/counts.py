@@ -51,7 +51,7 @@ class Counts:
 
     `appended` is by kind of event, `refused` and `engine_errors` by class of error, `commits` by outcome, `fallen_due`
     by what time did, `subscriptions` by name, `jobs` by what became of what was picked. `missed` events were gone
-    before anyone had looked whether a reminder waits for them.
+    before anyone had looked whether a reminder waits for them. `tool_calls` and `tool_errors` are by MCP tool.
     """
 
     appended: defaultdict[str, int] = field(default_factory=_none)
@@ -67,6 +67,11 @@ class Counts:
     jobs: defaultdict[str, int] = field(default_factory=_none)
     archived: int = 0
     trimmed: int = 0
+    tool_calls: defaultdict[str, int] = field(default_factory=_none)
+    tool_errors: defaultdict[str, int] = field(default_factory=_none)
+    tool_took: Durations = field(default_factory=Durations)
+    contexts: int = 0
+    context_tokens: int = 0
 
 
 counts = Counts()

@@ -108,6 +108,11 @@ def _what_was_done() -> Iterator[Metric]:
     yield _counter("events_trimmed", "Archived events that it took out of logs.", [], [([], counts.trimmed)])
     yield _counter("engine_errors", "Operations that ended with an error.", ["error"], _each(counts.engine_errors))
     yield _counter("jobs", "Observations that workers claimed, and what became of them.", ["what"], _each(counts.jobs))
+    yield _counter("tool_calls", "Calls of MCP tools.", ["tool"], _each(counts.tool_calls))
+    yield _counter("tool_errors", "Calls of MCP tools that ended with an error.", ["tool"], _each(counts.tool_errors))
+    yield _histogram("tool_seconds", "How long MCP tools took.", [], {"": counts.tool_took})
+    yield _counter("contexts", "Contexts assembled for a model.", [], [([], counts.contexts)])
+    yield _counter("context_tokens", "The tokens in them.", [], [([], counts.context_tokens)])
     names, handled = ["subscription"], dict(counts.subscriptions)
     rows = [([name], each) for name, each in handled.items()]
     yield _counter("deliveries", "Events handed out.", names, [(at, each.delivered) for at, each in rows])

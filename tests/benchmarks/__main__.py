@@ -28,6 +28,7 @@ from tests.benchmarks.reading import measure_active, measure_events
 from tests.benchmarks.rebuilding import measure_rebuild
 from tests.benchmarks.rows import Row
 from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, open_stage
+from tests.benchmarks.tooling import measure_tools
 from tests.benchmarks.viewing import measure_view, measure_view_start
 from tests.benchmarks.writing import measure_add, measure_async, measure_batch, measure_latency
 
@@ -48,6 +49,7 @@ PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "rebuild": measure_rebuild,
     "audit": measure_audit,
     "archive": measure_archive,
+    "tools": measure_tools,
     "growth": measure_growth,
     "notes": measure_notes,
     "memory": measure_memory,

@@ -88,7 +88,7 @@ def test_every_part_measures_on_a_real_engine(tmp_path: Path):
         about = {"machine": report.machine(stage.bare), "sizes": {}}
     rows = [row for part in parts.values() for row in part]
     assert all(row.ours > 0 for row in rows if row.unit != "bytes")
-    assert sum(row.floor is not None for row in rows) == 26
+    assert sum(row.floor is not None for row in rows) == 28
     assert all(row.reached is not None for row in rows if row.floor is not None)
     console = Console(record=True, width=report.WIDE, file=(tmp_path / "out.txt").open("w"))
     report.show(console, about, parts)

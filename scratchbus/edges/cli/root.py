@@ -24,6 +24,7 @@ from scratchbus.edges.cli.contexts import context
 from scratchbus.edges.cli.dead_letters import dead_letters
 from scratchbus.edges.cli.following import tail, watch
 from scratchbus.edges.cli.keeping import erase, import_, rebuild, verify
+from scratchbus.edges.cli.mcp import mcp
 from scratchbus.edges.cli.note_commands import note
 from scratchbus.edges.cli.notepad_commands import notepad
 from scratchbus.edges.cli.planning import scratchpad, todo
@@ -38,7 +39,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "What agents know": (context,),
     "Deal with it": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
     "Remember": (note, notepad, todo, scratchpad, context),
-    "Run it": (up, status, stop, types, dead_letters, rebuild, verify, erase, import_, demo, completion),
+    "Run it": (up, status, stop, mcp, types, dead_letters, rebuild, verify, erase, import_, demo, completion),
 }
 
 

@@ -1,0 +1,1 @@
+"""The MCP server: the bus as tools and resources for agents, over stdio or HTTP."""

@@ -1,0 +1,70 @@
+"""Who speaks through a connection, and what it may use: settled when it is made, never by a tool's argument."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Literal, Self, cast, get_args
+
+from scratchbus.domain.values import check_page, check_source
+from scratchbus.errors import InvalidField, shown
+
+Kind = Literal["subagent", "person", "daemon"]
+
+OF_A_SESSION: Final = ("notes", "notepad", "todo", "sessions")
+"""The groups of tools that work on a session, and are there only where one is named."""
+
+GROUPS: Final = ("observations", *OF_A_SESSION, "scratchpad", "context")
+"""The groups of tools, by the names that `--tools` and a token take."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An agent, where it works, and the groups of tools it has."""
+
+    agent: str
+    kind: Kind
+    page: str
+    session: str | None
+    tools: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        agent: object,
+        *,
+        kind: str = "subagent",
+        page: str = "main",
+        session: str | None = None,
+        tools: Collection[str] | None = None,
+    ) -> Self:
+        """Return an identity; without `tools` it has all there are for it.
+
+        Raises InvalidSource, InvalidName or InvalidField.
+        """
+        agent = check_source(agent, "agent")
+        page = check_page(page)
+        if session is not None:
+            check_page(f"session:{session}")
+        if kind not in get_args(Kind):
+            raise InvalidField("kind", f"{shown(kind)} is none; use one of: {', '.join(get_args(Kind))}")
+        found = cls(agent, cast(Kind, kind), page, session, ())
+        chosen = found._default_tools() if tools is None else found._checked(tools)
+        return cls(agent, cast(Kind, kind), page, session, chosen)
+
+    def narrowed(self, tools: Collection[str]) -> Self:
+        """Return the same with only those of its tools that are among these."""
+        kept = tuple(group for group in self.tools if group in tools)
+        return type(self)(self.agent, self.kind, self.page, self.session, kept)
+
+    def _default_tools(self) -> tuple[str, ...]:
+        missing = {*(() if self.session else OF_A_SESSION), *(() if self.kind == "subagent" else ("scratchpad",))}
+        return tuple(group for group in GROUPS if group not in missing)
+
+    def _checked(self, tools: Collection[str]) -> tuple[str, ...]:
+        for group in tools:
+            if group not in GROUPS:
+                raise InvalidField("tools", f"there is no group {shown(group)}; use some of: {', '.join(GROUPS)}")
+            if group in OF_A_SESSION and self.session is None:
+                raise InvalidField("tools", f"{group} are those of a session; name it with --session")
+        return tuple(group for group in GROUPS if group in tools)

@@ -1,0 +1,46 @@
+"""What `scratchbus mcp` runs: a server for one client over standard input and output, or for many over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from scratchbus.edges.mcp.desk import Desk
+from scratchbus.edges.mcp.http import Reception, is_local, listen, serve_http
+from scratchbus.edges.mcp.identity import Identity
+from scratchbus.edges.mcp.server import server_of
+from scratchbus.edges.mcp.stdio import serve_stdio
+from scratchbus.edges.mcp.tokens import Tokens
+from scratchbus.errors import SettingsError
+from scratchbus.logs import stderr_logger
+
+logger = stderr_logger()
+
+
+def run_stdio(identity: Identity, settings: dict[str, Any]) -> None:
+    """Serve one client over standard input and output, as this identity. Raises EngineError before it begins."""
+
+    async def run() -> None:
+        async with Desk.opened(identity, **settings) as desk:
+            await serve_stdio(server_of(desk))
+
+    anyio.run(run)
+
+
+def run_http(
+    where: str, file: Path, groups: Collection[str], settings: dict[str, Any], announce: Callable[[str], None]
+) -> None:
+    """Serve all who bear a token of a file, over HTTP; `announce` is told the address. Raises SettingsError."""
+    tokens = Tokens(file)
+    if not tokens.all():
+        raise SettingsError(
+            f"{file} has no tokens; make one: scratchbus mcp token add NAME --agent AGENT --tokens {file}"
+        )
+    listener, url = listen(where)
+    if not is_local(listener):
+        logger.warning("tokens are not encrypted on their way; put a proxy with TLS before this", url=url)
+    reception = Reception(tokens, groups, settings, is_local(listener))
+    anyio.run(serve_http, reception, listener, lambda: announce(url))

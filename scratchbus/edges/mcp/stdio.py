@@ -1,0 +1,174 @@
+"""Serving one client over standard input and output.
+
+A transport of our own, for what the SDK's does not do. Its reader waits for a line in a thread that cannot be given up,
+so that a signal would not end the process. It passes over a message that is no JSON, such as one with half of a
+surrogate pair, and whoever sent it would wait for ever: here it gets an error. And it drops the answers that are on
+their way when the input ends: here they are waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+from contextlib import suppress
+from typing import Any, Final
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+GRACE: Final = 0.8
+"""Seconds after a signal until the process ends even if its client takes nothing of what it is told."""
+
+PATIENCE: Final = 0.5
+"""Seconds after the end of the input for the answers that are on their way."""
+
+_CHUNK: Final = 65536
+_AHEAD: Final = 16  # chunks that are read before those before them are dealt with
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve until the input ends, or until SIGTERM or SIGINT.
+
+    Meanwhile file descriptor 1 is standard error: nothing but the protocol reaches the client.
+    """
+    wire_in, wire_out = _taken(0, os.open(os.devnull, os.O_RDONLY)), _taken(1, os.dup(2))
+    incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    line = _Line(incoming[0], outgoing[0].clone())
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_on_signal, tasks.cancel_scope)
+            tasks.start_soon(line.receive, wire_in)
+            tasks.start_soon(line.send, outgoing[1], wire_out)
+            await server.run(incoming[1], outgoing[0], server.create_initialization_options())
+            tasks.cancel_scope.cancel()
+    finally:
+        for stream in (*incoming, *outgoing):
+            stream.close()
+
+
+def _taken(descriptor: int, instead: int) -> int:
+    """Return a copy of a descriptor, and put another file in its place."""
+    mine = os.dup(descriptor)
+    os.dup2(instead, descriptor)
+    os.close(instead)
+    return mine
+
+
+async def _end_on_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            end = threading.Timer(GRACE, os._exit, (0,))  # what was acknowledged is in the log: nothing is owed
+            end.daemon = True
+            end.start()
+            scope.cancel()
+
+
+class _Line:
+    """The messages of one client, in both directions."""
+
+    def __init__(
+        self,
+        received: MemoryObjectSendStream[SessionMessage | Exception],
+        answers: MemoryObjectSendStream[SessionMessage],
+    ) -> None:
+        self._received = received
+        self._answers = answers
+        self._unanswered: set[RequestId] = set()
+        self._changed = anyio.Event()
+
+    async def receive(self, descriptor: int) -> None:
+        """Hand on what the client sends, until it ends."""
+        chunks: asyncio.Queue[bytes] = asyncio.Queue()
+        room = threading.Semaphore(_AHEAD)
+        reader = (descriptor, asyncio.get_running_loop(), chunks, room)
+        threading.Thread(target=_read, args=reader, name="stdin", daemon=True).start()
+        rest = b""
+        with self._received, self._answers:
+            while chunk := await chunks.get():
+                room.release()
+                *lines, rest = (rest + chunk).split(b"\n")
+                for each in lines:
+                    await self._take(each)
+            await self._take(rest)
+            with anyio.move_on_after(PATIENCE):
+                while self._unanswered:
+                    await self._changed.wait()
+
+    async def _take(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError as problem:
+            await self._answers.send(SessionMessage(_no_message(line, problem)))
+            return
+        if isinstance(message, JSONRPCRequest):
+            self._unanswered.add(message.id)
+        await self._received.send(SessionMessage(message))
+
+    async def send(self, messages: MemoryObjectReceiveStream[SessionMessage], descriptor: int) -> None:
+        """Tell the client what there is to tell; once it is gone, nobody."""
+        async with messages:
+            async for each in messages:
+                text = each.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
+                with suppress(BrokenPipeError):
+                    await anyio.to_thread.run_sync(_write, descriptor, text.encode(), abandon_on_cancel=True)
+                if isinstance(each.message, JSONRPCResponse | JSONRPCError) and each.message.id is not None:
+                    self._unanswered.discard(each.message.id)
+                    self._changed.set()
+                    self._changed = anyio.Event()
+
+
+def _read(
+    descriptor: int, loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[bytes], room: threading.Semaphore
+) -> None:
+    """Read until the end, which is told as an empty chunk."""
+    chunk = b"more"
+    while chunk:
+        room.acquire()
+        try:
+            chunk = os.read(descriptor, _CHUNK)
+        except OSError:
+            chunk = b""
+        try:
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+        except RuntimeError:  # the loop is closed: nobody listens any more
+            return
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _no_message(line: bytes, problem: ValidationError) -> JSONRPCError:
+    """Return the error for what is not a message, to its own id where it has one."""
+    why = problem.errors(include_url=False)[0]["msg"]
+    text = f"this is not a JSON-RPC message in UTF-8, and nothing was done: {why}"
+    return JSONRPCError(jsonrpc="2.0", id=_id_in(line), error=ErrorData(code=PARSE_ERROR, message=text))
+
+
+def _id_in(line: bytes) -> RequestId | None:
+    with suppress(ValueError, RecursionError):
+        document = json.loads(line.decode(errors="replace"))
+        id = document.get("id") if isinstance(document, dict) else None
+        if isinstance(id, str | int) and str(id).isascii():
+            return id
+    return None

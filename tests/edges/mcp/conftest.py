@@ -1,0 +1,89 @@
+"""The MCP server as clients see it: the SDK's own client, in this process or talking to one of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp_types import CallToolResult
+
+from scratchbus import AsyncBus
+from scratchbus.edges.mcp.desk import Desk
+from scratchbus.edges.mcp.identity import Identity
+from scratchbus.edges.mcp.server import server_of
+
+ROOT = Path(__file__).parents[3]
+
+
+class Agent:
+    """A client, and what its tools answer."""
+
+    def __init__(self, client: Client, bus: AsyncBus | None = None) -> None:
+        self.client = client
+        self.bus = bus
+
+    async def do(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool that succeeds, and return its answer."""
+        result = await self.client.call_tool(tool, arguments)
+        assert not result.is_error, text_of(result)
+        assert isinstance(result.structured_content, dict)
+        return result.structured_content
+
+    async def fail(self, tool: str, **arguments: Any) -> str:
+        """Call a tool that fails, and return what it says: one line."""
+        result = await self.client.call_tool(tool, arguments)
+        assert result.is_error, result
+        said = text_of(result)
+        assert "\n" not in said
+        return said
+
+
+def text_of(result: CallToolResult) -> str:
+    (only,) = result.content
+    assert only.type == "text"
+    return only.text
+
+
+Connect = Callable[..., AbstractAsyncContextManager[Agent]]
+
+
+@pytest.fixture
+def memory_url() -> str:
+    return f"memory://{token_hex(6)}"
+
+
+@pytest.fixture
+def connect(memory_url: str) -> Connect:
+    """Have an agent work on the test's bus, through a server in this process."""
+
+    @asynccontextmanager
+    async def enter(agent: str = "analyst", mode: str = "auto", **identity: Any) -> AsyncIterator[Agent]:
+        async with (
+            Desk.opened(Identity.of(agent, **identity), url=memory_url) as desk,
+            Client(server_of(desk), mode=mode) as client,
+        ):
+            yield Agent(client, desk.bus)
+
+    return enter
+
+
+@asynccontextmanager
+async def in_a_process(url: str, *options: str, mode: str = "auto", **how: Any) -> AsyncIterator[Agent]:
+    """Have an agent work through a server in a process of its own, over standard input and output."""
+    arguments = ["-m", "scratchbus.edges.cli", "mcp", "--url", url, *options]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ), cwd=str(ROOT))
+    async with Client(server, mode=mode, **how) as client:
+        yield Agent(client)
+
+
+@pytest.fixture
+def page_name() -> str:
+    """A page that no other test has."""
+    return f"mcp-{token_hex(6)}"

@@ -1,0 +1,235 @@
+"""The server as many clients use it: over HTTP, each by its token."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from scratchbus.edges.cli import main
+from scratchbus.edges.mcp.identity import Identity
+from scratchbus.edges.mcp.tokens import Tokens
+from tests.edges.mcp.conftest import ROOT, Agent
+from tests.waiting import PATIENCE
+
+
+class Served(NamedTuple):
+    """A server that runs, and the file of its tokens."""
+
+    url: str
+    tokens: Tokens
+    process: subprocess.Popen[str]
+
+    def token(self, agent: str = "analyst", **identity: Any) -> str:
+        """Return a new token for an agent on a page that no other test has, unless it is said."""
+        identity = {"page": f"http-{token_hex(6)}", "tools": ["observations"], **identity}
+        return self.tokens.add(f"t-{token_hex(6)}", Identity.of(agent, **identity))
+
+
+@contextmanager
+def serving(url: str, file: Path, *options: str) -> Iterator[Served]:
+    tokens = Tokens(file)
+    tokens.add("first", Identity.of("nobody"))
+    arguments = ["mcp", "--http", "0", "--tokens", str(file), "--url", url, "--json", *options]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scratchbus.edges.cli", *arguments],
+        cwd=ROOT,
+        env=dict(os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield Served(json.loads(process.stdout.readline())["url"], tokens, process)
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def served(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(embedded_url, tmp_path_factory.mktemp("http") / "tokens.yaml", "--tools", "observations") as running:
+        yield running
+
+
+@asynccontextmanager
+async def bearing(served: Served, token: str, mode: str = "auto") -> AsyncIterator[Agent]:
+    """Have an agent work through the server, with this token."""
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE) as http,
+        Client(streamable_http_client(served.url, http_client=http), mode=mode) as client,
+    ):
+        yield Agent(client)
+
+
+def refusal(url: str, token: str | None, body: bytes | None = None, **headers: str) -> tuple[int, str]:
+    """Ask without the SDK; return the status and what is said."""
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers |= {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(url, body or json.dumps(ask).encode(), headers)  # noqa: S310  # it is our own
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # the same
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as problem:
+        return problem.code, problem.read().decode()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_token_says_who_speaks_and_where(served: Served, mode: str):
+    page = f"http-{token_hex(6)}"
+    analyst, reviewer = served.token("analyst", page=page), served.token("reviewer", page=page)
+    elsewhere = served.token("analyst")
+    async with (
+        bearing(served, analyst, mode) as one,
+        bearing(served, reviewer, mode) as two,
+        bearing(served, elsewhere, mode) as three,
+    ):
+        added = await one.do("add_observation", type="observation", content="The build is red")
+        seen = await two.do("get_observation", id=added["id"])
+        assert (added["source"], seen["source"]) == ("analyst", "analyst")
+        assert (await two.do("add_observation", type="observation", content="y"))["source"] == "reviewer"
+        assert await three.do("list_observations") == {"observations": []}
+        assert "settled by your connection" in await one.fail(
+            "add_observation", type="observation", content="x", source="reviewer"
+        )
+
+
+@pytest.mark.parametrize("token", [None, "", "sbmcp_wrong", "ключ"])
+def test_whoever_has_no_token_is_refused(served: Served, token: str | None):
+    encoded = None if token is None else token.encode().decode("latin-1")
+    status, said = refusal(served.url, encoded)
+    assert status == 401
+    assert "Authentication required" in said
+
+
+def test_a_token_without_any_of_the_tools_here_is_refused(served: Served):
+    status, said = refusal(served.url, served.token(tools=["scratchpad"]))
+    assert status == 403
+    assert "none of the tools here: observations" in said
+
+
+async def test_a_tool_that_the_token_is_not_for_is_refused(served: Served):
+    async with bearing(served, served.token(tools=["observations", "scratchpad"])) as agent:
+        assert "update_scratchpad: your connection has no scratchpad tools" in await agent.fail(
+            "update_scratchpad", content="x"
+        )
+        names = [tool.name for tool in (await agent.client.list_tools()).tools]
+        assert "update_scratchpad" not in names
+
+
+async def test_a_token_that_is_revoked_is_refused_from_then_on(served: Served):
+    token = served.tokens.add("short-lived", Identity.of("analyst", page=f"http-{token_hex(6)}"))
+    async with bearing(served, token) as agent:
+        await agent.do("list_observations")
+    served.tokens.revoke("short-lived")
+    assert refusal(served.url, token)[0] == 401
+
+
+def test_a_session_is_of_no_use_with_another_token(served: Served):
+    mine, theirs = (served.token(page="shared") for _ in range(2))
+    info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    hello = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}).encode()
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(served.url, hello, {**headers, "Authorization": f"Bearer {mine}"})  # noqa: S310
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # it is our own
+        session = answer.headers["mcp-session-id"]
+    assert refusal(served.url, mine, **{"Mcp-Session-Id": session})[0] == 200
+    assert refusal(served.url, theirs, **{"Mcp-Session-Id": session})[0] == 404
+
+
+def test_bad_bodies_are_refused_and_the_server_goes_on(served: Served):
+    token = served.token()
+    assert refusal(served.url, token, b"hello?")[0] == 400
+    assert refusal(served.url, token, rb'{"jsonrpc": "2.0", "id": "\ud800", "method": "ping"}')[0] == 400
+    assert refusal(served.url, token)[0] != 401
+
+
+def test_a_body_beyond_all_measure_is_refused_before_it_is_read(served: Served):
+    place = urlsplit(served.url)
+    with closing(HTTPConnection(place.netloc, timeout=PATIENCE)) as connection:
+        connection.putrequest("POST", place.path)
+        connection.putheader("Authorization", f"Bearer {served.token()}")
+        connection.putheader("Content-Length", "5000000")
+        connection.endheaders()
+        assert connection.getresponse().status == 413
+
+
+def test_a_page_of_a_browser_cannot_reach_it(served: Served):
+    assert refusal(served.url, served.token(), Host="evil.example")[0] in (403, 421)
+    assert refusal(served.url, served.token(), Origin="https://evil.example")[0] == 403
+
+
+async def test_a_client_hears_of_changes(served: Served):
+    page = f"http-{token_hex(6)}"
+    uri = f"scratch://{page}/active"
+    async with (
+        bearing(served, served.token("analyst", page=page)) as analyst,
+        bearing(served, served.token("reviewer", page=page)) as reviewer,
+        reviewer.client.listen(resource_subscriptions=[uri]) as heard,
+    ):
+        await analyst.do("add_observation", type="observation", content="x")
+        with anyio.fail_after(PATIENCE):
+            assert (await anext(aiter(heard))).uri == uri
+
+
+async def test_a_signal_ends_it_though_a_client_listens(embedded_url: str, tmp_path: Path):
+    codes, took = [], []
+    with serving(embedded_url, tmp_path / "tokens.yaml") as running:
+        with suppress(Exception):  # its stream breaks off
+            async with (
+                bearing(running, running.token(page="main")) as agent,
+                agent.client.listen(resource_subscriptions=["scratch://main/active"]),
+            ):
+                begun = time.monotonic()
+                running.process.send_signal(signal.SIGTERM)
+                codes.append(await anyio.to_thread.run_sync(running.process.wait, PATIENCE))
+                took.append(time.monotonic() - begun)
+        said = running.process.stderr.read()
+    assert codes == [0]
+    assert took[0] < 2
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--http", "8000"), 2, "--tokens"),
+        (("--http", "8000", "--tokens", "{none}"), 5, "scratchbus mcp token add"),
+        (("--http", "8000", "--tokens", "{bad}"), 5, "bad.yaml:2: tokens[0]"),
+        (("--http", "where", "--tokens", "{good}"), 5, "HOST:PORT"),
+        (("--http", "{taken}", "--tokens", "{good}"), 5, "another host or port"),
+        (("--http", "8000", "--tokens", "{good}", "--agent", "a"), 2, "token says who"),
+    ],
+)
+def test_a_server_that_cannot_begin_says_why_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int, said: str
+):
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    Tokens(good).add("a", Identity.of("a"))
+    bad.write_text("tokens:\n- name: a\n  sha256: abc\n  agent: no spaces\n")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        places = {"none": tmp_path / "none.yaml", "good": good, "bad": bad, "taken": listener.getsockname()[1]}
+        assert main(["mcp", *(option.format(**places) for option in options)]) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line

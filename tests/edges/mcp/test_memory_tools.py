@@ -1,0 +1,150 @@
+"""The tools for what agents remember."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.edges.mcp.conftest import Connect
+
+
+async def test_the_notepad_is_written_edited_and_read(connect: Connect):
+    async with connect(session="s1") as agent:
+        assert await agent.do("read_notepad") == {"content": ""}
+        assert await agent.do("write_notepad", content="- [ ] look\n") == {"ok": True}
+        await agent.do("update_notepad", operation="append", content="- [ ] fix\n")
+        await agent.do("update_notepad", operation="find_replace", find="[ ] look", replace="[x] look")
+        assert await agent.do("read_notepad") == {"content": "- [x] look\n- [ ] fix\n"}
+
+
+async def test_an_edit_that_is_ambiguous_or_finds_nothing_is_explained(connect: Connect):
+    async with connect(session="s1") as agent:
+        await agent.do("write_notepad", content="a b a")
+        assert "2" in await agent.fail("update_notepad", operation="find_replace", find="a", replace="c")
+        assert "find" in await agent.fail("update_notepad", operation="find_replace", find="x", replace="c")
+        assert "find_replace" in await agent.fail("update_notepad", operation="rewrite", content="x")
+        assert await agent.do("read_notepad") == {"content": "a b a"}
+        await agent.do("update_notepad", operation="find_replace", find="a", replace="c", replace_all=True)
+        assert await agent.do("read_notepad") == {"content": "c b c"}
+
+
+async def test_the_todo_list_is_read_and_written_with_one_tool(connect: Connect):
+    async with connect(session="s1") as agent:
+        assert (await agent.do("todo"))["todos"] == []
+        plan = [{"id": "1", "content": "look", "status": "in_progress"}, {"id": "2", "content": "fix"}]
+        written = await agent.do("todo", todos=plan)
+        merged = await agent.do("todo", todos=[{"id": "1", "status": "completed"}], merge=True)
+        assert await agent.do("todo") == merged
+        assert "note" in await agent.fail("todo", todos=[{"id": "3", "note": "x"}])
+        assert await agent.do("todo") == merged
+    assert written["revision"] == 1
+    assert [(each["id"], each["status"]) for each in merged["todos"]] == [("1", "completed"), ("2", "pending")]
+    assert merged["summary"]["completed"] == 1
+
+
+async def test_two_agents_of_one_session_share_its_memory_and_others_do_not(connect: Connect):
+    async with (
+        connect("analyst", session="s1") as analyst,
+        connect("reviewer", session="s1") as reviewer,
+        connect("reviewer", session="s2") as other,
+    ):
+        await analyst.do("write_notepad", content="shared")
+        assert (await reviewer.do("read_notepad"))["content"] == "shared"
+        assert (await other.do("read_notepad"))["content"] == ""
+        (event,) = await analyst.bus.notepad("s1").history()
+    assert event.by == "analyst"
+
+
+async def test_an_agent_sees_its_own_scratchpad_and_no_other(connect: Connect):
+    async with connect("analyst") as analyst, connect("reviewer") as reviewer:
+        await analyst.do("update_scratchpad", content="The bank answers on Mondays.")
+        mine, theirs = await analyst.do("whoami"), await reviewer.do("whoami")
+        assert "10,000" in await analyst.fail("update_scratchpad", content="x" * 10_001)
+        assert "no such argument" in await reviewer.fail("update_scratchpad", content="x", owner="analyst")
+    assert (mine["agent"], mine["kind"], mine["page"]) == ("analyst", "subagent", "main")
+    assert "The bank answers on Mondays." in mine["text"]
+    assert "Mondays" not in theirs["text"]
+    assert "update_scratchpad" in theirs["text"]
+
+
+async def test_a_person_has_no_scratchpad(connect: Connect):
+    async with connect("eve", kind="person", tools=["scratchpad"]) as person:
+        assert "403 Unauthorized" in await person.fail("update_scratchpad", content="x")
+        assert "## Your Scratchpad" not in (await person.do("whoami"))["text"]
+
+
+async def test_a_task_gives_way_to_its_summary(connect: Connect):
+    async with connect(session="s1") as agent, connect(session="s2") as other:
+        task = (await agent.do("begin_task", title="Survey the sheets"))["task"]
+        assert "session s2" in await other.fail("end_task", task=task, summary="not mine")
+        ended = await agent.do("end_task", task=task, summary="Six sheets.")
+        assert "Six sheets." in ended["text"]
+        await agent.fail("end_task", task=task, summary="Again.")
+
+
+@pytest.mark.parametrize("tool", ["add_note", "read_notepad", "todo", "spawn_session"])
+async def test_without_a_session_its_tools_are_not_there(connect: Connect, tool: str):
+    async with connect() as agent:
+        assert f"{tool}: your connection has no " in await agent.fail(tool)
+
+
+async def test_notes_are_added_found_changed_and_deleted(connect: Connect):
+    async with connect(session="s1") as agent:
+        first = await agent.do("add_note", content="Q3 is off by 45,000", tags=["Totals", "q3"])
+        second = await agent.do("scratch_note", content="ask about Q3")
+        assert first["metadata"] == {"note_id": first["note"]["id"], "total_notes": 1, "total_tags": 2}
+        assert second["note"]["tags"] == []
+        found = await agent.do("search_notes", query="q3")
+        assert [each["id"] for each in found["notes"]] == [first["note"]["id"], second["note"]["id"]]
+        assert found["metadata"] == {"result_count": 2, "query": "q3", "tags": []}
+        assert (await agent.do("list_tags"))["tags"] == {"Totals": 1, "q3": 1}
+        changed = await agent.do("update_note", id=second["note"]["id"], tags=["totals"])
+        assert (changed["note"]["content"], changed["note"]["tags"]) == ("ask about Q3", ["totals"])
+        listed = await agent.do("list_notes", tag="TOTALS")
+        assert listed["metadata"] == {"note_count": 2, "tag_filter": "TOTALS"}
+        gone = await agent.do("delete_note", id=first["note"]["id"])
+        assert (gone["metadata"]["note_id"], gone["metadata"]["total_notes"]) == (first["note"]["id"], 1)
+        assert [each["id"] for each in (await agent.do("list_notes"))["notes"]] == [second["note"]["id"]]
+
+
+@pytest.mark.parametrize(("tool", "given"), [("list_notes", {}), ("search_notes", {"query": "note"})])
+async def test_pages_of_notes_show_everything_once(connect: Connect, tool: str, given: dict[str, str]):
+    async with connect(session="s1") as agent:
+        ids = [(await agent.do("scratch_note", content=f"note {n}"))["note"]["id"] for n in range(7)]
+        answer = await agent.do(tool, limit=3, **given)
+        seen = [each["id"] for each in answer["notes"]]
+        while "next_cursor" in answer:
+            await agent.do("scratch_note", content="note one more")  # newer, so not in what follows
+            answer = await agent.do(tool, limit=3, cursor=answer["next_cursor"], **given)
+            seen += [each["id"] for each in answer["notes"]]
+        assert seen == ids[::-1]
+        await agent.do("delete_note", id=ids[0])
+        assert "begin again" in await agent.fail(tool, cursor=ids[0], **given)
+
+
+async def test_what_a_note_cannot_be_is_explained(connect: Connect):
+    async with connect(session="s1") as agent:
+        said = await agent.fail("add_note", content="x" * 4_001)
+        assert "4000" in said.replace(",", "")
+        assert "4001" in said.replace(",", "")
+        assert "10" in await agent.fail("add_note", content="x", tags=[f"t{n}" for n in range(11)])
+        assert "note_1" in await agent.fail("update_note", id="note_1", content="x")
+        assert (await agent.do("list_notes"))["notes"] == []
+
+
+async def test_sessions_are_spawned_and_forked_and_report_to_their_parent(connect: Connect):
+    async with connect(session="s1") as parent:
+        await parent.do("write_notepad", content="the plan")
+        spawned = await parent.do("spawn_session")
+        copied = await parent.do("spawn_session", copy_notepad=True)
+        forked = await parent.do("fork_session", event_id="fork-1")
+        assert await parent.do("fork_session", event_id="fork-1") == forked
+        for new, content in ((spawned, ""), (copied, "the plan"), (forked, "the plan")):
+            assert new["parent"] == "s1"
+            async with connect("helper", session=new["session"]) as child:
+                assert (await child.do("read_notepad"))["content"] == content
+                await child.do("write_notepad", content="my own")
+                reported = await child.do("report_result", result="all is well")
+                assert reported["source"] == "helper"
+        assert (await parent.do("read_notepad"))["content"] == "the plan"
+        assert len(await parent.bus.page("session:s1").active()) == 3
+        await parent.fail("report_result", result="to whom?")

@@ -1,0 +1,271 @@
+"""The tools for observations."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from mcp import Client
+
+from scratchbus.counts import counts
+from scratchbus.edges.mcp.desk import Desk
+from scratchbus.edges.mcp.identity import Identity
+from scratchbus.edges.mcp.observations import Observations
+from scratchbus.edges.mcp.server import server_of
+from scratchbus.log import embedded
+from tests.edges.mcp.conftest import Agent, Connect, text_of
+
+
+async def test_every_tool_says_what_it_is_and_does(connect: Connect):
+    async with connect(tools=["observations"]) as agent:
+        tools = (await agent.client.list_tools()).tools
+    assert [tool.name for tool in tools] == [row.name for row in Observations.TOOLS]
+    for tool in tools:
+        assert tool.title
+        assert tool.description
+        hints = tool.annotations
+        assert hints.title == tool.title
+        assert None not in (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint)
+        assert hints.open_world_hint is False
+        assert not (hints.read_only_hint and hints.destructive_hint)
+        assert tool.input_schema["additionalProperties"] is False
+        assert tool.output_schema["type"] == "object"
+        assert "$ref" not in json.dumps(tool.output_schema)
+
+
+async def test_what_is_added_has_the_agent_as_its_source(connect: Connect):
+    async with connect("analyst") as agent:
+        added = await agent.do("add_observation", type="observation", content="The build is red", tags=["ci"])
+        found = await agent.bus.page("main").get(added["id"])
+        (event,) = await agent.bus.page("main").history(added["id"])
+    assert (added["source"], added["status"], added["tags"]) == ("analyst", "active", ["ci"])
+    assert (found.source, event.by) == ("analyst", "analyst")
+
+
+@pytest.mark.parametrize("name", ["source", "by", "agent", "page", "session"])
+async def test_a_forged_identity_is_refused(connect: Connect, name: str):
+    async with connect() as agent:
+        said = await agent.fail("add_observation", type="observation", content="x", **{name: "boss"})
+        assert "settled by your connection" in said
+        assert await agent.do("list_observations") == {"observations": []}
+
+
+async def test_an_unknown_argument_is_told_which_there_are(connect: Connect):
+    async with connect() as agent:
+        assert "takes: limit, cursor" in await agent.fail("get_active_observations", count=3)
+
+
+async def test_what_is_wrong_with_arguments_is_one_line_with_all_of_it(connect: Connect):
+    async with connect() as agent:
+        said = await agent.fail("add_observation", confidence="very")
+    assert said.startswith("type: field required; content: field required; confidence: 'very': ")
+
+
+async def test_an_error_of_the_bus_is_one_line_that_says_what_to_do(connect: Connect):
+    async with connect() as agent:
+        said = await agent.fail("add_observation", type="risk_alerts", content="x")
+        assert "did you mean 'risk_alert'" in said
+        assert "ULIDs" in await agent.fail("get_observation", id="nonsense")
+        assert "list_observations" in await agent.fail("get_observation", id="01M7ZNQZHB25T9J0CB63CKMM6Q")
+
+
+async def test_a_bug_is_not_told_to_the_client(connect: Connect, monkeypatch: pytest.MonkeyPatch):
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("the secret")
+
+    async with connect() as agent:
+        with monkeypatch.context() as patch:
+            patch.setattr("scratchbus.async_page.AsyncPage.add", broken)
+            said = await agent.fail("add_observation", type="observation", content="x")
+        assert "secret" not in said
+        assert "bug of the server" in said
+        await agent.do("add_observation", type="observation", content="x")
+
+
+async def test_an_unknown_tool_is_told_which_there_are(connect: Connect):
+    async with connect(tools=["observations"]) as agent:
+        assert "add_observation" in await agent.fail("remember")
+
+
+async def test_the_text_of_an_answer_is_its_structure(connect: Connect):
+    async with connect() as agent:
+        result = await agent.client.call_tool("add_observation", {"type": "observation", "content": "Zürich ☃"})
+    assert json.loads(text_of(result)) == result.structured_content
+
+
+async def test_lists_show_the_beginning_of_what_is_long(connect: Connect):
+    content = "long " * 1000
+    async with connect() as agent:
+        added = await agent.do("add_observation", type="observation", content=content)
+        (listed,) = (await agent.do("list_observations"))["observations"]
+        got = await agent.do("get_observation", id=added["id"])
+    assert len(listed["content"]) == 500
+    assert listed["content"].endswith("…")
+    assert listed["full_length"] == 5000
+    assert got["content"] == content
+    assert "full_length" not in got
+
+
+async def test_pages_of_a_list_show_everything_once(connect: Connect):
+    async with connect() as agent:
+        ids = [(await agent.do("add_observation", type="observation", content=f"{n}"))["id"] for n in range(7)]
+        answer = await agent.do("list_observations", limit=3)
+        seen = [each["id"] for each in answer["observations"]]
+        while "next_cursor" in answer:
+            answer = await agent.do("list_observations", limit=3, cursor=answer["next_cursor"])
+            seen += [each["id"] for each in answer["observations"]]
+    assert seen == ids[::-1]
+
+
+async def test_pages_of_what_is_active_go_on_where_they_were(connect: Connect):
+    async with connect() as agent:
+        for type in ("observation", "risk_alert", "reminder", "risk_alert", "observation"):
+            await agent.do("add_observation", type=type, content="x")
+        every = [each["id"] for each in (await agent.do("get_active_observations"))["observations"]]
+        first = await agent.do("get_active_observations", limit=2)
+        await agent.do("resolve_observation", id=every[1])
+        await agent.do("add_observation", type="risk_alert", content="new, and above")
+        second = await agent.do("get_active_observations", limit=3, cursor=first["next_cursor"])
+    assert [each["id"] for each in first["observations"]] == every[:2]
+    assert [each["id"] for each in second["observations"]] == every[2:]
+    assert "next_cursor" not in second
+
+
+@pytest.mark.parametrize("tool", ["get_active_observations", "list_observations"])
+async def test_a_cursor_of_something_else_is_refused(connect: Connect, tool: str):
+    async with connect() as agent:
+        assert "next_cursor" in await agent.fail(tool, cursor="over there")
+
+
+async def test_lists_are_narrowed_by_everything_given(connect: Connect):
+    async with connect() as agent:
+        wanted = await agent.do(
+            "add_observation", type="risk_alert", content="Fraud ring", tags=["a", "b"], owner="eve"
+        )
+        await agent.do("add_observation", type="risk_alert", content="Fraud ring", tags=["a"], owner="eve")
+        await agent.do("add_observation", type="observation", content="Fraud ring", tags=["a", "b"])
+        found = await agent.do("list_observations", type="risk_alert", tags=["a", "b"], text="RING", owner="eve")
+    assert [each["id"] for each in found["observations"]] == [wanted["id"]]
+
+
+async def test_a_claim_keeps_others_away(connect: Connect):
+    async with connect("analyst") as analyst, connect("reviewer") as reviewer:
+        id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
+        claim = await reviewer.do("claim_observation", id=id, ttl="10m")
+        assert "reviewer" in await analyst.fail("resolve_observation", id=id)
+        assert (await analyst.do("get_observation", id=id))["claimed_by"] == "reviewer"
+        done = await reviewer.do("resolve_observation", id=id, fence=claim["fence"], reason="fixed")
+    assert done["status"] == "resolved"
+
+
+async def test_a_claim_is_given_back_with_what_is_changed_or_alone(connect: Connect):
+    async with connect("analyst") as analyst, connect("reviewer") as reviewer:
+        id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
+        mine = {"id": id, "release": True}
+        for change in ({"status": "pending_review"}, {}):
+            claim = await reviewer.do("claim_observation", id=id)
+            given_back = await reviewer.do("update_observation", **mine, **change, fence=claim["fence"])
+            assert "claimed_by" not in given_back
+            await analyst.do("update_observation", id=id, content="y")
+        assert "claim" in await reviewer.fail("update_observation", **mine)
+    assert given_back["status"] == "pending_review"
+
+
+async def test_what_is_doubtful_is_sent_back(connect: Connect):
+    async with connect() as agent:
+        id = (await agent.do("add_observation", type="observation", content="x"))["id"]
+        sent = await agent.do("update_observation", id=id, status="pending_review", content="y", expected_version=1)
+        assert (sent["status"], sent["content"]) == ("pending_review", "y")
+        assert "version" in await agent.fail("update_observation", id=id, content="z", expected_version=1)
+        assert "nothing to update" in await agent.fail("update_observation", id=id)
+
+
+async def test_an_action_is_linked_and_what_is_done_with_is_put_away(connect: Connect):
+    async with connect() as agent:
+        first, second = [
+            (await agent.do("add_observation", type="observation", content=f"{n}"))["id"] for n in range(2)
+        ]
+        assert (await agent.do("link_observation", id=first, action="goal-17"))["links"] == ["goal-17"]
+        await agent.do("resolve_observation", id=first)
+        assert second in await agent.fail("clear_resolved", ids=[first, second])
+        assert len((await agent.do("list_observations"))["observations"]) == 2
+        assert await agent.do("clear_resolved", ids=[first]) == {"cleared": [first]}
+        assert (await agent.do("archive_observation", id=second, reason="old"))["status"] == "archived"
+
+
+async def test_a_retry_with_an_event_id_adds_nothing_more(connect: Connect):
+    async with connect() as agent:
+        new = {"type": "observation", "content": "x", "event_id": "mine-1"}
+        assert await agent.do("add_observation", **new) == await agent.do("add_observation", **new)
+        assert "mine-1" in await agent.fail("add_observation", **{**new, "content": "y"})
+
+
+async def test_changes_are_told_since_a_cursor(connect: Connect):
+    async with connect("analyst") as analyst, connect("reviewer") as reviewer:
+        start = await analyst.do("changes_since")
+        assert start["changes"] == []
+        id = (await reviewer.do("add_observation", type="observation", content="x"))["id"]
+        await reviewer.do("resolve_observation", id=id)
+        first = await analyst.do("changes_since", cursor=start["next_cursor"], limit=1)
+        rest = await analyst.do("changes_since", cursor=first["next_cursor"])
+        nothing = await analyst.do("changes_since", cursor=rest["next_cursor"])
+    assert [(each["kind"], each["id"], each["by"]) for each in first["changes"]] == [("added", id, "reviewer")]
+    assert first["has_more"] is True
+    assert [each["kind"] for each in rest["changes"]] == ["status_changed"]
+    assert nothing == {"changes": [], "next_cursor": rest["next_cursor"], "has_more": False}
+
+
+async def test_bad_texts_are_refused_and_the_server_goes_on(connect: Connect):
+    async with connect() as agent:
+        assert "65" in await agent.fail("add_observation", type="observation", content="x" * 70_000)
+        assert "content" in await agent.fail("add_observation", type="observation", content="")
+        assert "content" in await agent.fail("add_observation", type="observation", content="half \ud800 a pair")
+        await agent.do("add_observation", type="observation", content="x" * 60_000)
+
+
+async def test_a_text_that_looks_like_json_stays_a_text_and_a_list_may_be_one(connect: Connect):
+    async with connect() as agent:
+        added = await agent.do("add_observation", type="observation", content='{"a": 1}', tags='["x", "y"]')
+        changed = await agent.do("update_observation", id=added["id"], content='["b"]')
+    assert (added["content"], added["tags"]) == ('{"a": 1}', ["x", "y"])
+    assert changed["content"] == '["b"]'
+
+
+async def test_what_someone_else_wrote_is_seen_at_once(connect: Connect):
+    async with connect("analyst") as analyst, connect("reviewer") as reviewer:
+        for number in range(20):
+            id = (await analyst.do("add_observation", type="observation", content=f"{number}"))["id"]
+            assert (await reviewer.do("get_observation", id=id))["content"] == f"{number}"
+
+
+async def test_calls_and_errors_are_counted_by_tool(connect: Connect):
+    before = Counter(counts.tool_calls), Counter(counts.tool_errors)
+    async with connect() as agent:
+        await agent.do("list_observations")
+        await agent.fail("list_observations", type="nonsense")
+        await agent.fail("made_up_by_the_client")
+    assert Counter(counts.tool_calls) - before[0] == {"list_observations": 2}
+    assert Counter(counts.tool_errors) - before[1] == {"list_observations": 1, "unknown": 1}
+
+
+async def test_an_engine_that_is_away_is_told_and_once_it_is_back_all_goes_on(short_directory: Path):
+    directory = short_directory / "mcp"
+    try:
+        async with (
+            Desk.opened(Identity.of("analyst"), url=f"embedded:{directory}") as desk,
+            Client(server_of(desk)) as client,
+        ):
+            agent = Agent(client, desk.bus)
+            first = await agent.do("add_observation", type="observation", content="x")
+            await agent.do("get_active_observations")
+            embedded.stop(directory)
+            assert "was stopped" in await agent.fail("get_active_observations")
+            assert "was stopped" in await agent.fail("add_observation", type="observation", content="y")
+            embedded.ensure_running(directory)
+            second = await agent.do("add_observation", type="observation", content="z")
+            active = (await agent.do("get_active_observations"))["observations"]
+    finally:
+        embedded.stop(directory)
+    assert [each["id"] for each in active] == [second["id"], first["id"]]

@@ -1,0 +1,168 @@
+"""The server as a process that is talked to over standard input and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.edges.cli import main
+from tests.edges.mcp.conftest import ROOT, in_a_process
+from tests.waiting import PATIENCE
+
+SOON = 1.0
+"""Seconds within which the server ends; more where the machine is busy with other tests."""
+
+
+class Raw:
+    """A client that says exactly what a test has it say."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+
+    def say(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        document: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return document
+
+    def ask(self, id: int, method: str, **params: Any) -> dict[str, Any]:
+        self.say(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode())
+        return self.hear()
+
+    def call(self, id: int, tool: str, **arguments: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self.ask(id, "tools/call", name=tool, arguments=arguments)["result"]
+        return result
+
+    def greet(self) -> None:
+        info = {"name": "raw", "version": "1"}
+        self.ask(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=info)
+        self.say(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
+
+
+@contextmanager
+def raw(url: str, *options: str) -> Iterator[Raw]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scratchbus.edges.cli", "mcp", "--url", url, *options],
+        cwd=ROOT,
+        env=dict(os.environ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:  # closes the pipes
+        try:
+            yield Raw(process)
+        finally:
+            process.kill()
+
+
+def ended(process: subprocess.Popen[bytes]) -> float:
+    """Wait for the end and return how many seconds it took."""
+    begun = time.monotonic()
+    assert process.wait(PATIENCE) == 0
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_agent_works_through_a_process_of_its_own(embedded_url: str, page_name: str, mode: str):
+    async with in_a_process(embedded_url, "--agent", "analyst", "--page", page_name, mode=mode) as agent:
+        assert agent.client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
+        assert f"You are analyst on scratchbus, page {page_name}." in (agent.client.instructions or "")
+        added = await agent.do("add_observation", type="observation", content="The build is red")
+        (active,) = (await agent.do("get_active_observations"))["observations"]
+    assert active["id"] == added["id"]
+    with Bus.connect(embedded_url) as bus:
+        assert bus.page(page_name).get(added["id"]).source == "analyst"
+
+
+def test_what_is_not_a_message_gets_an_error_and_the_server_goes_on(embedded_url: str, page_name: str):
+    call = '{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "add_observation", "arguments": %s}}'
+    half = call % r'{"type": "observation", "content": "half \ud800 a pair"}'
+    with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
+        client.greet()
+        client.say(half.encode())
+        refused = client.hear()
+        assert (refused["id"], refused["error"]["code"]) == (7, -32700)
+        client.say(half.encode().replace(rb"\ud800", b"\xff\xfe"))
+        assert (client.hear())["error"]["code"] == -32700
+        client.say(b"hello?")
+        refused = client.hear()
+        assert refused.get("id") is None
+        assert "nothing was done" in refused["error"]["message"]
+        assert client.call(8, "list_observations")["structuredContent"] == {"observations": []}
+        huge = client.call(9, "add_observation", type="observation", content="x" * 5_000_000)
+        assert huge["isError"] is True
+        assert not client.call(10, "add_observation", type="observation", content="ok").get("isError")
+
+
+def test_the_end_of_the_input_ends_it_once_all_is_answered(embedded_url: str, page_name: str):
+    with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
+        client.greet()
+        call = {"name": "add_observation", "arguments": {"type": "observation", "content": "the last words"}}
+        client.say(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode())
+        client.process.stdin.close()
+        answer = client.hear()
+        assert answer["result"]["structuredContent"]["content"] == "the last words"
+        assert ended(client.process) < SOON
+        assert client.process.stdout.read() == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_at_once(embedded_url: str, page_name: str, number: signal.Signals):
+    with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
+        client.greet()
+        client.process.send_signal(number)
+        assert ended(client.process) < SOON
+        assert client.process.stdout.read() == b""
+        assert b"Traceback" not in client.process.stderr.read()
+
+
+def test_a_signal_ends_it_though_its_client_takes_nothing(embedded_url: str, page_name: str):
+    with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
+        client.greet()
+        listing = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
+        for _ in range(20):  # more than a pipe holds
+            client.say(listing)
+        time.sleep(0.3)  # nothing shows that it is stuck by now; if it is not, the test proves less
+        client.process.send_signal(signal.SIGTERM)
+        assert ended(client.process) < 2 * SOON
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ((), 2, "--agent"),
+        (("--agent", "no spaces"), 5, "agent"),
+        (("--agent", "a", "--tools", "everything"), 5, "observations, notes"),
+        (("--agent", "a", "--tools", "notes"), 5, "--session"),
+        (("--agent", "a", "--url", "redis://127.0.0.1:1"), 6, "127.0.0.1:1"),
+    ],
+)
+def test_a_server_that_cannot_begin_says_why_in_one_line(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int, said: str
+):
+    assert main(["mcp", *options]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert said in line
+
+
+def test_without_the_sdk_it_says_what_to_install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "scratchbus.edges.mcp.main", None)
+    assert main(["mcp", "--agent", "a"]) == 5
+    assert "pip install 'scratchbus[mcp]'" in capsys.readouterr().err
