@@ -63,13 +63,10 @@ class Folded(NamedTuple):
 
 @dataclass(slots=True)
 class Fold:
-    """The fold of a stretch of one shard's log over the documents it touches.
-
-    What is archived has no positions in the history index: who reads that reads the archive.
-    """
+    """The fold of a stretch of one shard's log over the documents it touches."""
 
     shard: int
-    is_archived: bool = False
+    is_archived: bool = False  # then there is no history index of it: who reads that reads the archive
     documents: Documents = field(default_factory=dict)
     before: Documents = field(default_factory=dict)
     folded: list[Event | Poison] = field(default_factory=list)
@@ -168,10 +165,7 @@ def catch_up(log: Log, shard: int) -> Step[None]:
 def _read_stretch(
     log: Log, keys: ShardKeys, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
 ) -> Step[tuple[Checkpoint, list[RawEntry], bool, bool]]:
-    """Read the checkpoint first, then whole batches after it; what was trimmed is read from the archive.
-
-    Say also whether these are the last ones, and whether they are from the archive.
-    """
+    """Read the checkpoint first, then whole batches after it; say whether that is all, and whether it was archived."""
     shard = keys.shard
     guess = known or begin
     count = chunk
