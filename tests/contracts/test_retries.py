@@ -296,7 +296,7 @@ def decoded(monkeypatch):
         ids.append(event.id)
         return event
 
-    for module in ("folding", "histories"):
+    for module in ("folding.fold", "histories"):
         monkeypatch.setattr(f"scratchbus.{module}.decode_entry", counting)
     return ids
 

@@ -100,7 +100,7 @@ def _run(bus: Bus, *_: object) -> None:
 
 def _ended(bus: Bus) -> list[Any]:
     _remembered(bus)
-    bus.converse(catch_up(bus.core.log, 0))
+    bus.converse(catch_up(bus.core.log, bus.core.log.shard("session:s")))
     bus.end_session("s")
     return []
 
@@ -121,6 +121,10 @@ def _view(bus: Bus, _: object) -> None:
 
 def _fold(bus: Bus, _: object) -> None:
     bus.converse(catch_up(bus.core.log, bus.core.log.shard("main")))
+
+
+def _fold_session(bus: Bus) -> None:
+    bus.converse(catch_up(bus.core.log, bus.core.log.shard("session:s")))
 
 
 def _work(bus: Bus, _: object) -> None:
@@ -247,7 +251,7 @@ TRIES: dict[str, Try] = {
     "bus: begin task": Try(APPENDS, _planned, lambda bus, *_: bus.begin_task("s", "y")),
     "bus: end task": Try(APPENDS, _planned, lambda bus, task, _: bus.end_task(task, "y")),
     "bus: report result": Try(APPENDS, _planned, lambda bus, _, child: bus.report_result(child, "y")),
-    "commit the end of a session": Try(COMMITS, _ended, lambda bus: bus.converse(catch_up(bus.core.log, 0))),
+    "commit the end of a session": Try(COMMITS, _ended, _fold_session),
     "commit what is folded": Try(COMMITS, _some, _fold),
     "sweep what has expired": Try(
         COMMITS,

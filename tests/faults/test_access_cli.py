@@ -69,6 +69,9 @@ COMMANDS: dict[str, frozenset[str]] = {
     "scratchpad show me": READS,
     "scratchpad whoami me": READS,
     "scratchpad write me x": APPENDS,
+    "context": READS,
+    "context surface x": READS,
+    "context exposure {open}": READS,
     "status": READS,
     "types list": READS,
     "dead-letters ls {subscription}": READS,
@@ -86,7 +89,7 @@ COMMANDS: dict[str, frozenset[str]] = {
 ELSEWHERE = {
     "up", "watch",  # below
     "stop", "demo",  # for the embedded engine, which has no users
-    "completion", "types check", "archive ls", "archive verify",  # ask nothing of the engine
+    "completion", "types check", "archive ls", "archive verify", "mcp token add", "mcp token ls", "mcp token revoke",  # ask nothing of the engine
 }  # fmt: skip
 
 
@@ -118,8 +121,8 @@ def things(bus: Bus, tmp_path: Path) -> dict[str, str]:
     with bus.subscribe("dispatch", max_attempts=1) as deliveries:
         next(deliveries).fail("on purpose")
     export = tmp_path / "export.jsonl"
-    export.write_text("\n".join(exported(bus)))
     note = bus.notes("s").add("x", ["t"]).note.id
+    export.write_text("\n".join(exported(bus)))
     return {**ids, "note": note, "types": str(types), "subscription": "dispatch", "export": str(export)}
 
 
