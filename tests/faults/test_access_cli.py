@@ -89,7 +89,8 @@ COMMANDS: dict[str, frozenset[str]] = {
 ELSEWHERE = {
     "up", "watch",  # below
     "stop", "demo",  # for the embedded engine, which has no users
-    "completion", "types check", "archive ls", "archive verify", "mcp token add", "mcp token ls", "mcp token revoke",  # ask nothing of the engine
+    "completion", "types check", "archive ls", "archive verify",  # ask nothing of the engine
+    "mcp token add", "mcp token ls", "mcp token revoke",  # neither
 }  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def bus(guarded: GuardedServer) -> Iterator[Bus]:
 
 @pytest.fixture
 def things(bus: Bus, tmp_path: Path) -> dict[str, str]:
-    page = bus.page()
+    note, page = bus.notes("s").add("x", ["t"]).note.id, bus.page()
     ids = {name: page.add("observation", name).id for name in ("open", "claimed", "resolved")}
     page.claim(ids["claimed"])
     page.link(ids["open"], "goal-0")
@@ -121,7 +122,6 @@ def things(bus: Bus, tmp_path: Path) -> dict[str, str]:
     with bus.subscribe("dispatch", max_attempts=1) as deliveries:
         next(deliveries).fail("on purpose")
     export = tmp_path / "export.jsonl"
-    note = bus.notes("s").add("x", ["t"]).note.id
     export.write_text("\n".join(exported(bus)))
     return {**ids, "note": note, "types": str(types), "subscription": "dispatch", "export": str(export)}
 
