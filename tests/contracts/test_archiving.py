@@ -29,7 +29,7 @@ from scratchbus.log.keys import PageKeys
 from scratchbus.log.positions import WIDTH
 from scratchbus.log.trimming import Archiving
 from scratchbus.rebuilding import rebuild
-from tests.inspection import keys_of, log_length, outdate, project, send
+from tests.inspection import archive, keys_of, log_length, outdate, project, send
 from tests.travelling import WAYS, only
 from tests.waiting import eventually
 
@@ -47,11 +47,6 @@ def bus(connect, directory):
 
 def fill(bus, count=30, page="main"):
     return [bus.page(page).add("observation", f"{n}", tags=["t"]) for n in range(count)]
-
-
-def archive(bus, **how):
-    eventually(lambda: send(bus, "TIME"))  # a millisecond goes by
-    return archive_bus(bus, **how)
 
 
 def floor_of(bus, page="main"):

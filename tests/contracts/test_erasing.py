@@ -10,7 +10,6 @@ import pytest
 from backports import zstd
 
 from scratchbus import Bus, NewObservation, Page, because
-from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.archive.verify import verify
 from scratchbus.domain.events import Added, Updated
@@ -36,7 +35,7 @@ from scratchbus.log.keys import PageKeys
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
 from tests.contracts.test_verifying import live
-from tests.inspection import documents, entries, heads, keys_of, outdate, project, send
+from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
 from tests.waiting import eventually
 
 SECRET = "s3cr3t-content"
@@ -389,7 +388,7 @@ def test_what_was_archived_is_erased_there_too(archived: Bus, tmp_path: Path) ->
     for number in range(5):
         page.add("observation", f"late {number}")
     project(archived)
-    archive_bus(archived)
+    archive(archived)
     assert in_files(folder, SECRET)
     others = [event for event in archived.events() if event.subject != id]
     before = {key: one for key, one in _all(archived).items() if key[1] != id}
@@ -401,7 +400,7 @@ def test_what_was_archived_is_erased_there_too(archived: Bus, tmp_path: Path) ->
     assert [problem for report in verify(open_store(str(folder))) for problem in report.problems] == []
     archived.rebuild()
     assert _all(archived) == before
-    archive_bus(archived)
+    archive(archived)
     assert list(archived.events()) == [*others, tombstone]
     assert archived.verify().findings == []
     assert page.erase(id, reason="once more") == tombstone
@@ -414,7 +413,7 @@ def test_one_that_left_its_page_and_the_log_is_erased_as_well(archived: Bus, tmp
     for number in range(20):
         page.add("observation", f"{number}")
     project(archived)
-    archive_bus(archived)
+    archive(archived)
     tombstone = page.erase(id, reason="asked for")
     assert len(tombstone.positions) == 3
     assert page.history(id) == [tombstone]
@@ -430,7 +429,7 @@ def test_an_erasure_that_was_cut_short_before_the_archive_is_ended_by_calling_ag
     for number in range(20):
         page.add("observation", f"{number}")
     project(archived)
-    archive_bus(archived)
+    archive(archived)
     with monkeypatch.context() as dying:
         dying.setattr("scratchbus.archive.past.erase_events", _die)
         dying.setattr("scratchbus.operations.erasing._LEASE_MS", 200)
@@ -452,7 +451,7 @@ def test_without_the_archive_nothing_is_erased(archived: Bus, connect: Callable[
     for number in range(20):
         page.add("observation", f"{number}")
     project(archived)
-    archive_bus(archived)
+    archive(archived)
     with pytest.raises(PositionLost, match="archive_url"):
         connect().page().erase(id, reason="asked for")
     assert page.history(id)[-1].kind != "erased"
@@ -497,10 +496,10 @@ def test_what_is_erased_while_a_late_archiver_holds_it_does_not_stay_in_a_segmen
 
     once(monkeypatch, suffix, erase)
     with pytest.raises(ArchiveBusy):
-        archive_bus(archived)
+        archive(archived)
     if suffix == ".manifest.json":
         assert {finding.kind for finding in archived.verify().findings} == {"archive"}
-    archive_bus(archived)
+    archive(archived)
     assert in_files(folder, SECRET) == []
     assert problems(folder) == []
     assert archived.verify().findings == []
@@ -512,7 +511,7 @@ def test_two_erasures_from_one_segment_do_not_undo_one_another(
     page, folder = archived.page(), tmp_path / "archive"
     one, other = page.add("observation", "one of them").id, page.add("observation", "the other").id
     say_more(archived)
-    archive_bus(archived)
+    archive(archived)
     second = connect(archive_url=str(folder))
 
     def erase() -> None:  # the first one has rewritten the segment, and its manifest is about to name that
@@ -536,13 +535,13 @@ def test_what_was_erased_without_the_archive_leaves_it_with_the_next_archiver(
     say_more(archived)
     with archived.subscribe("slow") as deliveries:  # so that what is archived stays in the log
         next(deliveries)
-    archive_bus(archived)
+    archive(archived)
     connect().page().erase(id, reason="asked for")
     assert in_files(folder, SECRET)
     (finding, *_) = archived.verify().findings
     assert finding.kind == "archive"
     assert "were erased, and are still in it; `scratchbus archive run` ends that" in finding.what
-    archive_bus(archived)
+    archive(archived)
     assert in_files(folder, SECRET) == []
     assert archived.verify().findings == []
 
@@ -553,7 +552,7 @@ def test_a_segment_is_not_given_up_before_what_takes_its_place_can_be_read(
     page, folder = archived.page(), tmp_path / "archive"
     id = whisper(page)
     say_more(archived)
-    archive_bus(archived)
+    archive(archived)
     events, put = list(archived.events()), DirectoryStore.put_new
     with monkeypatch.context() as short:
         short.setattr(DirectoryStore, "put_new", lambda store, name, content: put(store, name, content[:-1]))
@@ -574,14 +573,14 @@ def test_a_moment_in_a_batch_is_its_end_also_when_what_was_said_then_is_erased_a
     before = page.as_of(batch[1].position).list()
     assert [one.content for one in before] == ["3", "2", "0"]
     say_more(archived)
-    archive_bus(archived)
+    archive(archived)
     assert page.as_of(batch[1].position).list() == before
 
 
 def test_readers_go_on_at_the_floor_when_what_comes_next_is_erased(archived: Bus) -> None:
     page = archived.page()
     say_more(archived)
-    archive_bus(archived)
+    archive(archived)
     keys = keys_of(archived)
     (first,) = send(archived, "XRANGE", keys.log, "-", "+", "COUNT", 1)
     (id,) = [event.subject for event in archived.events() if event.position.stream_id == first[0].decode()]

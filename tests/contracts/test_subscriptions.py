@@ -28,7 +28,7 @@ from scratchbus.errors import (
 )
 from scratchbus.log.codec import entry_fields
 from scratchbus.subscriptions import AsyncDelivery, AsyncSubscription, Delivery, Subscription, hold, read_subscriptions
-from tests.inspection import forget, keys_of, raw_append, send
+from tests.inspection import forget, keys_of, now_ms, raw_append, send
 from tests.waiting import eventually
 
 
@@ -77,12 +77,6 @@ def vanish(bus):
     """Let a consumer's process stand still: nothing of its is prolonged any longer."""
     bus.keeper.close()
     eventually(lambda: not bus.keeper._is_running)  # else a prolongation on its way lasts as long as the clock stands
-
-
-def now_ms(bus):
-    """The engine's own time."""
-    seconds, microseconds = send(bus, "TIME")
-    return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 def cut_off(bus, added):

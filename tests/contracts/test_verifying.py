@@ -17,7 +17,7 @@ from scratchbus.log.keys import PageKeys
 from scratchbus.verification import looking, verifying
 from scratchbus.verification.looking import Looker
 from tests.engines import ENGINES
-from tests.inspection import forget, keys_of, project, raw_append, send
+from tests.inspection import archive, forget, keys_of, project, raw_append, send
 from tests.waiting import eventually
 
 
@@ -271,7 +271,7 @@ def archived(connect: Callable[..., Bus], tmp_path: Path) -> Bus:
     bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=6, archive_segment=8)
     for number in range(30):
         bus.page().add("observation", f"{number}")
-    eventually(lambda: archive_bus(bus))
+    archive(bus)
     return bus
 
 
