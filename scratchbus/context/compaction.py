@@ -31,11 +31,11 @@ class Warnings:
     def should_warn(self, used: float, limit: float, session: str | None) -> bool:
         """Say whether a conversation is to be warned now: at the threshold, once until it is compacted.
 
-        One that has come down to half of what it had is taken for compacted. Raises InvalidField.
+        One that has come down to three quarters of what it had is taken for compacted. Raises InvalidField.
         """
         _check("used", used, 0)
         _check("limit", limit, 1)
-        if used * 2 < self._warned.get(session, 0):
+        if used * 4 < self._warned.get(session, 0) * 3:
             self.forget(session)
         if session in self._warned or used < self.threshold * limit:
             return False

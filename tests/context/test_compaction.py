@@ -24,11 +24,11 @@ def test_it_is_warned_again_after_a_compaction(warnings):
     assert warnings.should_warn(85, 100, None)
 
 
-def test_a_conversation_that_has_shrunk_to_half_was_compacted(warnings):
+def test_a_conversation_that_has_shrunk_by_a_quarter_was_compacted(warnings):
     assert warnings.should_warn(85, 100, None)
     assert not warnings.should_warn(78, 100, None)
     assert not warnings.should_warn(85, 100, None)
-    assert not warnings.should_warn(20, 100, None)
+    assert not warnings.should_warn(60, 100, None)
     assert warnings.should_warn(85, 100, None)
 
 
