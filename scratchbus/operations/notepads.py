@@ -79,13 +79,26 @@ def update(
     yield from edit(core, wanted, make)
 
 
+def append_line(core: Core, page: str, text: str, event_id: str | None) -> Step[None]:
+    """Put a line behind what is on the notepad when it is appended, also where that has no line break at its end."""
+    text = _checked("content", text, "append")
+
+    def make(document: Remembered | None) -> Event:
+        before = content_of(document)
+        start = "\n" if before and not before.endswith("\n") else ""
+        _check_length(core, f"{before}{start}{text}\n")
+        return NotepadEdited(by=core.acting(), **reasons(), operation="append", content=f"{start}{text}\n")
+
+    yield from edit(core, Edit.of(page, SUBJECT, event_id, "append_line", text), make)
+
+
 def _given(operation: object, fields: dict[str, str | None]) -> dict[str, str]:
     """Return what an operation takes, checked. Raises InvalidField for what it lacks or has no use for."""
-    if operation not in _WANTED:
+    if operation not in OPERATIONS:
         raise InvalidField("operation", f"{shown(operation)} is none; use one of: {', '.join(OPERATIONS)}")
     wanted = _WANTED[str(operation)]
     for name, value in fields.items():
-        if value is not None and name not in wanted:
+        if value not in (None, "") and name not in wanted:
             raise InvalidField(name, f"{operation} has no use for it; give {' and '.join(wanted)}")
     return {name: _checked(name, fields[name], str(operation)) for name in wanted}
 
@@ -117,4 +130,5 @@ def _check_there(field: str, wanted: str, text: str, is_all: bool) -> None:
 
 def _check_length(core: Core, text: str) -> None:
     if len(text) > core.max_notepad:
-        raise TooLarge("notepad", len(text), core.max_notepad, "characters")
+        advice = "take out what is done, or raise max_notepad"
+        raise TooLarge("notepad", len(text), core.max_notepad, "characters", advice)
