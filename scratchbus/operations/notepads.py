@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import get_args
 
 from scratchbus.core import Core
@@ -25,6 +24,7 @@ _WANTED = {
     "find_replace": ("find", "replace"),
 }
 _NEVER_EMPTY = ("find_replace", "delete")
+_MOST = 1_000  # occurrences that are counted: long texts that overlap themselves take a while
 
 
 def read(core: Core, page: str) -> Step[str]:
@@ -116,16 +116,25 @@ def _check_there(field: str, wanted: str, text: str, is_all: bool) -> None:
     """Make sure that a text is on the notepad: once, or with `is_all` at least once."""
     if not wanted:
         raise InvalidField(field, "is empty; give the exact text that is to go")
-    count = sum(1 for _ in re.finditer(f"(?={re.escape(wanted)})", text))
+    count = _count(wanted, text)
     if not count:
         what = "which is empty" if not text else "read it, and give the text exactly as it is there"
         raise InvalidField(field, f"{shown(wanted)} is not on the notepad, {what}; nothing was changed")
     if count > 1 and not is_all:
+        often = f"{count} times" if count < _MOST else f"{count} times or more"
         raise InvalidField(
             field,
-            f"{shown(wanted)} is on the notepad {count} times; give more of the text around the one you mean, or"
+            f"{shown(wanted)} is on the notepad {often}; give more of the text around the one you mean, or"
             " replace_all=true for all of them; nothing was changed",
         )
+
+
+def _count(wanted: str, text: str) -> int:
+    """Return how often a text is in another one, also where it overlaps itself; from so many on it is not counted."""
+    count, at = 0, text.find(wanted)
+    while at >= 0 and (count := count + 1) < _MOST:
+        at = text.find(wanted, at + 1)
+    return count
 
 
 def _check_length(core: Core, text: str) -> None:

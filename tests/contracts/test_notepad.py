@@ -92,6 +92,12 @@ def test_an_edit_that_cannot_be_made_says_why_and_changes_nothing(bus, notepad, 
     assert notepad.read() == "banana"
 
 
+def test_a_text_that_is_there_very_often_is_not_counted_to_the_end(notepad):
+    notepad.write("a" * 100_000)
+    with pytest.raises(InvalidField, match="is on the notepad 1000 times or more"):
+        notepad.update("delete", "a" * 50_000)
+
+
 def test_a_line_is_on_its_own_whatever_was_there(notepad):
     notepad.append("- survey", line=True)
     assert notepad.read() == "- survey\n"
