@@ -12,9 +12,10 @@ from scratchbus.domain.todo import TodoItem, for_injection
 from scratchbus.errors import InvalidField, shown
 
 WARNING: Final = (
-    "[System] This conversation is coming close to its token limit, and will be compacted once you have answered. Go"
+    "[System] This conversation is coming close to its token limit: once you have answered, it is compacted. Go"
     " through your session notepad now, and add to it what you will still need: the state of your work, what you have"
-    " found, how far you have come. Of the conversation perhaps only a summary remains; the notepad is kept in full."
+    " found, how far you have come. Of the conversation perhaps only a summary remains; what is on the notepad stays in"
+    " full."
 )
 """The message that gives an agent one more turn before its conversation is compacted."""
 
