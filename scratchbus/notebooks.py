@@ -45,9 +45,11 @@ class Held:
         """Take in what has happened since. Raises PositionLost, LogRewound or LogGap."""
         ahead = replace(self.cursor)
         while True:
+            was = ahead.position
             chunks = yield from read(log, [ahead])
             entries = chunks[0][1] if chunks else []
-            is_all = not ahead.page and len(entries) < CHUNK
+            is_archived = ahead.floor is not None and was < ahead.floor.position  # the log goes on behind that
+            is_all = not ahead.page and not is_archived and len(entries) < CHUNK
             self._take(entries, ahead)
             if is_all:
                 return

@@ -98,16 +98,23 @@ def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> St
         notepad, items = yield from _kept(core, page)
         wanted += [sections.notepad(notepad), sections.todo(items)]
         kept = (yield from notes.list_all(core, page, None)).notes
+        if page != asked.page:
+            wanted.append((yield from _page(core, asked, "reports", page)))
     if asked.page is not None:
-        most = 1 + asked.budget // max(1, asked.count(sections.SHORTEST))  # there is no room for more
-        found = yield from _open(core, asked.page, most)
-        there = (yield from count_of_open(core.log, asked.page)) if len(found) == most else 0
-        wanted.append(sections.observations(asked.page, found, max(0, there - most)))
+        wanted.append((yield from _page(core, asked, "observations", asked.page)))
     if asked.query:
         kept = [match.item for match in rank(asked.query, kept[:MOST]) if isinstance(match.item, Note)]
     wanted.append(sections.notes(kept))
     laid = lay_out(wanted, asked.budget, asked.count)
     return (yield from _done(core, asked, laid, record, event_id))
+
+
+def _page(core: Core, asked: Asked, name: str, page: str) -> Step[Section]:
+    """Return the section with what is open on a page, of which no more is read than could have room."""
+    most = 1 + asked.budget // max(1, asked.count(sections.SHORTEST))
+    found = yield from _open(core, page, most)
+    there = (yield from count_of_open(core.log, page)) if len(found) == most else 0
+    return sections.observations(name, page, found, max(0, there - most))
 
 
 def surface(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Surfaced]:
@@ -141,13 +148,14 @@ def _kept(core: Core, page: str) -> Step[tuple[str, list[TodoItem]]]:
 
 
 def _done(core: Core, asked: Asked, laid: Laid, record: bool, event_id: str | None) -> Step[Context]:
-    shown_items = [item for items in laid.chosen.values() for item in items if isinstance(item, Observation)]
-    exposed = {item.id: item.version for item in shown_items}
+    by_page: dict[str, dict[str, int]] = {}
+    for item in (item for items in laid.chosen.values() for item in items if isinstance(item, Observation)):
+        by_page.setdefault(item.page, {})[item.id] = item.version
     position = None
-    if record and asked.page is not None and exposed:
-        position = yield from exposing.record(
-            core, asked.page, asked.session, asked.agent, exposed, laid.tokens, event_id
-        )
+    for page, seen in by_page.items() if record else ():
+        own_id = event_id if event_id is None or page == asked.page else f"{event_id}/reports"
+        position = yield from exposing.record(core, page, asked.session, asked.agent, seen, laid.tokens, own_id)
+    exposed = {id: version for seen in by_page.values() for id, version in seen.items()}
     return Context(laid.text, laid.tokens, asked.budget, laid.left_out, exposed, position)
 
 

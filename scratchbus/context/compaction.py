@@ -12,9 +12,10 @@ from scratchbus.domain.todo import TodoItem, for_injection
 from scratchbus.errors import InvalidField, shown
 
 WARNING: Final = (
-    "[System] This conversation is coming close to its token limit, and will be compacted once you have answered. Go"
+    "[System] This conversation is coming close to its token limit: once you have answered, it is compacted. Go"
     " through your session notepad now, and add to it what you will still need: the state of your work, what you have"
-    " found, how far you have come. Of the conversation perhaps only a summary remains; the notepad is kept in full."
+    " found, how far you have come. Of the conversation perhaps only a summary remains; what is on the notepad stays in"
+    " full."
 )
 """The message that gives an agent one more turn before its conversation is compacted."""
 
@@ -31,11 +32,11 @@ class Warnings:
     def should_warn(self, used: float, limit: float, session: str | None) -> bool:
         """Say whether a conversation is to be warned now: at the threshold, once until it is compacted.
 
-        One that has come down to half of what it had is taken for compacted. Raises InvalidField.
+        One that has come down to three quarters of what it had is taken for compacted. Raises InvalidField.
         """
         _check("used", used, 0)
         _check("limit", limit, 1)
-        if used * 2 < self._warned.get(session, 0):
+        if used * 4 < self._warned.get(session, 0) * 3:
             self.forget(session)
         if session in self._warned or used < self.threshold * limit:
             return False

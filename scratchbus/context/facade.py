@@ -37,10 +37,10 @@ class Contexts:
         """Return one text within the budget: what is there of an agent, a session and a page.
 
         In this order: the caller's own `sections`, the agent's scratchpad (if it is who speaks), the session's notepad,
-        what is to be done, the page's open observations by priority, and the session's notes: the newest, or with a
-        `query` those that bear on it. The first and the notepad are never cut; of the rest there are whole items, and
-        it says how many were left out. With `record` it is recorded which observations were in it. Raises
-        BudgetTooSmall, InvalidName and InvalidField.
+        what is to be done, what was reported to the session, the page's open observations by priority, and the
+        session's notes: the newest, or with a `query` those that bear on it. The first and the notepad are never cut;
+        of the rest there are whole items, and it says how many were left out. With `record` it is recorded which
+        observations were in it. Raises BudgetTooSmall, InvalidName and InvalidField.
         """
         asked = self._asked(session, agent, page, budget, query, sections, counter)
         return self._bus.converse(assembling.assemble(self._bus.core, asked, record, event_id))
@@ -125,10 +125,10 @@ class AsyncContexts:
         """Return one text within the budget: what is there of an agent, a session and a page.
 
         In this order: the caller's own `sections`, the agent's scratchpad (if it is who speaks), the session's notepad,
-        what is to be done, the page's open observations by priority, and the session's notes: the newest, or with a
-        `query` those that bear on it. The first and the notepad are never cut; of the rest there are whole items, and
-        it says how many were left out. With `record` it is recorded which observations were in it. Raises
-        BudgetTooSmall, InvalidName and InvalidField.
+        what is to be done, what was reported to the session, the page's open observations by priority, and the
+        session's notes: the newest, or with a `query` those that bear on it. The first and the notepad are never cut;
+        of the rest there are whole items, and it says how many were left out. With `record` it is recorded which
+        observations were in it. Raises BudgetTooSmall, InvalidName and InvalidField.
         """
         asked = self._asked(session, agent, page, budget, query, sections, counter)
         return await self._bus.converse(assembling.assemble(self._bus.core, asked, record, event_id))

@@ -74,16 +74,15 @@ def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter) -> La
             if not fillings:
                 raise BudgetTooSmall(budget, tokens)
             fillings.pop()
-    return Laid(
-        text,
-        tokens,
-        chosen := {each.section.name: [item for item, _ in each.chosen()] for each in fillings},
-        {
-            section.name: missing
-            for section in sections
-            if (missing := section.total - len(chosen.get(section.name, ())))
-        },
-    )
+    chosen = {each.section.name: [item for item, _ in each.chosen()] for each in fillings}
+    left_out = {
+        section.name: missing for section in sections if (missing := section.total - len(chosen.get(section.name, ())))
+    }
+    unsaid = ", ".join(f"{name} {missing}" for name, missing in left_out.items() if name not in chosen)
+    more = _SEPARATOR.join(filter(None, (text, f"(left out for want of room: {unsaid})")))
+    if unsaid and count(more) <= budget:
+        text, tokens = more, count(more)
+    return Laid(text, tokens, chosen, left_out)
 
 
 def _texts(sections: Iterable[Section], fillings: Iterable[_Filling]) -> Iterator[str]:

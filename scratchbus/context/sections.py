@@ -51,9 +51,9 @@ def todo(items: Sequence[TodoItem]) -> Section:
     return Section("todo", HEADER, [item for item in items if item.status in ACTIVE], _todo_line)
 
 
-def observations(page: str, found: Sequence[Observation], unread: int) -> Section:
+def observations(name: str, page: str, found: Sequence[Observation], unread: int) -> Section:
     """Return the observations of a page, each with where it comes from; `unread` are those that follow."""
-    return Section("observations", f"## Scratch Page: {page}\n{_QUOTED}", found, observation_text, _SHARE, unread)
+    return Section(name, f"## Scratch Page: {page}\n{_QUOTED}", found, observation_text, _SHARE, unread)
 
 
 def notes(found: Sequence[Note]) -> Section:

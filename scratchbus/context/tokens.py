@@ -15,7 +15,7 @@ _PIECE: Final = re.compile(
     r"|[A-Z]{1,2}"
     r"|\n+"
     r"|[^\S\n]+"
-    r"|[^\x00-\x7f]"
+    r"|[^ -~]"
     r")"
 )
 """What counts as one token: few real ones are shorter, most words are longer."""

@@ -73,7 +73,7 @@ class RunRecord:
         self.summary = f"The task is not complete: the run had its {limit} steps, the most it may take."
 
 
-def record_exception(run: RunRecord, error: Exception) -> None:
+def record_exception(run: RunRecord, error: BaseException) -> None:
     """Record the exception that ended a run, with the first lines of its traceback, the innermost first."""
     frames = traceback.extract_tb(error.__traceback__)[::-1][:_FRAMES]
     lines = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]

@@ -65,7 +65,7 @@ def check_content(content: object) -> str:
     if not isinstance(content, str):
         raise InvalidField("scratchpad", f"{shown(content)} is not a text")
     if len(content) > MAX_CONTENT:
-        raise TooLarge("scratchpad", len(content), MAX_CONTENT, "characters")
+        raise TooLarge("scratchpad", len(content), MAX_CONTENT, "characters", "shorten it")
     bytes_of("scratchpad", content)
     return content if content.strip() else ""
 

@@ -8,6 +8,7 @@ from scratchbus.domain.difference import Difference
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.remembered import Note
 from scratchbus.domain.trace import Trace
 from scratchbus.domain.values import duration_text
 
@@ -19,6 +20,12 @@ def observation_document(observation: Observation) -> dict[str, Any]:
     """Return all fields of an observation: times in ISO 8601, positions as text."""
     document = observation.model_dump(mode="json", exclude=_PLACES)
     return {name: document[name] for name in _FIRST} | document
+
+
+def note_document(note: Note) -> dict[str, Any]:
+    """Return all fields of a note: times in ISO 8601, its position as text."""
+    document = note.model_dump(mode="json", exclude=_PLACES)
+    return {name: document[name] for name in ("id", "content", "tags", "source")} | document
 
 
 def event_document(event: Event) -> dict[str, Any]:

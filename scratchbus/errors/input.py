@@ -40,7 +40,7 @@ class TooLarge(InvalidField):
 
     def __init__(self, field: str, size: int, limit: int, unit: str = "bytes", advice: str = "") -> None:
         advice = advice or "shorten it or raise the limit"
-        super().__init__(field, f"{size:,} {unit} is over the limit of {limit:,}; {advice}")
+        super().__init__(field, f"{size} {unit} is over the limit of {limit}; {advice}")
         self.size = size
         self.limit = limit
 
@@ -50,7 +50,7 @@ class BudgetTooSmall(InvalidInput):
 
     def __init__(self, budget: int, needed: int) -> None:
         super().__init__(
-            f"budget: {budget:,} tokens are too few for what is never cut, which has {needed:,}; raise the budget,"
+            f"budget: {budget} tokens are too few for what is never cut, which has {needed}; raise the budget,"
             " or shorten the notepad and your own sections"
         )
         self.budget = budget

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.remembered import Session
@@ -167,7 +167,7 @@ class AsyncMemories:
         """Return the scratchpad of an agent, which only the agent itself may use. Raises InvalidName."""
         return AsyncScratchpad(self, agent)
 
-    def run(self: AsyncHost, agent: str, task: str, *, ask: Callable[[str], Awaitable[object]]) -> AsyncRun:
+    def run(self: AsyncHost, agent: str, task: str, *, ask: Callable[[str], object]) -> AsyncRun:
         """Return a run of an agent, to be used in a `with`.
 
         However it ends, `ask` gets a prompt for a last call of the model, whose answer becomes the scratchpad.

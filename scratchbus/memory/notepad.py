@@ -31,9 +31,12 @@ class Notepad:
         """Replace all that is on it; "" clears it."""
         self._bus.converse(notepads.write(self._bus.core, self._page, content, event_id))
 
-    def append(self, text: str, *, event_id: str | None = None) -> None:
-        """Put a text behind what is on it, just as it is given."""
-        self.update("append", text, event_id=event_id)
+    def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> None:
+        """Put a text behind what is on it, just as it is given, or as a line of its own."""
+        if line:
+            self._bus.converse(notepads.append_line(self._bus.core, self._page, text, event_id))
+        else:
+            self.update("append", text, event_id=event_id)
 
     def update(
         self,
@@ -83,9 +86,12 @@ class AsyncNotepad:
         """Replace all that is on it; "" clears it."""
         await self._bus.converse(notepads.write(self._bus.core, self._page, content, event_id))
 
-    async def append(self, text: str, *, event_id: str | None = None) -> None:
-        """Put a text behind what is on it, just as it is given."""
-        await self.update("append", text, event_id=event_id)
+    async def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> None:
+        """Put a text behind what is on it, just as it is given, or as a line of its own."""
+        if line:
+            await self._bus.converse(notepads.append_line(self._bus.core, self._page, text, event_id))
+        else:
+            await self.update("append", text, event_id=event_id)
 
     async def update(
         self,

@@ -35,7 +35,7 @@ class Notes:
         """Take a note without tags."""
         return self.add(content, event_id=event_id)
 
-    def search(self, query: str = "", tags: Sequence[str] = ()) -> NotesResult:
+    def search(self, query: str | None = "", tags: Sequence[str] | None = ()) -> NotesResult:
         """Return the notes that have a text in them and all these tags, in any case.
 
         Where the text comes earlier is first, then the newest. Both may be left out.
@@ -98,7 +98,7 @@ class AsyncNotes:
         """Take a note without tags."""
         return await self.add(content, event_id=event_id)
 
-    async def search(self, query: str = "", tags: Sequence[str] = ()) -> NotesResult:
+    async def search(self, query: str | None = "", tags: Sequence[str] | None = ()) -> NotesResult:
         """Return the notes that have a text in them and all these tags, in any case.
 
         Where the text comes earlier is first, then the newest. Both may be left out.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from inspect import isawaitable
 from typing import Self
 
 from scratchbus.domain.run import RunRecord, prompt_of, record_exception, record_reply
@@ -34,11 +35,10 @@ class Run(RunRecord):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is not None and not isinstance(error, Exception):
-            return
         if error is not None:
             record_exception(self, error)
-        record_reply(self, self._reply())
+        if error is None or isinstance(error, Exception):
+            record_reply(self, self._reply())
         try:
             self._scratchpad.record_run(self)
         except Exception as problem:
@@ -55,12 +55,10 @@ class Run(RunRecord):
 class AsyncRun(RunRecord):
     """A run of an agent; get it from `AsyncBus.run`, and use it in an `async with`.
 
-    What `Run` says holds here too; `ask` is awaited. A task that is cancelled ends a run without a question.
+    What `Run` says holds here too; `ask` may be awaitable. A task that is cancelled ends a run without a question.
     """
 
-    def __init__(
-        self, scratchpad: AsyncScratchpad, agent: str, task: str, ask: Callable[[str], Awaitable[object]]
-    ) -> None:
+    def __init__(self, scratchpad: AsyncScratchpad, agent: str, task: str, ask: Callable[[str], object]) -> None:
         super().__init__(agent, task)
         self.whoami = ""
         self._scratchpad = scratchpad
@@ -71,11 +69,10 @@ class AsyncRun(RunRecord):
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is not None and not isinstance(error, Exception):
-            return
         if error is not None:
             record_exception(self, error)
-        record_reply(self, await self._reply())
+        if error is None or isinstance(error, Exception):
+            record_reply(self, await self._reply())
         try:
             await self._scratchpad.record_run(self)
         except Exception as problem:
@@ -83,7 +80,9 @@ class AsyncRun(RunRecord):
 
     async def _reply(self) -> Reply:
         try:
-            answer = await self._ask(prompt_of(self))
+            answer = self._ask(prompt_of(self))
+            if isawaitable(answer):
+                answer = await answer
         except Exception as problem:
             return Reply(error=f"{type(problem).__name__}: {problem}")
         return await self._scratchpad.accept_reply(answer)

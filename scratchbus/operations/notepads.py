@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import get_args
 
 from scratchbus.core import Core
@@ -25,6 +24,7 @@ _WANTED = {
     "find_replace": ("find", "replace"),
 }
 _NEVER_EMPTY = ("find_replace", "delete")
+_MOST = 1_000  # occurrences that are counted: long texts that overlap themselves take a while
 
 
 def read(core: Core, page: str) -> Step[str]:
@@ -79,13 +79,26 @@ def update(
     yield from edit(core, wanted, make)
 
 
+def append_line(core: Core, page: str, text: str, event_id: str | None) -> Step[None]:
+    """Put a line behind what is on the notepad when it is appended, also where that has no line break at its end."""
+    text = _checked("content", text, "append")
+
+    def make(document: Remembered | None) -> Event:
+        before = content_of(document)
+        start = "\n" if before and not before.endswith("\n") else ""
+        _check_length(core, f"{before}{start}{text}\n")
+        return NotepadEdited(by=core.acting(), **reasons(), operation="append", content=f"{start}{text}\n")
+
+    yield from edit(core, Edit.of(page, SUBJECT, event_id, "append_line", text), make)
+
+
 def _given(operation: object, fields: dict[str, str | None]) -> dict[str, str]:
     """Return what an operation takes, checked. Raises InvalidField for what it lacks or has no use for."""
-    if operation not in _WANTED:
+    if operation not in OPERATIONS:
         raise InvalidField("operation", f"{shown(operation)} is none; use one of: {', '.join(OPERATIONS)}")
     wanted = _WANTED[str(operation)]
     for name, value in fields.items():
-        if value is not None and name not in wanted:
+        if value not in (None, "") and name not in wanted:
             raise InvalidField(name, f"{operation} has no use for it; give {' and '.join(wanted)}")
     return {name: _checked(name, fields[name], str(operation)) for name in wanted}
 
@@ -103,18 +116,28 @@ def _check_there(field: str, wanted: str, text: str, is_all: bool) -> None:
     """Make sure that a text is on the notepad: once, or with `is_all` at least once."""
     if not wanted:
         raise InvalidField(field, "is empty; give the exact text that is to go")
-    count = sum(1 for _ in re.finditer(f"(?={re.escape(wanted)})", text))
+    count = _count(wanted, text)
     if not count:
         what = "which is empty" if not text else "read it, and give the text exactly as it is there"
         raise InvalidField(field, f"{shown(wanted)} is not on the notepad, {what}; nothing was changed")
     if count > 1 and not is_all:
+        often = f"{count} times" if count < _MOST else f"{count} times or more"
         raise InvalidField(
             field,
-            f"{shown(wanted)} is on the notepad {count} times; give more of the text around the one you mean, or"
+            f"{shown(wanted)} is on the notepad {often}; give more of the text around the one you mean, or"
             " replace_all=true for all of them; nothing was changed",
         )
 
 
+def _count(wanted: str, text: str) -> int:
+    """Return how often a text is in another one, also where it overlaps itself; from so many on it is not counted."""
+    count, at = 0, text.find(wanted)
+    while at >= 0 and (count := count + 1) < _MOST:
+        at = text.find(wanted, at + 1)
+    return count
+
+
 def _check_length(core: Core, text: str) -> None:
     if len(text) > core.max_notepad:
-        raise TooLarge("notepad", len(text), core.max_notepad, "characters")
+        advice = "take out what is done, or raise max_notepad"
+        raise TooLarge("notepad", len(text), core.max_notepad, "characters", advice)

@@ -25,6 +25,7 @@ from scratchbus.why import reasons
 
 _ID = re.compile(PREFIX + r"\d{1,16}")
 _DELETED = "deleted"
+_MOST_GIVEN = 1_000  # tags that are looked at
 
 
 def add(core: Core, page: str, content: str, tags: Sequence[str], event_id: str | None) -> Step[NoteResult]:
@@ -72,11 +73,12 @@ def delete(core: Core, page: str, id: str, event_id: str | None) -> Step[NoteRes
     return (yield from _result(core, page, folded(before, id), "Deleted"))
 
 
-def search(core: Core, page: str, query: str, tags: Sequence[str]) -> Step[NotesResult]:
+def search(core: Core, page: str, query: str | None, tags: Sequence[str] | None) -> Step[NotesResult]:
     """Return the notes that have a text in them and all these tags."""
+    query = "" if query is None else query
     if not isinstance(query, str):
         raise InvalidField("query", f"{shown(query)} is not a text")
-    wanted = check_tags([tags] if isinstance(tags, str) else tags, core.max_note_tags or 1)
+    wanted = check_tags([tags] if isinstance(tags, str) else tags, _MOST_GIVEN)
     held = yield from core.notebooks.fresh(core.log, page)
     with held.lock:
         found = held.notes.search(query, wanted)
@@ -85,6 +87,7 @@ def search(core: Core, page: str, query: str, tags: Sequence[str]) -> Step[Notes
 
 def list_all(core: Core, page: str, tag: str | None) -> Step[NotesResult]:
     """Return the notes, or those with a tag, newest first."""
+    tag = tag or None
     wanted = [] if tag is None else check_tags([tag], 1)
     held = yield from core.notebooks.fresh(core.log, page)
     with held.lock:
@@ -163,7 +166,7 @@ def _content(core: Core, content: object) -> str:
 
 
 def _tags(core: Core, tags: object) -> list[str]:
-    given = check_tags(tags, 1_000)
+    given = check_tags(tags, _MOST_GIVEN)
     if len(given) > core.max_note_tags:
         advice = "keep those by which the note is to be found"
         raise TooLarge("tags", len(given), core.max_note_tags, "tags", advice)

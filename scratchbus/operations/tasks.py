@@ -44,11 +44,13 @@ def end(core: Core, task: str, summary: str, event_id: str | None) -> Step[str]:
     subject, session = task_id(task)
     page, summary = page_of_session(session), check_text("summary", summary)
 
-    def make(document: Remembered | None) -> Event:
+    def make(document: Remembered | None) -> Event | None:
         if not isinstance(document, Task):
             raise NotFound(f"there is no task {task!r}; give the id that begin_task returned")
+        if document.summary == summary:
+            return None
         if document.summary is not None:
-            raise Conflict(f"{task} is over, with another summary or by someone else; begin a new one")
+            raise Conflict(f"{task} is over, with another summary; begin a new one")
         return TaskEnded(by=core.acting(), **reasons(), summary=summary)
 
     ended = cast(Task, (yield from edit(core, Edit.of(page, subject, event_id, "end_task", summary), make)))

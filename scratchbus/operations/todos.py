@@ -29,7 +29,7 @@ def list_of(document: Remembered | None) -> TodoList:
 
 
 def write(core: Core, page: str, todos: object, merge: bool, event_id: str | None) -> Step[TodoList]:
-    """Replace the todo list, or merge into it; return what it is then. What changes nothing leaves no event."""
+    """Replace the todo list, or merge into it; return what it is then."""
     if not isinstance(merge, bool):
         raise InvalidField("merge", f"{shown(merge)} is neither true nor false")
     changes = given(todos)
@@ -37,9 +37,10 @@ def write(core: Core, page: str, todos: object, merge: bool, event_id: str | Non
     def make(document: Remembered | None) -> Event | None:
         before = list_of(document).todos
         after = written(before, changes, merge)
-        if after == before:
-            return None
-        told = [item for item in after if item not in before] if merge else after
-        return TodoWritten(by=core.acting(), **reasons(), todos=told, merge=merge)
+        if after == before and event_id is None:
+            return None  # with an id it is kept, so that a retry is known whatever comes in between
+        merges = merge or after == before
+        told = [item for item in after if item not in before] if merges else after
+        return TodoWritten(by=core.acting(), **reasons(), todos=told, merge=merges)
 
     return list_of((yield from edit(core, Edit.of(page, SUBJECT, event_id, "write_todo", changes, merge), make)))

@@ -28,5 +28,5 @@ def evolve(document: Plan | None, event: Event) -> Plan | None:
     if isinstance(event, TodoWritten):
         before, revision = (document.todos, document.revision) if document else ([], 0)
         todos = upserted(before if event.merge else [], event.todos)
-        return begun_or_grown(Plan, document, event, todos=todos, revision=revision + 1)
+        return begun_or_grown(Plan, document, event, todos=todos, revision=revision + (todos != before))
     return document

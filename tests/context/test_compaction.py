@@ -24,11 +24,11 @@ def test_it_is_warned_again_after_a_compaction(warnings):
     assert warnings.should_warn(85, 100, None)
 
 
-def test_a_conversation_that_has_shrunk_to_half_was_compacted(warnings):
+def test_a_conversation_that_has_shrunk_by_a_quarter_was_compacted(warnings):
     assert warnings.should_warn(85, 100, None)
     assert not warnings.should_warn(78, 100, None)
     assert not warnings.should_warn(85, 100, None)
-    assert not warnings.should_warn(20, 100, None)
+    assert not warnings.should_warn(60, 100, None)
     assert warnings.should_warn(85, 100, None)
 
 
@@ -46,7 +46,7 @@ def test_numbers_that_are_none_are_refused(warnings, used, limit):
 
 def test_the_warning_says_what_to_do_and_why():
     assert WARNING.startswith("[System] ")
-    for point in ("token limit", "compacted", "notepad", "summary", "kept in full"):
+    for point in ("token limit", "compacted", "notepad", "summary", "stays in full"):
         assert point in WARNING
 
 

@@ -50,6 +50,15 @@ def test_a_fixed_section_may_fill_the_budget_to_the_last_token():
     assert laid.left_out == {"b": 1}
 
 
+def test_sections_that_have_no_room_at_all_are_told_of_in_one_line():
+    long = "word " * 20
+    sections = [Section("a", "# A"), Section("b", long, ["one"] * 3), Section("c", long, ["two"])]
+    laid = lay_out(sections, 12, words)
+    assert laid.text == "# A\n\n(left out for want of room: b 3, c 1)"
+    assert laid.tokens == words(laid.text)
+    assert lay_out(sections, 11, words).text == "# A"
+
+
 def test_an_empty_section_is_not_there():
     assert lay_out([Section("a", "# A"), Section("b", "# B", [])], 100, words).text == "# A"
 

@@ -113,6 +113,10 @@ def test_the_estimate_is_never_more_than_a_tenth_under_and_not_far_over(texts, o
     assert sum(each[0] for each in counted) <= over * sum(each[1] for each in counted)
 
 
+def test_what_cannot_be_seen_counts_too():
+    assert estimate_tokens("\x00\x1b\x7f" * 10) >= 0.9 * len(exact.encode_ordinary("\x00\x1b\x7f" * 10))
+
+
 def test_nothing_has_no_tokens():
     assert estimate_tokens("") == 0
 

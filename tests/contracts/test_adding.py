@@ -88,13 +88,13 @@ def test_a_batch_of_a_thousand_is_added_whole(connect):
 
 
 def test_a_batch_of_more_than_a_thousand_is_refused(bus, page):
-    with pytest.raises(TooLarge, match="batch: 1,001 observations is over the limit of 1,000"):
+    with pytest.raises(TooLarge, match="batch: 1001 observations is over the limit of 1000"):
         page.add_many([_new("x")] * 1001)
     assert log_length(bus) == 0
 
 
 def test_a_batch_of_more_than_eight_mebibytes_is_refused(bus, page):
-    with pytest.raises(TooLarge, match="over the limit of 8,388,608") as refused:
+    with pytest.raises(TooLarge, match="over the limit of 8388608") as refused:
         page.add_many([_new("x" * 65536) for _ in range(130)])
     assert refused.value.field == "batch"
     assert log_length(bus) == 0

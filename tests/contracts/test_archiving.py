@@ -728,3 +728,15 @@ def test_a_session_that_is_over_leaves_one_head_when_it_is_archived(bus):
         bus.notes("s1").update(notes[0].id, "late")
     assert bus.notes("s1").as_of(notes[-1].position).notes == notes[::-1]
     assert bus.verify().findings == []
+
+
+def test_a_reader_of_notes_whose_place_was_archived_still_sees_all_of_them(bus, connect, directory):
+    reader = connect("reader", archive_url=directory)
+    assert reader.notes("s1").list().notes == []
+    fill(bus)
+    archive(bus)
+    late = bus.notes("s1").add("behind what was archived").note
+    assert reader.notes("s1").list().notes == [late]
+    fill(bus)
+    archive(bus)
+    assert reader.notes("s1").add("one more").metadata["total_notes"] == 2

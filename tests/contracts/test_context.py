@@ -130,6 +130,21 @@ def test_with_a_query_there_are_the_notes_that_bear_on_it(analyst):
     assert "> Sheet 1" not in text
 
 
+def test_what_was_reported_to_a_session_is_in_its_contexts(analyst):
+    child = analyst.spawn_session("s1")
+    result = analyst.report_result(child, "Three rows are there twice")
+    found = show(analyst, record=True, event_id="turn-1")
+    assert found.text.index("## Scratch Page: session:s1") < found.text.index("> Three rows are there twice")
+    assert found.text.count("> Three rows") == 1
+    assert found.exposed.keys() == {result.id, *(one.id for one in analyst.page().active())}
+    assert analyst.page("session:s1").exposure(result.id).viewers() == ["session:s1", "agent:analyst"]
+    assert show(analyst, record=True, event_id="turn-1").position == found.position
+    assert analyst.context.assemble(session="s1", page="session:s1").text.count("> Three rows") == 1
+    assert "Three rows" not in analyst.context.assemble(session=child).text
+    analyst.page("session:s1").resolve(result.id)
+    assert "Three rows" not in show(analyst).text
+
+
 def test_a_counter_of_ones_own_is_obeyed(analyst):
     found = show(analyst, counter=lambda text: len(text.split()), budget=60)
     assert found.tokens == len(found.text.split()) <= 60

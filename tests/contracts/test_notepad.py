@@ -73,6 +73,7 @@ REFUSED = {
     "nothing to append": (("append",), "content: is missing; append needs it"),
     "what it has no use for": (("append", "x", "y"), "find: append has no use for it; give content"),
     "an unknown operation": (("erase", "x"), "operation: 'erase' is none; use one of: append, prepend, find_replace"),
+    "no operation at all": ((["append"], "x"), "operation: ['append'] is none; use one of"),
     "what is no text": (("append", 7), "content: 7 is not a text"),
     "what is no Unicode": (("append", "\ud800"), "content: is not valid Unicode text"),
     "no truth": (("delete", "b", None, None, "yes"), "replace_all: 'yes' is neither true nor false"),
@@ -89,6 +90,29 @@ def test_an_edit_that_cannot_be_made_says_why_and_changes_nothing(bus, notepad, 
     assert message in str(refused.value)
     assert log_length(bus) == length
     assert notepad.read() == "banana"
+
+
+def test_a_text_that_is_there_very_often_is_not_counted_to_the_end(notepad):
+    notepad.write("a" * 100_000)
+    with pytest.raises(InvalidField, match="is on the notepad 1000 times or more"):
+        notepad.update("delete", "a" * 50_000)
+
+
+def test_a_line_is_on_its_own_whatever_was_there(notepad):
+    notepad.append("- survey", line=True)
+    assert notepad.read() == "- survey\n"
+    for content in ("# Plan", "# Plan\n"):
+        notepad.write(content)
+        notepad.append("- survey", line=True)
+        assert notepad.read() == "# Plan\n- survey\n"
+    for _ in range(2):
+        notepad.append("- fix", line=True, event_id="once")
+    assert notepad.read() == "# Plan\n- survey\n- fix\n"
+
+
+def test_what_has_no_use_may_be_given_as_an_empty_text(notepad):
+    notepad.update("append", "x", find="", replace="")
+    assert notepad.read() == "x"
 
 
 def test_a_find_in_an_empty_notepad_says_that_it_is_empty(notepad):

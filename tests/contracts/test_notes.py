@@ -97,6 +97,14 @@ def test_a_search_is_for_all_tags_and_each_filter_may_be_left_out(notes):
     assert notes.search("%_\\*[").notes == []
 
 
+def test_filters_that_are_none_or_empty_count_as_left_out(notes):
+    note = notes.add("x", ["a"]).note
+    assert notes.search(None, None).metadata == {"result_count": 1, "query": "", "tags": []}
+    assert notes.list("").metadata == {"note_count": 1, "tag_filter": None}
+    assert notes.search("", ["a"] * 20).notes == [note]
+    assert notes.search("", [f"{n}" for n in range(20)]).notes == []
+
+
 def test_an_update_replaces_what_is_given(notes, clock):
     old = notes.add("old", ["a"]).note
     clock.advance("1m")
@@ -133,7 +141,7 @@ def test_tags_are_counted_as_they_were_given(notes):
 
 REFUSED = {
     "a text that is too long": (lambda notes: notes.add("x" * 4001), TooLarge,
-        "content: 4,001 characters is over the limit of 4,000; shorten it, or split it into several notes"),
+        "content: 4001 characters is over the limit of 4000; shorten it, or split it into several notes"),
     "too many tags": (lambda notes: notes.add("x", [f"t{n}" for n in range(11)]), TooLarge,
         "tags: 11 tags is over the limit of 10; keep those by which the note is to be found"),
     "nothing": (lambda notes: notes.add(" \n"), InvalidField, "content: is empty; say what is worth noting"),

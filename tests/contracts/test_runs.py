@@ -146,10 +146,12 @@ def test_a_long_answer_is_cut_and_its_step_shows_the_beginning(bus, pad):
     assert pad.read() == "x" * 10_000
 
 
-def test_an_interruption_is_not_held_up_by_a_question(bus, model):
-    with pytest.raises(KeyboardInterrupt), bus.run("analyst", "Count the beans", ask=model):
+def test_an_interruption_is_recorded_and_not_held_up_by_a_question(bus, pad, model):
+    with pytest.raises(KeyboardInterrupt), bus.run("analyst", "Count the beans", ask=model) as run:
         raise KeyboardInterrupt
     assert model.prompts == []
+    assert (run.outcome, run.summary) == ("exception", "The agent met an error: KeyboardInterrupt")
+    assert [event.outcome for event in pad.history()] == ["exception"]
 
 
 def test_a_run_is_on_record_in_the_history_of_the_scratchpad(bus, pad, model):
@@ -194,7 +196,10 @@ async def test_a_run_with_asyncio_is_the_same(engine, bus_name, connect, pad):
                 give_up(0)
         assert (names(run), run.outcome) == (["error", "scratchpad_update_failed"], "exception")
         with pytest.raises(asyncio.CancelledError):
-            async with bus.run("analyst", "Count the beans", ask=model.later):
+            async with bus.run("analyst", "Count the beans", ask=model.later) as run:
                 raise asyncio.CancelledError
-        assert len(model.prompts) == 1
+        assert (run.outcome, len(model.prompts)) == ("exception", 1)
+        async with bus.run("analyst", "Count the beans", ask=model) as run:
+            pass
+        assert names(run) == ["scratchpad_update"]
         assert await bus.scratchpad("analyst").read() == pad.read() == "what I learned"

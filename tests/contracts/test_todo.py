@@ -92,6 +92,14 @@ def test_two_writers_at_once_lose_nothing(connect, todo):
     assert found.revision == 21
 
 
+def test_a_retry_of_what_changed_nothing_changes_nothing_either(todo):
+    first = todo.write(PLAN)
+    assert todo.write(PLAN, event_id="mine") == first
+    todo.write([])
+    assert todo.write(PLAN, event_id="mine") == first
+    assert (todo.read().todos, todo.read().revision) == ([], 2)
+
+
 def test_a_retry_changes_nothing_more(bus, todo):
     first = todo.write(PLAN, event_id="mine")
     length = log_length(bus)

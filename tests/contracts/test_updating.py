@@ -183,7 +183,7 @@ def test_clearing_is_one_batch_and_takes_each_once(bus, page):
 
 def test_more_than_a_thousand_to_clear_are_refused(page, story):
     ids = [f"{story.id[:-5]}{n:05}" for n in range(1001)]
-    with pytest.raises(TooLarge, match="ids: 1,001 observations is over the limit of 1,000"):
+    with pytest.raises(TooLarge, match="ids: 1001 observations is over the limit of 1000"):
         page.clear_resolved(ids)
 
 

@@ -22,6 +22,11 @@ def test_a_context_is_printed_as_it_is(cli: Cli, bus: Bus):
     assert said.out.endswith("> The build is red\n")
 
 
+def test_its_session_may_be_in_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SCRATCHBUS_SESSION", cli.page)
+    assert cli("context").out.startswith("## Session Notepad\n(empty")
+
+
 def test_as_json_it_says_what_was_left_out_and_who_was_exposed(cli: Cli, bus: Bus):
     ids = [cli.add(f"number {number} " + "word " * 30) for number in range(20)]
     found = cli.json("context", "--budget", "400").document

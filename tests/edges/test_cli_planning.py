@@ -8,6 +8,7 @@ import os
 import pytest
 
 from scratchbus import Bus
+from scratchbus.edges.exit_codes import USAGE
 from tests.edges.conftest import Cli
 
 pytestmark = pytest.mark.real
@@ -44,6 +45,12 @@ def test_a_todo_list_reads_well(cli: Cli, mine: str):
     done = cli("todo", "read", "--session", mine)
     assert done.out == "[>] 1 survey the �[31msheets\n[-] 2 fix\n"
     assert done.err == "revision 3: 2 total, 1 in progress, 1 cancelled\n"
+
+
+def test_a_status_that_is_none_is_a_mistake_of_whoever_types_it(cli: Cli, mine: str):
+    refused = cli("todo", "set", "--session", mine, "1", "--content", "survey", "--status", "done")
+    assert refused.code == USAGE
+    assert "'in_progress'" in refused.err
 
 
 def test_a_todo_list_that_nobody_wrote_has_nothing_to_do(cli: Cli, mine: str):
@@ -122,7 +129,7 @@ def test_people_have_no_scratchpad(cli: Cli, mine: str, monkeypatch: pytest.Monk
 def test_what_is_too_long_for_a_scratchpad_is_refused(cli: Cli, mine: str):
     refused = cli.process("scratchpad", "write", mine, "-", given="x" * 10_001)
     assert refused.code == 5
-    assert "10,001 characters is over the limit of 10,000" in refused.err
+    assert "10001 characters is over the limit of 10000" in refused.err
 
 
 def test_the_log_says_what_agents_did(cli: Cli, mine: str):

@@ -28,6 +28,9 @@ def notepad(cli: Cli) -> Command:
 
 def test_notes_are_taken_found_changed_and_thrown_away(note: Command):
     first = note("add", "Q3 is off", "--tag", "analysis", "--json").document
+    assert set(first["note"]) == {
+        "id", "content", "tags", "source", "version", "damaged", "created_at", "updated_at", "position",
+    }  # fmt: skip
     assert first["metadata"] == {"note_id": first["note"]["id"], "total_notes": 1, "total_tags": 1}
     note("scratch", "rows 234 to 267")
     assert [each["content"] for each in note("list", "--json").documents] == ["rows 234 to 267", "Q3 is off"]
@@ -77,6 +80,8 @@ def test_text_comes_through_a_pipe_too(cli: Cli, notepad: Command):
     done = cli.process("notepad", "write", "-", "--session", cli.page, "--source", "me", given="two\nlines\n")
     assert done.code == 0
     assert notepad("read").out == "two\nlines\n"
+    notepad("append", "three")
+    assert notepad("read").out == "two\nlines\nthree\n"
 
 
 def test_what_cannot_be_done_is_one_line_and_an_exit_code(cli: Cli, bus: Bus, note: Command, notepad: Command):

@@ -25,7 +25,10 @@ _SEEN = (
 _ACTIONS = (Heading("time", 29), Heading("by", 16), Heading("action"))
 
 _budget_option = click.option("--budget", type=_BUDGET, metavar="N", help="At most so many tokens.  [context_budget]")
-_session_option = click.option("--session", "session_id", metavar="NAME", help="With the memory of this session.")
+_session_option = click.option(
+    "--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID",
+    help="With the memory of this session.  [$SCRATCHBUS_SESSION]",
+)  # fmt: skip
 _record_option = click.option("--record", is_flag=True, help="Record which observations are in it.")
 
 

@@ -54,9 +54,8 @@ def write(session: Session, content: str, of: str, event_id: str | None) -> None
 @pass_session
 def append(session: Session, text: str, of: str, event_id: str | None) -> None:
     """Put a text behind what is on the notepad, on a line of its own. TEXT may be `-`, for standard input."""
-    line = content_of(text) + "\n"
     with session.connect() as bus:
-        bus.notepad(of).append(line, event_id=event_id)
+        bus.notepad(of).append(content_of(text), line=True, event_id=event_id)
     _say(session, "appended", of)
 
 

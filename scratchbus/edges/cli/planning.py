@@ -15,6 +15,7 @@ from scratchbus.edges.cli.words import TODO_MARKS, one_line, paragraphs, plural
 if TYPE_CHECKING:
     from scratchbus.domain.todo import TodoList
 
+_STATUSES = "pending, in_progress, completed or cancelled."
 _STYLES = {"in_progress": "bold", "completed": "dim", "cancelled": "dim"}
 
 
@@ -63,7 +64,7 @@ def write_todo(session: Session, of: str, todos: str, merge: bool, event_id: str
 @session_option
 @click.argument("id", metavar="ID")
 @click.option("--content", metavar="TEXT", help="What is to be done.")
-@click.option("--status", metavar="STATUS", help="pending, in_progress, completed or cancelled.")
+@click.option("--status", metavar="STATUS", type=click.Choice(list(TODO_MARKS)), help=_STATUSES)
 @event_id_option
 @pass_session
 def set_todo(session: Session, of: str, id: str, event_id: str | None, **fields: str | None) -> None:
