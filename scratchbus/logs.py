@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
+from functools import cached_property
 from typing import Any
-
-import structlog
 
 
 class _Stderr:
@@ -17,6 +16,19 @@ class _Stderr:
     debug = info = warning = error = critical = exception = msg
 
 
+class _Logger:
+    """Loads structlog when there is something to say: that takes as long as many a command, which says nothing."""
+
+    @cached_property
+    def _logger(self) -> Any:
+        import structlog
+
+        return structlog.wrap_logger(_Stderr())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logger, name)
+
+
 def stderr_logger() -> Any:
     """Return a structlog logger that is rendered as the program configures structlog, and goes to stderr."""
-    return structlog.wrap_logger(_Stderr())
+    return _Logger()

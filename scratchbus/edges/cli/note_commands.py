@@ -13,7 +13,6 @@ from scratchbus.edges.cli.output import Cell, Heading
 from scratchbus.edges.cli.values import content_of
 from scratchbus.edges.cli.views import show_history
 from scratchbus.edges.cli.words import ago, one_line
-from scratchbus.edges.documents import note_document
 
 if TYPE_CHECKING:
     from scratchbus.domain.remembered import Note, NoteResult, NotesResult
@@ -129,6 +128,8 @@ def note_history(session: Session, id: str | None, of: str) -> None:
 
 def _show_note(session: Session, verb: str, result: NoteResult) -> None:
     if session.as_json:
+        from scratchbus.edges.documents import note_document
+
         session.out.document({**result.model_dump(mode="json"), "note": note_document(result.note)})
     else:
         session.out.sentence(
@@ -141,6 +142,8 @@ def _show_note(session: Session, verb: str, result: NoteResult) -> None:
 
 def _show_notes(session: Session, result: NotesResult) -> None:
     if session.as_json:
+        from scratchbus.edges.documents import note_document
+
         for each in result.notes:
             session.out.document(note_document(each))
     elif result.notes:
