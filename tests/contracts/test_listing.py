@@ -240,12 +240,12 @@ def test_a_cleared_one_still_marks_its_place(mixed):
 
 
 def test_a_filter_that_matches_rarely_finds_all(connect, reading):
-    page = reading(connect(max_observations=2000).page())
-    for start in range(0, 1800, 900):
+    page = reading(connect(max_observations=1000).page())
+    for start in range(0, 600, 300):
         page.add_many(
             [
                 NewObservation(type="observation", content="x", tags=["rare"] if n == 0 else [], source=f"s-{n == 1}")
-                for n in range(start, start + 900)
+                for n in range(start, start + 300)
             ]
         )
     assert len(page.list(tags="rare")) == len(page.list(source="s-True")) == 1

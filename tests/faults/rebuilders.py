@@ -6,6 +6,10 @@ import threading
 from pathlib import Path
 
 from scratchbus import Bus
+from scratchbus.log import rebuild as leases
+
+LEASE_MS = 2_000
+"""How long the lease of one that was killed lasts; it is longer in earnest."""
 
 
 def rebuild(url: str, bus: str, said: Path) -> None:
@@ -16,6 +20,7 @@ def rebuild(url: str, bus: str, said: Path) -> None:
             said.write_text(f"{done}/{total}")
             threading.Event().wait()
 
+    leases.LEASE_MS = LEASE_MS
     with Bus.connect(url, bus=bus, source="rebuild") as connected:
         connected.rebuild(note)
 

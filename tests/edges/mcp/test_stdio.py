@@ -19,7 +19,7 @@ from scratchbus.edges.cli import main
 from tests.edges.mcp.conftest import ROOT, in_a_process
 from tests.waiting import PATIENCE
 
-SOON = 1.0
+SOON = 5.0
 """Seconds within which the server ends; more where the machine is busy with other tests."""
 
 
