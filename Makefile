@@ -22,7 +22,7 @@ demo: setup ## show the whole pipeline at work; ARGS="--log FILE" to use a log o
 	@$(BIN)/scratchbus demo $(ARGS)
 
 test: setup ## run the tests, several at a time; ARGS goes to pytest
-	@$(BIN)/python -m pytest --numprocesses 3 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(ARGS)
 
 check: setup ## check format, lint, types, and the direction of imports
 	@$(BIN)/ruff format --check

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
+
+_waiting: list[Callable[[], None]] = []
 
 
 class _Stderr:
@@ -23,10 +26,20 @@ class _Logger:
     def _logger(self) -> Any:
         import structlog
 
+        while _waiting:
+            _waiting.pop()()
         return structlog.wrap_logger(_Stderr())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._logger, name)
+
+
+def before_logging(prepare: Callable[[], None]) -> None:
+    """Have something done before the next line is logged from inside the library, and only if there is one."""
+    if "structlog" in sys.modules:
+        prepare()
+    else:
+        _waiting.append(prepare)
 
 
 def stderr_logger() -> Any:

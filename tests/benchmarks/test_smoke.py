@@ -14,7 +14,7 @@ from tests.benchmarks.stage import Sizes, Stage, open_stage
 from tests.log.engine_processes import is_alive
 
 TINY = Sizes(
-    rounds=2, adds=4, batches=1, backlog=10, reads=2, small_page=25, large_page=50, memory=(20,),
+    rounds=1, adds=4, batches=1, backlog=10, reads=2, small_page=25, large_page=50, memory=(20,),
     followers=8, published=5, audited=1_000,
     notes=200,
 )  # fmt: skip

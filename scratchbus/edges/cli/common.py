@@ -62,10 +62,15 @@ class Session:
     def connect(self) -> Iterator[Bus]:
         """Open the bus for a while."""
         from scratchbus import Bus
-        from scratchbus.runtime import configure_logging
+        from scratchbus.logs import before_logging
+
+        def configure() -> None:
+            from scratchbus.runtime import configure_logging
+
+            configure_logging(bus.settings.log_level)
 
         with Bus.connect(self.url, source=self.source, config=self.config, bus=self.bus) as bus:
-            configure_logging(bus.settings.log_level)
+            before_logging(configure)
             yield bus
 
     @contextmanager
