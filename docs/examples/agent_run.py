@@ -42,7 +42,7 @@ class Agent:
         self.name = name
         self.client = client
         self.bus = bus
-        self.system = f"You are {name}.\n\n{client.instructions}"
+        self.system = f"You work with spreadsheets.\n\n{client.instructions}"
         self.conversation: list[str] = []
 
     async def says(self, text: str, *calls: Call) -> list[Answer]:

@@ -101,7 +101,7 @@ def refusal(page: str, room: int, write: Write, reason: str, details: list[objec
         case "over", _:
             return SessionOver(page.removeprefix(SESSIONS))
         case "missing", _:
-            return NotFound(f"there is no {subject} on page {page!r}; see `scratchbus list`")
+            return NotFound(f"there is no {subject} on page {page!r}; list the page to see what there is")
         case "fence", [int(actual), str(holder)]:
             return StaleFence(holder, write.fence or 0, actual)
         case "claimed", [str(by), int(until)]:

@@ -104,7 +104,7 @@ def mcp(
     server = _server()
     configure_logging(session.settings().log_level)
     _measure(session, metrics_host, metrics_port)
-    server.run_http(http, file, groups or GROUPS, settings, lambda url: _announce(session, url))
+    server.run_http(http, file, GROUPS if groups is None else groups, settings, lambda url: _announce(session, url))
 
 
 def _measure(session: Session, host: str, port: int | None) -> None:

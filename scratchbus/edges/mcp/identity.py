@@ -14,8 +14,20 @@ Kind = Literal["subagent", "person", "daemon"]
 OF_A_SESSION: Final = ("notes", "notepad", "todo", "sessions")
 """The groups of tools that work on a session, and are there only where one is named."""
 
-GROUPS: Final = ("observations", *OF_A_SESSION, "scratchpad", "context")
+COMBINED: Final = ("context", "sessions")
+"""The groups that work on what all others work on: whoever has those has these."""
+
+GROUPS: Final = ("observations", "notes", "notepad", "todo", "scratchpad", *COMBINED)
 """The groups of tools, by the names that `--tools` and a token take."""
+
+
+def groups_of(names: Collection[str]) -> tuple[str, ...]:
+    """Return the groups that these names stand for, in their order. Raises InvalidField."""
+    for name in names:
+        if name not in GROUPS:
+            raise InvalidField("tools", f"there is no group {shown(name)}; use some of: {', '.join(GROUPS)}")
+    has_all_others = set(names) >= {*GROUPS} - {*COMBINED}
+    return tuple(group for group in GROUPS if group in names or (has_all_others and group in COMBINED))
 
 
 @dataclass(frozen=True)
@@ -62,9 +74,8 @@ class Identity:
         return tuple(group for group in GROUPS if group not in missing)
 
     def _checked(self, tools: Collection[str]) -> tuple[str, ...]:
-        for group in tools:
-            if group not in GROUPS:
-                raise InvalidField("tools", f"there is no group {shown(group)}; use some of: {', '.join(GROUPS)}")
+        groups = groups_of(tools)
+        for group in groups:
             if group in OF_A_SESSION and self.session is None:
                 raise InvalidField("tools", f"{group} are those of a session; name it with --session")
-        return tuple(group for group in GROUPS if group in tools)
+        return groups

@@ -10,7 +10,7 @@ import anyio
 
 from scratchbus.edges.mcp.desk import Desk
 from scratchbus.edges.mcp.http import Reception, is_local, listen, serve_http
-from scratchbus.edges.mcp.identity import Identity
+from scratchbus.edges.mcp.identity import Identity, groups_of
 from scratchbus.edges.mcp.server import server_of
 from scratchbus.edges.mcp.stdio import serve_stdio
 from scratchbus.edges.mcp.tokens import Tokens
@@ -33,8 +33,11 @@ def run_stdio(identity: Identity, settings: dict[str, Any]) -> None:
 def run_http(
     where: str, file: Path, groups: Collection[str], settings: dict[str, Any], announce: Callable[[str], None]
 ) -> None:
-    """Serve all who bear a token of a file, over HTTP; `announce` is told the address. Raises SettingsError."""
-    tokens = Tokens(file)
+    """Serve all who bear a token of a file, over HTTP; `announce` is told the address.
+
+    Raises SettingsError, and InvalidField for groups that there are not.
+    """
+    tokens, offered = Tokens(file), groups_of(groups)
     if not tokens.all():
         raise SettingsError(
             f"{file} has no tokens; make one: scratchbus mcp token add NAME --agent AGENT --tokens {file}"
@@ -42,5 +45,5 @@ def run_http(
     listener, url = listen(where)
     if not is_local(listener):
         logger.warning("tokens are not encrypted on their way; put a proxy with TLS before this", url=url)
-    reception = Reception(tokens, groups, settings, is_local(listener))
+    reception = Reception(tokens, offered, settings, is_local(listener))
     anyio.run(serve_http, reception, listener, lambda: announce(url))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from scratchbus import Observation
 from scratchbus.domain.position import Position
@@ -76,13 +76,14 @@ class Observations:
         dedupe_key: Annotated[
             str | None, Field(description="An open observation with this key is counted again instead.")
         ] = None,
+        times: Annotated[int, Field(ge=1, description="How often you saw it.")] = 1,
         evidence: Annotated[list[str] | None, Field(description="Ids of the observations it rests on.")] = None,
         event_id: EventId = None,
     ) -> Seen:
         """Put on the page what you saw, for everyone who works there. You are its source."""
         added = await self._page.add(
             type, content, confidence=confidence, tags=tags, owner=owner, ttl=ttl, context=context,
-            metadata=metadata, dedupe_key=dedupe_key, evidence=evidence, event_id=event_id,
+            metadata=metadata, dedupe_key=dedupe_key, times=times, evidence=evidence, event_id=event_id,
         )  # fmt: skip
         return brief(added)
 
@@ -101,6 +102,8 @@ class Observations:
         source: Annotated[str | None, Field(description="Who said so.")] = None,
         tags: Annotated[list[str] | None, Field(description="It has all of these.")] = None,
         text: Annotated[str | None, Field(description="A part of its content, in any case.")] = None,
+        context: Annotated[dict[str, Any] | None, Field(description="Its context has all of these.")] = None,
+        since: Annotated[AwareDatetime | None, Field(description="Created then or later; with a time zone.")] = None,
         limit: Limit = 20,
         cursor: Cursor = None,
     ) -> Page:
@@ -108,8 +111,9 @@ class Observations:
         after = None if cursor is None else _position(cursor)
         view = await self._desk.look()
         found = view.list(
-            type=type, status=status, owner=owner, source=source, tags=tags, text=text, limit=limit + 1, after=after
-        )
+            type=type, status=status, owner=owner, source=source, tags=tags, text=text, context=context, since=since,
+            limit=limit + 1, after=after,
+        )  # fmt: skip
         return page_of(found[:limit], str(found[limit - 1].added) if len(found) > limit else "")
 
     async def get_observation(self, id: Id) -> Seen:

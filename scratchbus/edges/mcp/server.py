@@ -27,7 +27,8 @@ Request = ServerRequestContext[Any, Any]
 
 def server_of(desk: Desk) -> Server[None]:
     """Return the server through which an identity works."""
-    toolbox, resources, notices = toolbox_of(desk), Resources(desk), Notices(desk)
+    toolbox, notices = toolbox_of(desk), Notices(desk)
+    sees_the_page = "observations" in desk.identity.tools
 
     async def list_tools(_: Request, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=toolbox.listed)
@@ -49,13 +50,20 @@ def server_of(desk: Desk) -> Server[None]:
         lifespan=lifespan,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        on_list_resources=resources.list,
-        on_list_resource_templates=resources.list_templates,
-        on_read_resource=resources.read,
-        on_subscribe_resource=notices.subscribe,
-        on_unsubscribe_resource=notices.unsubscribe,
-        on_subscriptions_listen=notices.listen,
+        **(_shown(Resources(desk), notices) if sees_the_page else {}),
     )
+
+
+def _shown(resources: Resources, notices: Notices) -> dict[str, Any]:
+    """Return what answers for the resources; whoever has no tools for observations may not read them as such either."""
+    return {
+        "on_list_resources": resources.list,
+        "on_list_resource_templates": resources.list_templates,
+        "on_read_resource": resources.read,
+        "on_subscribe_resource": notices.subscribe,
+        "on_unsubscribe_resource": notices.unsubscribe,
+        "on_subscriptions_listen": notices.listen,
+    }
 
 
 def _instructions(desk: Desk, toolbox: Toolbox) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 import secrets
 import tempfile
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from scratchbus.errors import InvalidInput, NotFound, SettingsError, SettingsFil
 
 PREFIX: Final = "sbmcp_"
 """How every token begins, so that people and scanners know one when they see it."""
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 _FIELDS: Final = ("name", "sha256", "agent", "kind", "page", "session", "tools")
 
@@ -127,4 +130,7 @@ def _token(spot: Spot) -> Token:
         identity = Identity.of(texts.pop("agent"), tools=tools, **texts)
     except InvalidInput as problem:
         raise spot.wrong(str(problem)) from None
-    return Token(fields["name"].text(), fields["sha256"].text(), identity)
+    digest = fields["sha256"]
+    if not _DIGEST.fullmatch(digest.text()):
+        raise digest.wrong("is no SHA-256 in lower-case hexadecimal; make tokens with `scratchbus mcp token add`")
+    return Token(fields["name"].text(), digest.text(), identity)

@@ -80,11 +80,14 @@ class BoundTool:
         )
 
     async def __call__(self, given: dict[str, Any]) -> Answer:
-        """Do what it does. Raises ScratchbusError: InvalidInput says what is wrong with the arguments."""
+        """Do what it does; an argument that is null is left out, as many clients mean it.
+
+        Raises ScratchbusError: InvalidInput says what is wrong with the arguments.
+        """
         for name in given:
             if name not in self._arguments:
                 raise InvalidInput(self._unknown(name))
-        given = {name: self._unpacked(name, value) for name, value in given.items()}
+        given = {name: self._unpacked(name, value) for name, value in given.items() if value is not None}
         try:
             model = self._model.model_validate(given)
         except ValidationError as problem:

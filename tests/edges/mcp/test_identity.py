@@ -20,6 +20,12 @@ def test_tools_are_those_that_were_chosen_in_the_order_of_the_groups():
     assert Identity.of("a", session="s", tools=["todo", "observations"]).tools == ("observations", "todo")
 
 
+def test_who_has_all_that_the_other_tools_combine_has_those_too():
+    five = ["observations", "notes", "notepad", "todo", "scratchpad"]
+    assert Identity.of("a", session="s", tools=five).tools == GROUPS
+    assert Identity.of("a", session="s", tools=five[1:]).tools == tuple(five[1:])
+
+
 def test_tools_of_a_session_need_one():
     with pytest.raises(InvalidField, match="--session"):
         Identity.of("a", tools=["notes"])

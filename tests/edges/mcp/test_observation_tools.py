@@ -12,16 +12,16 @@ from mcp import Client
 from scratchbus.counts import counts
 from scratchbus.edges.mcp.desk import Desk
 from scratchbus.edges.mcp.identity import Identity
-from scratchbus.edges.mcp.observations import Observations
 from scratchbus.edges.mcp.server import server_of
+from scratchbus.edges.mcp.toolboxes import GROUPS
 from scratchbus.log import embedded
 from tests.edges.mcp.conftest import Agent, Connect, text_of
 
 
 async def test_every_tool_says_what_it_is_and_does(connect: Connect):
-    async with connect(tools=["observations"]) as agent:
+    async with connect(session="s1") as agent:
         tools = (await agent.client.list_tools()).tools
-    assert [tool.name for tool in tools] == [row.name for row in Observations.TOOLS]
+    assert [tool.name for tool in tools] == [row.name for group in GROUPS.values() for row in group.TOOLS]
     for tool in tools:
         assert tool.title
         assert tool.description
@@ -63,12 +63,22 @@ async def test_what_is_wrong_with_arguments_is_one_line_with_all_of_it(connect: 
     assert said.startswith("type: field required; content: field required; confidence: 'very': ")
 
 
+async def test_an_argument_that_is_null_is_left_out(connect: Connect):
+    async with connect(session="s1") as agent:
+        assert await agent.do("get_active_observations", limit=None, cursor=None) == {"observations": []}
+        assert (await agent.do("search_notes", query=None, tags=None))["metadata"]["query"] == ""
+        assert await agent.fail("write_notepad", content=None) == "content: field required"
+
+
 async def test_an_error_of_the_bus_is_one_line_that_says_what_to_do(connect: Connect):
     async with connect() as agent:
         said = await agent.fail("add_observation", type="risk_alerts", content="x")
         assert "did you mean 'risk_alert'" in said
         assert "ULIDs" in await agent.fail("get_observation", id="nonsense")
-        assert "list_observations" in await agent.fail("get_observation", id="01M7ZNQZHB25T9J0CB63CKMM6Q")
+        for tool in ("get_observation", "resolve_observation"):
+            said = await agent.fail(tool, id="01M7ZNQZHB25T9J0CB63CKMM6Q")
+            assert "list" in said
+            assert "`" not in said  # a model has no command line
 
 
 async def test_a_bug_is_not_told_to_the_client(connect: Connect, monkeypatch: pytest.MonkeyPatch):
@@ -148,6 +158,28 @@ async def test_lists_are_narrowed_by_everything_given(connect: Connect):
         await agent.do("add_observation", type="observation", content="Fraud ring", tags=["a", "b"])
         found = await agent.do("list_observations", type="risk_alert", tags=["a", "b"], text="RING", owner="eve")
     assert [each["id"] for each in found["observations"]] == [wanted["id"]]
+
+
+async def test_lists_are_narrowed_by_context_and_time(connect: Connect):
+    async with connect() as agent:
+        old, wanted = [
+            (await agent.do("add_observation", type="observation", content="x", context={"task": task}))["id"]
+            for task in ("t1", "t2")
+        ]
+        found = await agent.do("list_observations", context={"task": "t2"})
+        assert [each["id"] for each in found["observations"]] == [wanted]
+        every = await agent.do("list_observations", since="2020-01-01T00:00:00+01:00")
+        assert [each["id"] for each in every["observations"]] == [wanted, old]
+        assert await agent.do("list_observations", since="9000-01-01T00:00:00Z") == {"observations": []}
+        assert "since" in await agent.fail("list_observations", since="2020-01-01T00:00:00")
+
+
+async def test_several_sightings_may_be_told_at_once(connect: Connect):
+    async with connect() as agent:
+        seen = {"type": "observation", "content": "x", "dedupe_key": "k"}
+        assert (await agent.do("add_observation", **seen, times=3))["occurrences"] == 3
+        assert (await agent.do("add_observation", **seen, times=2))["occurrences"] == 5
+        assert "times" in await agent.fail("add_observation", **seen, times=0)
 
 
 async def test_a_claim_keeps_others_away(connect: Connect):

@@ -48,6 +48,15 @@ async def test_what_is_not_there_or_not_for_this_agent_is_refused(connect: Conne
     assert uri.partition("://")[2] in str(refused.value)
 
 
+async def test_who_has_no_tools_for_observations_reads_none_as_resources(connect: Connect):
+    async with connect("analyst") as analyst, connect("clerk", session="s1", tools=["notes"]) as clerk:
+        added = await analyst.do("add_observation", type="observation", content="x")
+        assert clerk.client.server_capabilities.resources is None
+        for uri in ("scratch://main/active", f"observation://{added['id']}"):
+            with pytest.raises(MCPError, match="Method not found"):
+                await clerk.client.read_resource(uri)
+
+
 async def test_a_client_that_listens_hears_of_changes_from_anywhere(embedded_url: str, page_name: str):
     """In the protocol from 2026-07-28 on."""
     options = ("--page", page_name)
