@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NotRequired
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import Event, StatusChanged
 from scratchbus.domain.observation import Claim, Observation
 
 SHORT: Final = 500
@@ -87,6 +87,7 @@ class Happened(TypedDict):
     id: str
     by: str
     at: Moment
+    status: NotRequired[Annotated[str, Field(description="What it became, where the kind is status_changed.")]]
 
 
 class News(TypedDict):
@@ -164,8 +165,16 @@ def held(id: str, claim: Claim) -> Held:
 
 def happened(event: Event) -> Happened:
     """Return an event in brief."""
-    place = str(event.position)
-    return {"position": place, "kind": event.kind, "id": event.subject, "by": event.by, "at": text_of(event.at)}
+    told: Happened = {
+        "position": str(event.position),
+        "kind": event.kind,
+        "id": event.subject,
+        "by": event.by,
+        "at": text_of(event.at),
+    }
+    if isinstance(event, StatusChanged):
+        told["status"] = event.status
+    return told
 
 
 def text_of(moment: datetime) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import AwareDatetime, Field
 
 from scratchbus import Observation
+from scratchbus.domain.events import EVENTS
 from scratchbus.domain.position import Position
 from scratchbus.edges.mcp.answers import (
     Cleared,
@@ -28,6 +29,9 @@ from scratchbus.projections.scratch_page import by_priority
 
 MOST: Final = 100
 LONGEST_CURSOR: Final = 30
+
+NEWS: Final = tuple(kind for kind in EVENTS if kind != "context_rendered")
+"""The kinds of events that are news: that someone was shown what there was is none."""
 
 Id = Annotated[str, Field(description="The id of an observation.")]
 Tags = Annotated[list[str] | None, Field(description="Words to find it by.")]
@@ -192,7 +196,7 @@ class Observations:
             return {"changes": [], "next_cursor": str(await self._desk.bus.position()), "has_more": False}
         changes: list[Happened] = []
         has_more = False
-        async for event in self._desk.bus.events(after=cursor, pages=[self._page.name]):
+        async for event in self._desk.bus.events(after=cursor, pages=[self._page.name], kinds=NEWS):
             has_more = len(changes) == limit
             if has_more:
                 break

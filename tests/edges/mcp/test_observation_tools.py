@@ -239,13 +239,14 @@ async def test_changes_are_told_since_a_cursor(connect: Connect):
         start = await analyst.do("changes_since")
         assert start["changes"] == []
         id = (await reviewer.do("add_observation", type="observation", content="x"))["id"]
+        await analyst.do("get_context")  # that is no news
         await reviewer.do("resolve_observation", id=id)
         first = await analyst.do("changes_since", cursor=start["next_cursor"], limit=1)
         rest = await analyst.do("changes_since", cursor=first["next_cursor"])
         nothing = await analyst.do("changes_since", cursor=rest["next_cursor"])
     assert [(each["kind"], each["id"], each["by"]) for each in first["changes"]] == [("added", id, "reviewer")]
     assert first["has_more"] is True
-    assert [each["kind"] for each in rest["changes"]] == ["status_changed"]
+    assert [(each["kind"], each["status"]) for each in rest["changes"]] == [("status_changed", "resolved")]
     assert nothing == {"changes": [], "next_cursor": rest["next_cursor"], "has_more": False}
 
 
