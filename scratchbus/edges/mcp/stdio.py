@@ -98,14 +98,16 @@ class _Line:
         room = threading.Semaphore(_AHEAD)
         reader = (descriptor, asyncio.get_running_loop(), chunks, room)
         threading.Thread(target=_read, args=reader, name="stdin", daemon=True).start()
-        rest = b""
+        rest: list[bytes] = []  # of a line that has not ended: to join it with each chunk would take ever longer
         with self._received, self._answers:
             while chunk := await chunks.get():
                 room.release()
-                *lines, rest = (rest + chunk).split(b"\n")
-                for each in lines:
-                    await self._take(each)
-            await self._take(rest)
+                first, *others = chunk.split(b"\n")
+                rest.append(first)
+                for each in others:
+                    await self._take(b"".join(rest))
+                    rest = [each]
+            await self._take(b"".join(rest))
             with anyio.move_on_after(PATIENCE):
                 while self._unanswered:
                     await self._changed.wait()

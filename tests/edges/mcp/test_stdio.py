@@ -109,6 +109,18 @@ def test_what_is_not_a_message_gets_an_error_and_the_server_goes_on(embedded_url
         assert not client.call(10, "add_observation", type="observation", content="ok").get("isError")
 
 
+def test_a_long_message_takes_as_much_longer_as_it_is_longer(page_name: str):
+    def took(client: Raw, megabytes: int) -> float:
+        begun = time.monotonic()
+        assert client.call(megabytes, "add_observation", type="observation", content="x" * megabytes * 2**20)["isError"]
+        return time.monotonic() - begun
+
+    with raw(f"memory://{page_name}", "--agent", "analyst") as client:
+        client.greet()
+        took(client, 1)
+        assert took(client, 32) < 24 * took(client, 4)
+
+
 def test_the_end_of_the_input_ends_it_once_all_is_answered(embedded_url: str, page_name: str):
     with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
         client.greet()
