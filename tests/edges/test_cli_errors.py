@@ -129,7 +129,7 @@ def test_a_wrong_file_of_types_is_explained_by_its_line(cli: Cli, tmp_path: Path
 
 @pytest.mark.parametrize("arguments", [["show"], ["history"], ["resolve"], ["claim", "--by", "me"], ["link", "goal"]])
 def test_what_is_not_there_is_said_to_be_so(cli: Cli, arguments: list[str]):
-    assert "scratchbus list" in _complaint(cli(arguments[0], _NOBODY, *arguments[1:]), 3)
+    assert "list the page" in _complaint(cli(arguments[0], _NOBODY, *arguments[1:]), 3)
 
 
 def test_an_end_of_an_id_that_fits_nothing_is_not_found(cli: Cli):
