@@ -27,7 +27,7 @@ def _identity_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say who an agent is, and give the function what they say instead."""
     agent = click.option("--agent", metavar="NAME", help="Who speaks: the source of all it does.  [--source]")
     kind = click.option("--kind", default="subagent", show_default=True, help="subagent, person or daemon.")
-    help = "The session whose memory it has.  [$SCRATCHBUS_SESSION]"
+    help = "The session whose memory it has; a new one if none is said.  [$SCRATCHBUS_SESSION]"
     session = click.option("--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID", help=help)
     tools = click.option("--tools", metavar="GROUPS", help="Its groups of tools, with commas between.  [default: all]")
 
@@ -87,11 +87,12 @@ def mcp(
     if context.invoked_subcommand is not None:
         return
     from scratchbus.edges.mcp.identity import GROUPS
+    from scratchbus.ids import new_id
     from scratchbus.runtime import configure_logging
 
     settings = {"url": session.url, "config": session.config, "bus": session.bus}
     if http is None:
-        identity = _identity(session, who, groups)
+        identity = _identity(session, {**who, "session": who["session"] or new_id()}, groups)
         server = _server()
         configure_logging(session.settings().log_level)
         _measure(session, metrics_host, metrics_port)

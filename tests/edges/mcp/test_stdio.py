@@ -81,12 +81,22 @@ def ended(process: subprocess.Popen[bytes]) -> float:
 async def test_an_agent_works_through_a_process_of_its_own(embedded_url: str, page_name: str, mode: str):
     async with in_a_process(embedded_url, "--agent", "analyst", "--page", page_name, mode=mode) as agent:
         assert agent.client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
-        assert f"You are analyst on scratchbus, page {page_name}." in (agent.client.instructions or "")
+        assert f"You are analyst on scratchbus, page {page_name}, session " in (agent.client.instructions or "")
         added = await agent.do("add_observation", type="observation", content="The build is red")
         (active,) = (await agent.do("get_active_observations"))["observations"]
     assert active["id"] == added["id"]
     with Bus.connect(embedded_url) as bus:
         assert bus.page(page_name).get(added["id"]).source == "analyst"
+
+
+async def test_each_process_without_a_session_begins_a_new_one(embedded_url: str, page_name: str):
+    sessions = set()
+    for _ in range(2):
+        async with in_a_process(embedded_url, "--agent", "analyst", "--page", page_name) as agent:
+            assert (await agent.do("read_notepad"))["content"] == ""
+            await agent.do("write_notepad", content="mine")
+            sessions.add((await agent.do("whoami"))["session"])
+    assert len(sessions) == 2
 
 
 def test_what_is_not_a_message_gets_an_error_and_the_server_goes_on(embedded_url: str, page_name: str):
@@ -160,7 +170,7 @@ def test_a_signal_ends_it_though_its_client_takes_nothing(embedded_url: str, pag
         ((), 2, "--agent"),
         (("--agent", "no spaces"), 5, "agent"),
         (("--agent", "a", "--tools", "everything"), 5, "observations, notes"),
-        (("--agent", "a", "--tools", "notes"), 5, "--session"),
+        (("--agent", "a", "--kind", "robot"), 5, "subagent, person"),
         (("--agent", "a", "--url", "redis://127.0.0.1:1"), 6, "127.0.0.1:1"),
     ],
 )
