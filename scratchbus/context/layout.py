@@ -15,6 +15,9 @@ from scratchbus.errors import BudgetTooSmall
 _TRIES: Final = 20
 """How many items in a row may be too long before the rest of a section is left out."""
 
+_MUCH: Final = 0.5
+"""What part of a section an item may fill before others pass it by where it has no room."""
+
 _SEPARATOR: Final = "\n\n"
 
 
@@ -96,7 +99,11 @@ def _texts(sections: Iterable[Section], fillings: Iterable[_Filling]) -> Iterato
 
 @dataclass(slots=True)
 class _Filling:
-    """A section while it is filled: `taken` are its items that are in, by place, `waiting` those that were too long."""
+    """A section while it is filled: `taken` are its items that are in, by place, `waiting` those that were too long.
+
+    `most` is the most room that it was ever offered. An item that has no room ends the section, so that what is in it
+    is what comes first; but for one that would fill much of all that, which others pass by.
+    """
 
     section: Section
     count: TokenCounter
@@ -104,6 +111,7 @@ class _Filling:
     taken: dict[int, str] = field(default_factory=dict)
     waiting: dict[int, tuple[str, int]] = field(default_factory=dict)
     at: int = 0
+    most: int = 0
 
     @property
     def _items(self) -> Sequence[Any]:
@@ -116,6 +124,7 @@ class _Filling:
     def fill(self, room: int) -> int:
         """Take what has room, in order; return how much room it took."""
         before = room
+        self.most = max(self.most, room)
         for place, (text, cost) in list(self.waiting.items()):
             if cost <= room:
                 del self.waiting[place]
@@ -128,6 +137,8 @@ class _Filling:
             if cost <= room:
                 self.taken[self.at] = text
                 room, misses = room - cost, 0
+            elif cost < self.most * _MUCH:
+                break
             else:
                 self.waiting[self.at] = text, cost
                 misses += 1

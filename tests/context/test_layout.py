@@ -38,6 +38,11 @@ def test_an_item_that_is_too_long_gives_way_to_those_after_it():
     assert laid.chosen["b"] == ["short"]
 
 
+def test_an_item_without_room_is_not_passed_by_because_one_after_it_is_shorter():
+    laid = lay_out([Section("b", "# B", ["word " * 10, "word " * 10, "word " * 12, "short"])], 40, words)
+    assert laid.chosen["b"] == ["word " * 10, "word " * 10]
+
+
 def test_a_fixed_section_is_never_cut():
     with pytest.raises(BudgetTooSmall, match="raise the budget") as caught:
         lay_out([Section("a", "word " * 50), Section("b", "# B", ["one"])], 20, words)
