@@ -67,7 +67,7 @@ def check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: lis
             raise LogRewound(f"shard {shard}: after {was} comes {entry[0].decode()}; read the log again from the start")
         if before is not None and seq != before + 1 and not (yield from are_erased(keys, before, seq)):
             (first,) = yield from ask_all(shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)])
-            if first and first[0][0] == entry[0]:
+            if first and entry_position(first[0], shard).seq >= seq:  # more may have been trimmed by now
                 yield from _look_below(log, place)
                 raise trimmed(was, f"it begins at {entry[0].decode()}")
             missing = f"events {before + 1} to {seq - 1} are missing before {entry[0].decode()}"

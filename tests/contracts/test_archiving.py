@@ -23,6 +23,7 @@ from scratchbus.errors import (
     SessionOver,
     SettingsError,
 )
+from scratchbus.log import cursor
 from scratchbus.log.below import read_floor
 from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.keys import PageKeys
@@ -76,6 +77,22 @@ def test_what_is_old_leaves_the_log_and_the_rest_stays(bus, directory):
     assert floor_of(bus).seq == 25
     assert problems(directory) == []
     assert all(each.events == each.trimmed == 0 for each in archive(bus))
+
+
+def test_a_reader_goes_on_though_more_is_trimmed_while_it_looks_where_the_log_begins(bus, monkeypatch):
+    fill(bus, 15)
+    archive(bus)
+    fill(bus, 15)
+    look = cursor.ask_all
+
+    def trimming(shard, commands):
+        monkeypatch.undo()
+        archive(bus)
+        return look(shard, commands)
+
+    monkeypatch.setattr(cursor, "ask_all", trimming)
+    assert [event.content for event in bus.events()] == [f"{n}" for n in range(15)] * 2
+    assert floor_of(bus).seq == 25
 
 
 def test_what_is_young_stays_however_much_there_is(connect, directory):

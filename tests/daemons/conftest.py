@@ -98,6 +98,7 @@ def start(engine: Engine, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     """Start daemons on the engine; those that run at the end are killed."""
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "SCRATCHBUS_URL": engine.url, "XDG_STATE_HOME": str(tmp_path / "state"),
+        "SCRATCHBUS_ARCHIVE_URL": str(tmp_path / "archive"),
     }  # fmt: skip
     started: list[Daemon] = []
 
