@@ -23,11 +23,11 @@ from scratchbus.errors import (
     SessionOver,
     SettingsError,
 )
-from scratchbus.log import cursor
 from scratchbus.log.below import read_floor
 from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.positions import WIDTH
+from scratchbus.log.steps import ask_all
 from scratchbus.log.trimming import Archiving
 from scratchbus.rebuilding import rebuild
 from tests.inspection import archive, keys_of, log_length, outdate, project, send
@@ -83,14 +83,13 @@ def test_a_reader_goes_on_though_more_is_trimmed_while_it_looks_where_the_log_be
     fill(bus, 15)
     archive(bus)
     fill(bus, 15)
-    look = cursor.ask_all
 
     def trimming(shard, commands):
         monkeypatch.undo()
         archive(bus)
-        return look(shard, commands)
+        return ask_all(shard, commands)
 
-    monkeypatch.setattr(cursor, "ask_all", trimming)
+    monkeypatch.setattr("scratchbus.log.cursor.ask_all", trimming)
     assert [event.content for event in bus.events()] == [f"{n}" for n in range(15)] * 2
     assert floor_of(bus).seq == 25
 
