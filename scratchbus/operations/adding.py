@@ -151,6 +151,43 @@ def plan_added(
     sharing: int = 1,
 ) -> Write:
     """Return the write that adds an observation, one of `sharing` that share an event id. Raises InvalidInput."""
+    event = _event_of(core, kind, new)
+    body = encode_unplaced(event)
+    event.placed(id=event_id or new_event_id(), page=page, subject=new_id(), type=kind.name)
+    argument = ""
+    if event.dedupe_key is not None:
+        again = encode_body(
+            Repeated(
+                by=event.by,
+                cause=event.cause,
+                traceparent=event.traceparent,
+                times=event.times,
+                ttl=event.ttl,
+                expires_at=event.expires_at,
+                evidence=event.evidence,
+            )
+        )
+        argument = f"{len(again)}:{again.decode()}{event.dedupe_key}"
+    ttl, expires_at = event.ttl, event.expires_at
+    return Write(
+        event,
+        "a",
+        digest_of("add", page, _given(new, event), core.source, sharing) if event_id else "",
+        status=event.status,
+        status_class=event.status_class,
+        priority=kind.priority,
+        expires=f"+{ttl}" if ttl is not None else str(millis(expires_at)) if expires_at is not None else "",
+        wake=str(millis(event.remind_at)) if event.remind_at is not None else "",
+        argument=argument,
+        fence=fence,
+        tags=event.tags,
+        body=body,
+        lifecycle=kind.lifecycle,
+    )
+
+
+def _event_of(core: Core, kind: ObservationType, new: NewObservation) -> Added:
+    """Return the event that adds an observation, without its envelope. Raises InvalidInput."""
     source = core.speaker(new.source)
     life = kind.lifecycle
     status = new.status or kind.initial_status
@@ -168,13 +205,10 @@ def plan_added(
         key = kind.dedupe_key_of(
             {"content": content, "source": source, "owner": owner, "context": context, "metadata": metadata}
         )
-    if key is not None and not (isinstance(key, str) and 0 < bytes_of("dedupe_key", key) <= MAX_KEY):
-        raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
-    times: Any = new.times
-    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
-        raise InvalidField("times", f"{shown(times)} is not a number above 0")
+    _check_key(key)
+    times = _check_times(new.times)
     by, why = core.source or source, reasons()
-    event = trusted(
+    return trusted(
         Added,
         {
             **_UNPLACED,
@@ -199,27 +233,19 @@ def plan_added(
             "remind_on": check_trigger(new.remind_on),
         },
     )
-    body = encode_unplaced(event)
-    event.placed(id=event_id or new_event_id(), page=page, subject=new_id(), type=kind.name)
-    argument = ""
-    if key is not None:
-        again = encode_body(Repeated(by=by, **why, times=times, ttl=ttl, expires_at=expires_at, evidence=evidence))
-        argument = f"{len(again)}:{again.decode()}{key}"
-    return Write(
-        event,
-        "a",
-        digest_of("add", page, _given(new, event), core.source, sharing) if event_id else "",
-        status=status,
-        status_class=event.status_class,
-        priority=kind.priority,
-        expires=f"+{ttl}" if ttl is not None else str(millis(expires_at)) if expires_at is not None else "",
-        wake=str(millis(event.remind_at)) if event.remind_at is not None else "",
-        argument=argument,
-        fence=fence,
-        tags=event.tags,
-        body=body,
-        lifecycle=life,
-    )
+
+
+def _check_key(key: object) -> None:
+    """Raise InvalidField for what can be no dedupe key; None is none."""
+    if key is not None and not (isinstance(key, str) and 0 < bytes_of("dedupe_key", key) <= MAX_KEY):
+        raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
+
+
+def _check_times(times: object) -> int:
+    """Return how many sightings one stands for. Raises InvalidField."""
+    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
+        raise InvalidField("times", f"{shown(times)} is not a number above 0")
+    return times
 
 
 def _given(new: NewObservation, event: Added) -> dict[str, Any]:

@@ -332,7 +332,7 @@ def test_the_bus_does_what_the_model_says(engine, clock, tmp_path):
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=20 if engine.is_real else 8,
+            max_examples=40 if engine.is_real else 10,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
