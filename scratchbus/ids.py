@@ -8,6 +8,9 @@ from itertools import count
 
 from ulid import ULID
 
+OPEN_END = "\0"
+"""The end of a new event id, for which the append writes how far the log reached before; see log/retries.py."""
+
 
 def new_id() -> str:
     """Return a new ULID for an observation; later ones of the same process are greater."""
@@ -27,7 +30,7 @@ class _EventIds:
 
     def __call__(self) -> str:
         """Return the next one."""
-        return f"{self._process}{next(self._counter):x}"
+        return f"{self._process}{next(self._counter):x}{OPEN_END}"
 
 
 new_event_id = _EventIds()

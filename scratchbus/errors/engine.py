@@ -48,11 +48,12 @@ class EngineMisconfigured(EngineError):
 class NotReplicated(EngineError):
     """The write is on the server, but on fewer replicas than `ack=replica` asks for."""
 
-    def __init__(self, copies: int, wanted: int) -> None:
+    def __init__(self, copies: int, wanted: int, event_id: str | None = None) -> None:
         super().__init__(
-            f"written, but {copies} of {wanted} replicas have it; retry with the same event_id to wait again, or see"
-            " whether the replicas are up"
+            f"written, but {copies} of {wanted} replicas have it; retry with event_id={event_id!r} to wait again, or"
+            " see whether the replicas are up"
         )
+        self.event_id = event_id
         self.copies = copies
         self.wanted = wanted
 

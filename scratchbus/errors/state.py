@@ -114,6 +114,8 @@ class KeyHeld(Conflict):
 class EventIdReused(Conflict):
     """The same event id came with other arguments."""
 
+    event_id: str
+
     def __init__(self, event_id: str) -> None:
         super().__init__(f"event id {event_id!r} was used before with other arguments; use a new id")
         self.event_id = event_id

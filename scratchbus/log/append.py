@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from secrets import token_hex
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal
 
 from scratchbus.counts import counts
 from scratchbus.domain.events import Event, Lapsed, StatusChanged
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import START, Position
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
-from scratchbus.log.codec import encode_body, entry_fields
+from scratchbus.ids import OPEN_END
+from scratchbus.log.codec import encode_body
 from scratchbus.log.connections import PATIENCE, backoff
 from scratchbus.log.keys import SYSTEM_PAGE, ShardKeys, shard_of
 from scratchbus.log.past import Past
+from scratchbus.log.replies import Appended, read_reply, wrote_by
+from scratchbus.log.retries import bound_of, bounded, check_same, look_below, look_for, positions_of, wanted_of
 from scratchbus.log.revive import revive
-from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
-from scratchbus.log.writes import FIELDS, Write, refusal
+from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, Wrote, ask, ask_all
+from scratchbus.log.writes import FIELDS, Write
 
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -30,8 +33,6 @@ def _own(event: Event) -> str:
 
 
 _ARCHIVED: dict[str, Any] = {"by": "#by#", "status": "archived", "status_class": "final"}
-_START = "0-0"
-_IN_DOUBT = "whether the last write happened is not known: retry it with the same event_id"
 _NUMBERS = {name.upper(): str(number) for number, name in enumerate(FIELDS)}
 _SCRIPT = Script(
     "append/inputs",
@@ -57,42 +58,12 @@ ERASE = Script(
 """The script that appends a tombstone, and takes out what it stands for."""
 
 
-class Written(NamedTuple):
-    """What became of one write. One that mode "each" skipped has a position without `seq`, and the reason as kind."""
-
-    position: Position
-    version: int
-    kind: str
-    subject: str
-    fence: int
-
-
-class Idle(NamedTuple):
-    """Why nothing was picked: what is free has less than the least priority, or something may be free at `soonest`.
-
-    Times are ms, 0 for never; `priority` is -1 when nothing is free. `below` is the score to look on below, if any.
-    """
-
-    now: int
-    soonest: int
-    below: str
-    priority: int
-
-
-class Appended(NamedTuple):
-    """The outcome of an append. `recalled`: the events were in the log before, and only their positions are known."""
-
-    written: list[Written]
-    recalled: list[Position] | None = None
-    idle: Idle | None = None
-
-
 @dataclass(slots=True)
 class Log:
     """A bus's log as one process knows it: its name, its shards, and how far each was seen to reach.
 
     `is_spread`: the shards are on several servers, so that no call may concern two of them. `past` reads what was
-    trimmed, where that can be read.
+    trimmed, where that can be read. `bounds` are what new event ids name: how far a log reached up to 10 s ago.
     """
 
     bus: str
@@ -106,6 +77,7 @@ class Log:
     past: Past | None = None
     seen: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))
+    bounds: dict[int, tuple[str, str]] = field(default_factory=dict)
     _keys: dict[int, ShardKeys] = field(default_factory=dict)
     _names: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -148,15 +120,14 @@ def append(
 
     `room` is how many open observations the page may have, 0 for no limit. Raises what the first refused event was
     refused for. A write whose reply is lost is looked for in the log before it is sent again, so it is never
-    appended twice.
+    appended twice. An EngineError has the id of the first event.
     """
     if page == SYSTEM_PAGE and any(write.op != "g" for write in writes):
         raise InvalidName(f"page: {page!r} is where the bus keeps its own events; write to another page")
     shard = log.shard(page)
     keys = log.keys(shard)
-    before = log.seen.get(shard)
-    if before is None:
-        before = log.seen[shard] = yield from _read_tail(keys)
+    before = yield from name_events(log, shard, writes)
+    first = writes[0].event.id
     arguments: list[object] = []
     for write in writes:
         arguments += write.arguments()
@@ -164,61 +135,91 @@ def append(
     names = log.names(page)
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, begun, attempt, revived = "", time.monotonic(), 0, set[str]()
+    bound = bound_of(first) if writes[0].digest else None
+    if bound is not None:
+        recalled = yield from _recall(log, shard, bound, writes)
+        if recalled:
+            yield Wrote(first, recalled[0])
+            return Appended([], recalled)
+        scan = yield from look_for(keys, bound, wanted_of(writes))
     while True:
         options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by)
         try:
             reply, *copies = yield Call(shard, (script.command(names, (*options, *arguments)), *wait), is_write=True)
         except (Interrupted, EngineLoading) as lost:
             if time.monotonic() > begun + log.patience:
-                raise EngineUnreachable(f"{lost}; {_IN_DOUBT}") from None
+                raise _in_doubt(EngineUnreachable(str(lost)), first) from None
             yield Pause(backoff(attempt))
             attempt += 1
-            scan = yield from _look_for(keys, before, {write.event.id.encode() for write in writes})
+            try:
+                scan = yield from look_for(keys, bound or before, wanted_of(writes))
+            except EngineError as error:
+                raise _in_doubt(error, first) from None
         except EngineError as error:
-            if scan:
-                error.args = (f"{error}; {_IN_DOUBT}",)
+            error.event_id = first
+            if attempt or bound is not None:
+                error.in_doubt()
             raise
         else:
-            subject = writes[reply[1] - 1].event.subject if reply[0] == 0 and reply[2] == b"missing" else None
+            reason = reply[2] if reply[0] == b"refused" else None
+            subject = writes[reply[1] - 1].event.subject if reason == b"missing" else None
             if subject is None or subject in revived or not (yield from revive(keys, page, subject)):
                 break
             revived.add(subject)
-    outcome = _read_reply(log, shard, page, room, writes, reply)
+    outcome = read_reply(shard, page, room, writes, reply)
+    if bound is not None and outcome.recalled is not None:
+        yield from _check_recalled(log, shard, writes, outcome.recalled)
     counts.append_took.add(time.monotonic() - begun)
+    last = None
     for row in outcome.written:
         if row.position.seq:
             counts.appended[row.kind] += 1
+            last = row.position
+    if last is not None:
+        log.seen[shard] = last.stream_id
+    wrote = wrote_by(first, outcome)
     if copies and copies[0] < log.replicas:
-        raise NotReplicated(copies[0], log.replicas)
+        short = NotReplicated(copies[0], log.replicas, first)
+        if wrote is not None:
+            _, short.position, short.fence = wrote
+        raise short
+    if wrote is not None:
+        yield wrote
     return outcome
 
 
-def _read_tail(keys: ShardKeys) -> Step[str]:
-    tail = yield from ask(keys.shard, "GET", keys.tail)
-    return tail.partition(b"|")[0].decode() if tail else _START
+def name_events(log: Log, shard: int, writes: list[Write]) -> Step[str]:
+    """Give new events their ids; return how far the log was seen to reach before they are sent."""
+    before = log.seen.get(shard)
+    if before is None:
+        tail = yield from ask(shard, "GET", log.keys(shard).tail)
+        before = log.seen[shard] = tail.partition(b"|")[0].decode() if tail else START.stream_id
+    since, reached = log.bounds.get(shard, ("", ""))
+    if since != before[:9]:  # another 10 s
+        since, reached = log.bounds[shard] = before[:9], before
+    for write in writes:
+        if OPEN_END in write.event.id:
+            write.event.placed(id=bounded(write.event.id, reached))
+    return before
 
 
-def _look_for(keys: ShardKeys, after: str, ids: set[bytes]) -> Step[str]:
-    """Read the log after an id until it ends or has one of these events; return where the script should look on.
+def _in_doubt(error: EngineError, event_id: str) -> EngineError:
+    error.event_id = event_id
+    error.in_doubt()
+    return error
 
-    A log that does not have that id, because another server took over, is read from its start.
-    """
-    try:
-        if after != _START and not (yield from ask(keys.shard, "XRANGE", keys.log, after, after)):
-            after = _START
-    except (EngineUnreachable, EngineLoading):
-        return after
-    while True:
-        try:
-            entries = yield from ask(keys.shard, "XRANGE", keys.log, f"({after}", "+", "COUNT", 1000)
-        except (EngineUnreachable, EngineLoading):
-            return after
-        for entry in entries:
-            if entry_fields(entry).get(b"id") in ids:
-                return after
-            after = entry[0].decode()
-        if len(entries) < 1000:
-            return after
+
+def _recall(log: Log, shard: int, bound: str, writes: list[Write]) -> Step[list[Position]]:
+    """Return where the archive has what these writes appended; nothing if it does not."""
+    entries = yield from look_below(log.keys(shard), log.past, bound, wanted_of(writes))
+    check_same(writes, entries)
+    return positions_of(writes, entries, shard)
+
+
+def _check_recalled(log: Log, shard: int, writes: list[Write], positions: list[Position]) -> Step[None]:
+    key = log.keys(shard).log
+    found = yield from ask_all(shard, [("XRANGE", key, each.stream_id, each.stream_id) for each in positions])
+    check_same(writes, [entry for entries in found for entry in entries])
 
 
 def _check_size(arguments: list[object], count: int) -> None:
@@ -228,46 +229,3 @@ def _check_size(arguments: list[object], count: int) -> None:
         size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
         if size > MAX_BATCH_BYTES:
             raise TooLarge("batch", size, MAX_BATCH_BYTES)
-
-
-def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended:
-    if reply[0] == 1:
-        ms = reply[1]
-        written = [
-            Written(Position(ms, seq, shard), version, kind.decode(), subject.decode(), fence)
-            for seq, version, kind, subject, fence in zip(*[iter(reply[2:])] * 5, strict=True)
-        ]
-        for row in reversed(written):
-            if row.position.seq:
-                log.seen[shard] = row.position.stream_id
-                break
-        return Appended(written)
-    if reply[0] == 3:
-        _, ms, first = reply
-        written = [
-            Written(Position(ms, seq, shard), 1, write.event.kind, write.event.subject, 0)
-            for seq, write in enumerate(writes, first)
-        ]
-        log.seen[shard] = written[-1].position.stream_id
-        return Appended(written)
-    if reply[0] == 2:
-        return Appended([], [_position(row, shard) for row in reply[1:] if row])
-    if reply[2] == b"idle":
-        now, soonest, below, priority = reply[3:]
-        return Appended([], idle=Idle(now, soonest, below.decode(), priority))
-    index = reply[1] - 1
-    _refuse(page, room, writes[index], index, len(writes), reply[2:])
-
-
-def _position(row: bytes, shard: int) -> Position:
-    return Position.parse(row.decode())._replace(shard=shard)
-
-
-def _refuse(page: str, room: int, write: Write, index: int, total: int, why: list[object]) -> NoReturn:
-    reason, *details = [part.decode() if isinstance(part, bytes) else part for part in why]
-    error = refusal(page, room, write, str(reason), details)
-    error.index = index  # type: ignore[attr-defined]  # which item of a batch
-    counts.refused[type(error).__name__] += 1
-    if total > 1:
-        error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
-    raise error

@@ -19,7 +19,7 @@ from redis import exceptions as redis_errors
 from scratchbus.errors import BusClosed, ScratchbusError
 from scratchbus.log.connections import AsyncConnection, Commands, Connection, hang_up, pack, whole_from
 from scratchbus.log.delivery import Address, Sending, Topology, deliver
-from scratchbus.log.steps import Call, Fetch, Interrupted, Pause, Step
+from scratchbus.log.steps import Call, Fetch, Interrupted, Pause, Step, telling
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Engine:
     def run(self, conversation: Step[T]) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed."""
         self.check_open()
-        return self._drive(conversation, self.execute)
+        return self._drive(telling(conversation), self.execute)
 
     def execute(self, call: Call) -> list[Any]:
         """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
@@ -184,7 +184,7 @@ class AsyncEngine:
     async def run(self, conversation: Step[T]) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed."""
         self.check_open()
-        return await self._drive(conversation, self.execute)
+        return await self._drive(telling(conversation), self.execute)
 
     async def execute(self, call: Call) -> list[Any]:
         """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""

@@ -11,6 +11,9 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from scratchbus.domain.position import Position
+from scratchbus.errors import ArchiveError, EngineError, LogError
+
 T = TypeVar("T")
 
 
@@ -38,9 +41,50 @@ class Fetch(NamedTuple):
     call: Callable[[], Any]
 
 
-Request = Call | Fetch | Pause
+class Wrote(NamedTuple):
+    """A write is in the log; should what follows fail, the error says so. The reply is None.
+
+    The first one of a conversation counts, which is the one to retry it with.
+    """
+
+    event_id: str
+    position: Position
+    fence: int | None = None
+
+
+class Abandoned(NamedTuple):
+    """What was written is of no more use to the conversation, which begins again. The reply is None."""
+
+
+Request = Call | Fetch | Pause | Wrote | Abandoned
 Step = Generator[Request, Any, T]
 """A conversation whose result is a T."""
+
+
+def telling(conversation: Step[T]) -> Step[T]:
+    """Return the conversation whose errors say what it had written before: an operation as its caller sees it."""
+    wrote: Wrote | None = None
+    step: Callable[[Any], Request] = conversation.send
+    reply: Any = None
+    while True:
+        try:
+            request = step(reply)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # it returns a T
+        except (EngineError, LogError, ArchiveError) as error:
+            if wrote is not None:
+                error.written(*wrote)
+            raise
+        step, reply = conversation.send, None
+        if isinstance(request, Wrote):
+            wrote = wrote or request
+        elif isinstance(request, Abandoned):
+            wrote = None
+        else:
+            try:
+                reply = yield request
+            except Exception as error:
+                step, reply = conversation.throw, error
 
 
 class Interrupted(Exception):

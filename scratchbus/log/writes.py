@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic_core import to_json
+
 from scratchbus.domain.events import Event
 from scratchbus.domain.lifecycle import Lifecycle
 from scratchbus.domain.position import moment
@@ -71,7 +73,7 @@ class Write:
         version = "" if self.version is None else "new" if self.version == 0 else self.version
         return (
             event.id,
-            self.digest,
+            f"{self.digest} {to_json(event.by).decode()}" if self.digest else "",
             event.subject,
             event.kind,
             event.type,
@@ -112,6 +114,8 @@ def refusal(page: str, room: int, write: Write, reason: str, details: list[objec
             return Conflict(f"{subject}: its last event is not folded yet; try again")
         case "rebuilt" | "archived", _:
             return Conflict(f"{subject}: someone is rebuilding or archiving; try again when that is done")
+        case "late", _:
+            return Conflict(f"event {write.event.id} was sent again meanwhile; what became of that counts")
         case "unheld", _:
             return NotClaimed(subject)
         case "full", _:

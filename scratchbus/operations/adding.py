@@ -106,14 +106,17 @@ def _add_all(
 ) -> Step[list[Observation]]:
     check_guards(event_id, fence)
     sharing = len(items) if event_id is not None else 1
+    first = event_id or new_event_id()
     writes = []
     for index, item in enumerate(items):
         kind = yield from type_of(core, item.type)
         check_guards(item.event_id, None)
         if item.remind_on is not None:
             yield from _check_known(core, check_trigger(item.remind_on) or {})
-        own = item.event_id if event_id is None else event_id if index == 0 else f"{event_id}/{index}"
-        writes.append(plan_added(core, page, kind, item, own, fence, sharing))
+        write = plan_added(core, page, kind, item, event_id or item.event_id, fence, sharing)
+        if item.event_id is None:
+            write.event.placed(id=f"{first}/{index}" if index else first)
+        writes.append(write)
     done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
     if done.recalled is not None:
         return (yield from recall_all(core, page, done.recalled))

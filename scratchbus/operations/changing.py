@@ -47,13 +47,14 @@ def update(
     patch = check_changes(changes, kind, core.max_content)
     given = digest_of("update", page, id, patch, expected_version) if event_id else ""
     status = patch.pop("status", None)
+    first = event_id or new_event_id()
     writes: list[Write] = []
     if patch:
         expires = ""
         if "expires_at" in patch:
             expires = "0" if patch["expires_at"] is None else str(millis(patch["expires_at"]))
         event = Updated(
-            id=event_id or new_event_id(),
+            id=first,
             page=page,
             subject=id,
             type=type_name(kind),
@@ -68,8 +69,8 @@ def update(
             )
         )  # fmt: skip
     if status is not None:
-        own = event_id if not writes else event_id and f"{event_id}/status"
-        write = _transition(core, page, id, kind, before, status, None, own, given if own else "", fence)
+        own = f"{first}/status" if writes else first
+        write = _transition(core, page, id, kind, before, status, None, own, given, fence)
         write.version = None if expected_version is None else expected_version + len(writes)
         writes.append(write)
     if not writes:
@@ -100,6 +101,8 @@ def transition(
         write.version = expected_version
         try:
             writes = [write, *then]
+            for index, each in enumerate(then, 1):
+                each.event.placed(id=f"{write.event.id}/{index}")
             done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
         except InvalidTransition as error:
             if error.from_status not in life_of(kind).sources_of(status):
@@ -186,12 +189,12 @@ def clear_resolved(core: Core, page: str, ids: Sequence[str], event_id: str | No
     if len(checked) > MAX_BATCH:
         raise TooLarge("ids", len(checked), MAX_BATCH, "observations")
     digest = digest_of("clear", page, checked) if event_id else ""
+    first = event_id or new_event_id()
     found = yield from get(core.log, page, checked, core.fresh)
     writes = []
     for index, id in enumerate(checked):
         kind = (yield from type_or_none(core, found[id].type)) if id in found else None
-        own = event_id and (event_id if index == 0 else f"{event_id}/{index}")
-        event = Cleared(id=own or new_event_id(), page=page, subject=id, by=core.by, **reasons())
+        event = Cleared(id=f"{first}/{index}" if index else first, page=page, subject=id, by=core.by, **reasons())
         life = life_of(kind)
         writes.append(Write(event, "d", digest, allowed=life.of_class("closed"), verb="cleared", lifecycle=life))
     yield from append(core.log, page, writes)

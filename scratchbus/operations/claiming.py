@@ -15,8 +15,9 @@ from scratchbus.domain.position import moment
 from scratchbus.domain.values import Duration, check_id, duration_ms
 from scratchbus.errors import InvalidTTL
 from scratchbus.ids import new_event_id
-from scratchbus.log.append import Idle, append
-from scratchbus.log.steps import Step
+from scratchbus.log.append import append
+from scratchbus.log.replies import Idle
+from scratchbus.log.steps import Abandoned, Step
 from scratchbus.log.writes import Write
 from scratchbus.operations.looking import check_some
 from scratchbus.operations.outcome import before_of, digest_of, finish, recall_all
@@ -136,6 +137,7 @@ def pick(
         if found is not None and found.is_open and found.fence == row.fence:
             return Picked(found, Claim(by=holder, fence=row.fence, until=moment(row.position.ms + ttl_ms)), asked)
         soonest, below = 0, ""  # it was closed as soon as it was picked
+        yield Abandoned()
 
 
 def release(

@@ -15,8 +15,8 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.histories import known_events, walk_back
-from scratchbus.log.append import Appended, Written
 from scratchbus.log.codec import decode_document, encode_document
+from scratchbus.log.replies import Appended, Written
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
 from scratchbus.projections import scratch_page

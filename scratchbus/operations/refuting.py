@@ -14,7 +14,8 @@ from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChan
 from scratchbus.exposures import exposure_of
 from scratchbus.histories import known_events
 from scratchbus.ids import new_event_id
-from scratchbus.log.append import MAX_BATCH, Appended, append
+from scratchbus.log.append import MAX_BATCH, append
+from scratchbus.log.replies import Appended
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import digest_of, finish, not_found

@@ -21,15 +21,15 @@ local function seq_of(place) return tonumber(match(place, '^%d+-(%d+)') or 0) en
 
 local head, given = load_head(subject), parts(ARGV[at + @ARGUMENT@])
 local version = tonumber(ARGV[at + @VERSION@]) or 0
-if version ~= (head and head.version or 0) then return {0, 1, 'version', version, head and head.version or 0} end
+if version ~= (head and head.version or 0) then return {'refused', 1, 'version', version, head and head.version or 0} end
 if not head then
   head = new_head('cleared', 'f', ARGV[at + @TYPE@], '0', int(last_seq + 1))
   head.version, head.pos = tonumber(given[3]), given[3 + tonumber(given[3])]
 end
-if call('HGET', PREFIX .. 'rebuilding', 'token') ~= given[1] then return {0, 1, 'rebuilt'} end
-if match(call('GET', PREFIX .. 'archiver') or '', '^%w*') ~= given[2] then return {0, 1, 'archived'} end
+if call('HGET', PREFIX .. 'rebuilding', 'token') ~= given[1] then return {'refused', 1, 'rebuilt'} end
+if match(call('GET', PREFIX .. 'archiver') or '', '^%w*') ~= given[2] then return {'refused', 1, 'archived'} end
 local checkpoint = call('GET', PREFIX .. 'checkpoint:scratch_page') or ''
-if seq_of(checkpoint) < seq_of(head.pos) then return {0, 1, 'behind'} end -- else someone may be about to fold it
+if seq_of(checkpoint) < seq_of(head.pos) then return {'refused', 1, 'behind'} end -- else someone may be about to fold it
 local STATE = PREFIX .. 'p' .. (match(checkpoint, '|(%d+)|%d+|[^|]*|[^|]*$') or '1') .. ':'
 
 local gone, scores = {}, {}
@@ -84,6 +84,6 @@ call('SET', TAIL, pos .. '|' .. id)
 call('HSET', HEADS, subject, int(head.version + 1) .. '|erased|f|' .. head.type .. '|' .. head.priority .. '|'
   .. head.added .. '|0|0|' .. head.fence .. '||0|' .. pos .. '||||')
 if ARGV[at + @DIGEST@] ~= '' then
-  call('HSET', IDS .. int(math.floor(now / DAY)), id, ARGV[at + @DIGEST@] .. '|' .. pos)
+  remember(IDS .. int(math.floor(now / DAY)), at, pos)
 end
-return {1, now, last_seq + 1, head.version + 1, kind, subject, tonumber(head.fence)}
+return {'written', now, last_seq + 1, head.version + 1, kind, subject, tonumber(head.fence)}

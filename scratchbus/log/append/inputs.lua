@@ -6,7 +6,7 @@
 --       5 days that callers' event ids are remembered    6 scan the log after this id for a lost reply ("" not)
 --       7 a random word for the origin of a new log      8 who asks: the `by` of what the script has to add itself
 --       9 … events, each of 17 fields; @NAME@ is the number of one, counted from 0 (`FIELDS` in writes.py):
---         id, digest ("" when the id is not the caller's), subject, kind, type ("" as it is), body,
+--         id, digest ("<digest> <who wrote it, as JSON>", "" when the id is not the caller's), subject, kind, type ("" as it is), body,
 --         op, version ("new", "" any, or a number), allowed statuses (",a,b," or "" any),
 --         status and class (o, c, f; both "" as they are), priority (of what is added),
 --         expires, wake ("" as they are, "0" never, "+ms" from now, or ms), argument, fence,
@@ -26,11 +26,11 @@
 --   g  a versioned subject without lifecycle; not when the subject `argument` of the page is final. One that ends in
 --      "_" gets the time (ms) behind it, or the next that is free
 --
--- Reply: {1, ms, then per event: seq, version, kind, subject, fence}      written; seq 0: skipped, kind says why
---        {3, ms, first seq}                                              written, as they came: all of them new
---        {2, stream id, …}                                               all events were here before
---        {0, index, reason, …}                                           refused, nothing was written; nobody waits for
---                                                                        the answer when the reason is "late"
+-- Reply: {"written", ms, then per event: seq, version, kind, subject, fence}     seq 0: skipped, kind says why
+--        {"added", ms, first seq}                                               written, as they came: all of them new
+--        {"known", stream id, …}                                                all events were here before
+--        {"refused", index, reason, …}                                          nothing was written; nobody waits for
+--                                                                               the answer when the reason is "late"
 -- Nothing to pick is the reason "idle", with: ms, when something may be free (ms, 0 never), below which score to look
 -- on ("" at the end), and the priority of what is free but has less than the least (-1: nothing)
 

@@ -3,7 +3,7 @@
 
 local function are_plain()
   local seen, size = {}, call('ZCARD', OPEN)
-  if SCAN ~= '' or (ROOM > 0 and size + count > ROOM) then return false end
+  if SCAN ~= '' or call('EXISTS', IDS .. 'retried') == 1 or (ROOM > 0 and size + count > ROOM) then return false end
   local subjects = {}
   for k = 1, count do
     local at = start(k)
@@ -47,5 +47,5 @@ if are_plain() then
     call('ZADD', OPEN, unpack(scores, from, to))
   end
   if soonest ~= stored then call('HSET', PAGES, PAGE, soonest) end
-  return {3, now, last_seq + 1}
+  return {'added', now, last_seq + 1}
 end

@@ -1,19 +1,50 @@
--- A retry is recognised before anything is judged.
+-- A retry is recognised before anything is judged. An event id is its writer's own: another's with the same one is
+-- another event. `who` is the writer, as JSON.
+
+local function digest_of(at)
+  if ARGV[at + @DIGEST@] ~= '' then return match(ARGV[at + @DIGEST@], '^(%w+) (.*)$') end
+end
+
+local function remember(bucket, at, position)
+  local digest, who = digest_of(at)
+  return call('HSET', bucket, ARGV[at] .. ' ' .. who, digest .. '|' .. position)
+end
+
+local function is_by(fields, who)
+  for f = 1, #fields, 2 do
+    if fields[f] == 'event' then
+      local from = #(match(fields[f + 1], '^{"v":%d+,') or '')
+      return sub(fields[f + 1], from + 1, from + 5 + #who) == '"by":' .. who
+    end
+  end
+  return false
+end
+
+-- Ids were once remembered without their writer, whom only the event names.
+
+local function recall(day, id, who)
+  local rows = call('HMGET', IDS .. int(day), id .. ' ' .. who, id)
+  if rows[1] or not rows[2] then return rows[1] end
+  local position = match(rows[2], '|(.*)$')
+  local entry = call('XRANGE', LOG, position, position)[1]
+  return (not entry or is_by(entry[2], who)) and rows[2]
+end
 
 local function known_ids()
   local today, found, seen, own, given = math.floor(now / DAY), {}, 0, 0, {}
   for k = 1, count do
     local at = start(k)
-    local id, digest = ARGV[at], ARGV[at + @DIGEST@]
-    if given[id] then return nil, {0, k, 'id', id} end
+    local id = ARGV[at]
+    local digest, who = digest_of(at)
+    if given[id] then return nil, {'refused', k, 'id', id} end
     given[id] = true
-    if digest ~= '' then
+    if digest then
       own = own + 1
       for day = today, today - DAYS, -1 do
-        local row = call('HGET', IDS .. int(day), id)
+        local row = recall(day, id, who)
         if row then
           local before, position = match(row, '^(%w+)|(.*)$')
-          if before ~= digest then return nil, {0, k, 'id', id} end
+          if before ~= digest then return nil, {'refused', k, 'id', id} end
           seen = seen + 1
           found[k] = position
           break
@@ -24,7 +55,7 @@ local function known_ids()
   if seen == 0 then return nil end
   if seen < own then
     for k = 1, count do
-      if found[k] then return nil, {0, k, 'id', ARGV[start(k)]} end
+      if found[k] then return nil, {'refused', k, 'id', ARGV[start(k)]} end
     end
   end
   return found
@@ -41,8 +72,11 @@ local function scan_ids()
       for f = 1, #fields, 2 do
         local k = fields[f] == 'id' and wanted[fields[f + 1]]
         if k and not found[k] then
-          found[k] = entry[1]
-          missing = missing - 1
+          local _, who = digest_of(start(k))
+          if not who or is_by(fields, who) then
+            found[k] = entry[1]
+            missing = missing - 1
+          end
         end
       end
       from = entry[1]
@@ -51,32 +85,30 @@ local function scan_ids()
   if missing < count then return found end
 end
 
--- What is sent again under an id of our own making is remembered for an hour, longer than a network holds on to what it
--- delays: should the request before it arrive after all, it changes nothing.
+-- What is sent again is remembered for an hour, longer than a network holds on to what it delays: should the request
+-- before it, under an id of our own making, arrive after all, it changes nothing.
 
 local function is_late()
   local retried = IDS .. 'retried'
   if SCAN == '' and call('EXISTS', retried) == 0 then return false end
   for at = FIRST, #ARGV, WIDTH do
-    if ARGV[at + @DIGEST@] == '' then
-      if SCAN == '' then
-        if call('SISMEMBER', retried, ARGV[at]) == 1 then return true end
-      else
-        call('SADD', retried, ARGV[at])
-        call('PEXPIRE', retried, 3600000)
-      end
+    if SCAN ~= '' then
+      call('SADD', retried, ARGV[at])
+      call('PEXPIRE', retried, 3600000)
+    elseif ARGV[at + @DIGEST@] == '' and call('SISMEMBER', retried, ARGV[at]) == 1 then
+      return true
     end
   end
   return false
 end
 
-if is_late() then return {0, 1, 'late'} end
+if is_late() then return {'refused', 1, 'late'} end
 local found, reused = known_ids()
 if reused then return reused end
 if not found and SCAN ~= '' then found = scan_ids() end
 if found then
   call('SET', TAIL, tail) -- so that a WAIT after this reply vouches for what is here
-  local reply = {2}
+  local reply = {'known'}
   for k = 1, count do reply[k + 1] = found[k] or '' end
   return reply
 end

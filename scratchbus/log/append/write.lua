@@ -6,7 +6,7 @@ for k = 1, count do
   local why = (op == 'a' and add or op == 'g' and put or change)(k, at)
   if why then
     if MODE == 'all' then
-      local reply = {0, k, unpack(why)}
+      local reply = {'refused', k, unpack(why)}
       return reply
     end
     results[k] = {0, 0, why[1], ARGV[at + @SUBJECT@], 0}
@@ -65,7 +65,7 @@ if total > 0 then
   for k = 1, count do
     local at = start(k)
     if ARGV[at + @DIGEST@] ~= '' and results[k][1] > 0 then
-      if call('HSET', bucket, ARGV[at], ARGV[at + @DIGEST@] .. '|' .. MS .. '-' .. int(results[k][1])) == 1
+      if remember(bucket, at, MS .. '-' .. int(results[k][1])) == 1
         and call('HLEN', bucket) == 1 then
         for day = DAYS + 1, DAYS + 60 do call('DEL', IDS .. int(math.floor(now / DAY) - day)) end
       end
@@ -73,7 +73,7 @@ if total > 0 then
   end
 end
 
-local reply = {1, now}
+local reply = {'written', now}
 for k = 1, count do
   local r = results[k]
   for f = 1, 5 do reply[#reply + 1] = r[f] end
