@@ -236,12 +236,12 @@ class AsyncBus(AsyncMemories):
         """Take a newer published registry, if there is one; say whether there was."""
         return await self.converse(refresh_registry(self.core))
 
-    async def push_types(self, registry: Registry | Path | str) -> bool:
+    async def push_types(self, registry: Registry | Path | str, *, event_id: str | None = None) -> bool:
         """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything.
 
         Raises RegistryError for the file, and TypeInUse when an open observation still needs what would go.
         """
-        return await self.converse(push_registry(self.core, opening.as_registry(registry)))
+        return await self.converse(push_registry(self.core, opening.as_registry(registry), event_id))
 
     async def close(self) -> None:
         """Close the connections; every operation from then on raises BusClosed, also what waits for events by then."""

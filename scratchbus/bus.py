@@ -233,12 +233,12 @@ class Bus(Memories):
         """Take a newer published registry, if there is one; say whether there was."""
         return self.converse(refresh_registry(self.core))
 
-    def push_types(self, registry: Registry | Path | str) -> bool:
+    def push_types(self, registry: Registry | Path | str, *, event_id: str | None = None) -> bool:
         """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything.
 
         Raises RegistryError for the file, and TypeInUse when an open observation still needs what would go.
         """
-        return self.converse(push_registry(self.core, opening.as_registry(registry)))
+        return self.converse(push_registry(self.core, opening.as_registry(registry), event_id))
 
     def close(self) -> None:
         """Close the connections; every operation from then on raises BusClosed, also what waits for events by then."""

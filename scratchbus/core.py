@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
 
+from scratchbus.domain.checks import check_guards
+from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import TypesChanged
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType, Registry
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.values import MAX_BYTES, check_source
-from scratchbus.errors import TypeInUse, UnknownType
+from scratchbus.errors import TypeInUse, UnknownType, VersionConflict
 from scratchbus.histories import known_events
 from scratchbus.ids import new_event_id
 from scratchbus.log.append import Log, append
@@ -25,6 +27,8 @@ from scratchbus.queries import Freshness, read_head
 from scratchbus.settings import Settings
 
 T = TypeVar("T")
+
+_NEVER = -1  # no subject has this version
 
 TYPES = "types"
 """The subject, on the system page, whose last event is the registry in force."""
@@ -125,24 +129,39 @@ def _read_registry(log: Log, known: int = 0) -> Step[tuple[Head | None, Registry
     return head, parse_registry(cast(TypesChanged, event).text, f"types (version {head.version})")
 
 
-def push_registry(core: Core, registry: Registry) -> Step[bool]:
+def push_registry(core: Core, registry: Registry, event_id: str | None = None) -> Step[bool]:
     """Publish a registry to the bus; say whether it changed anything.
 
     Raises TypeInUse when a type goes, or gets another lifecycle, while an observation of it is open, and
-    VersionConflict when someone else published meanwhile.
+    VersionConflict when someone else published meanwhile. A retry with the same event id is answered as the first.
     """
+    check_guards(event_id, None)
     head, current = yield from _read_registry(core.log)
     old = current or core.registry
+    digest = digest_of("push_types", registry.text) if event_id is not None else ""
+    event = TypesChanged(id=event_id or new_event_id(), page=SYSTEM_PAGE, subject=TYPES, by=core.by, text=registry.text)
+    if event_id is not None and (yield from _is_pushed(core.log, Write(event, "g", digest, version=_NEVER))):
+        return True
     if current is not None and current.text == registry.text:
         return False
     for name in registry.changes_from(old).needs_none_open:
         count = yield from count_open(core.log, name)
         if count:
             raise TypeInUse(name, count)
-    event = TypesChanged(id=new_event_id(), page=SYSTEM_PAGE, subject=TYPES, by=core.by, text=registry.text)
-    done = yield from append(core.log, SYSTEM_PAGE, [Write(event, "g", version=head.version if head else 0)])
-    core.registry, core.registry_version = registry, done.written[0].version
+    version = head.version if head else 0
+    done = yield from append(core.log, SYSTEM_PAGE, [Write(event, "g", digest, version=version)])
+    if done.written:
+        core.registry, core.registry_version = registry, done.written[0].version
     return True
+
+
+def _is_pushed(log: Log, write: Write) -> Step[bool]:
+    """Say whether a retry has appended its event already. Raises EventIdReused."""
+    try:
+        yield from append(log, SYSTEM_PAGE, [write])
+        return True
+    except VersionConflict:
+        return False
 
 
 def count_open(log: Log, type_name: str) -> Step[int]:

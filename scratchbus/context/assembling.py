@@ -18,6 +18,7 @@ from scratchbus.domain.remembered import Note
 from scratchbus.domain.todo import TodoItem
 from scratchbus.domain.values import check_page, page_of_agent, page_of_session
 from scratchbus.errors import InvalidField, Unauthorized, shown
+from scratchbus.log.append import fresh_id
 from scratchbus.log.steps import Step
 from scratchbus.operations import exposing, notepads, notes, scratchpads, todos
 from scratchbus.projections.notepad import SUBJECT as NOTEPAD
@@ -152,9 +153,12 @@ def _done(core: Core, asked: Asked, laid: Laid, record: bool, event_id: str | No
     for item in (item for items in laid.chosen.values() for item in items if isinstance(item, Observation)):
         by_page.setdefault(item.page, {})[item.id] = item.version
     position = None
+    first = event_id or ""
     for page, seen in by_page.items() if record else ():
-        own_id = event_id if event_id is None or page == asked.page else f"{event_id}/reports"
-        position = yield from exposing.record(core, page, asked.session, asked.agent, seen, laid.tokens, own_id)
+        first = first or (yield from fresh_id(core.log, asked.page or page))
+        id = first if page == asked.page else f"{first}/reports"
+        own = id if event_id is not None else None
+        position = yield from exposing.record(core, page, asked.session, asked.agent, seen, laid.tokens, own, id)
     exposed = {id: version for seen in by_page.values() for id, version in seen.items()}
     return Context(laid.text, laid.tokens, asked.budget, laid.left_out, exposed, position)
 

@@ -11,7 +11,7 @@ from scratchbus.counts import counts
 from scratchbus.domain.events import Event, Lapsed, StatusChanged
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
-from scratchbus.ids import OPEN_END
+from scratchbus.ids import OPEN_END, new_event_id
 from scratchbus.log.codec import encode_body
 from scratchbus.log.connections import PATIENCE, backoff
 from scratchbus.log.keys import SYSTEM_PAGE, ShardKeys, shard_of
@@ -126,7 +126,11 @@ def append(
         raise InvalidName(f"page: {page!r} is where the bus keeps its own events; write to another page")
     shard = log.shard(page)
     keys = log.keys(shard)
-    before = yield from name_events(log, shard, writes)
+    before = yield from _reach(log, shard)
+    reached = log.bounds[shard][1]
+    for write in writes:
+        if OPEN_END in write.event.id:
+            write.event.placed(id=bounded(write.event.id, reached))
     first = writes[0].event.id
     arguments: list[object] = []
     for write in writes:
@@ -188,19 +192,22 @@ def append(
     return outcome
 
 
-def name_events(log: Log, shard: int, writes: list[Write]) -> Step[str]:
-    """Give new events their ids; return how far the log was seen to reach before they are sent."""
+def _reach(log: Log, shard: int) -> Step[str]:
+    """Return how far the log was seen to reach."""
     before = log.seen.get(shard)
     if before is None:
         tail = yield from ask(shard, "GET", log.keys(shard).tail)
         before = log.seen[shard] = tail.partition(b"|")[0].decode() if tail else START.stream_id
-    since, reached = log.bounds.get(shard, ("", ""))
-    if since != before[:9]:  # another 10 s
-        since, reached = log.bounds[shard] = before[:9], before
-    for write in writes:
-        if OPEN_END in write.event.id:
-            write.event.placed(id=bounded(write.event.id, reached))
+    known = log.bounds.get(shard)
+    if known is None or known[0] != before[:9]:  # another 10 s
+        log.bounds[shard] = before[:9], before
     return before
+
+
+def fresh_id(log: Log, page: str) -> Step[str]:
+    """Return a new event id, for what is derived from it before its event is appended to a page."""
+    yield from _reach(log, log.shard(page))
+    return bounded(new_event_id(), log.bounds[log.shard(page)][1])
 
 
 def _in_doubt(error: EngineError, event_id: str) -> EngineError:

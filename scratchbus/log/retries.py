@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import START, Position
@@ -28,8 +28,8 @@ _TOLD = ("reason", "action", "holder", "title", "summary", "session")
 _CONTENT = {"added", "note_added", "note_updated", "notepad_written", "scratchpad_written"}
 _BATCHES = "ad"  # the ops of which a caller writes several at once
 
-Wanted = Mapping[bytes, bytes]
-"""The ids of the events that are looked for, each with how its body begins, "" where only one event can have the id."""
+Wanted = Mapping[bytes, str | None]
+"""The ids of the events that are looked for, each with its writer, None where no other event can have the id."""
 
 
 def bounded(event_id: str, reached: str) -> str:
@@ -48,13 +48,26 @@ def bound_of(event_id: str) -> str | None:
 
 def wanted_of(writes: Sequence[Write]) -> Wanted:
     """Return what to look for in the log to find out whether these were written."""
-    return {write.event.id.encode(): b'"by":%b' % to_json(write.event.by) if write.digest else b"" for write in writes}
+    return {write.event.id.encode(): write.event.by if write.digest else None for write in writes}
 
 
 def _is_wanted(entry: RawEntry, wanted: Wanted) -> bool:
     fields = entry_fields(entry)
-    who = wanted.get(fields.get(b"id", b""))
-    return who is not None and fields.get(b"event", b"").partition(b",")[2].startswith(who)
+    id = fields.get(b"id", b"")
+    return id in wanted and (wanted[id] is None or _writer_of(fields) == wanted[id])
+
+
+def is_of(entry: RawEntry, event_id: bytes, who: bytes) -> bool:
+    """Say whether an entry has an event id and, unless that is empty, this writer, as JSON."""
+    fields = entry_fields(entry)
+    return fields.get(b"id") == event_id and (not who or _writer_of(fields) == from_json(who))
+
+
+def _writer_of(fields: Mapping[bytes, bytes]) -> object:
+    try:
+        return from_json(fields[b"event"]).get("by")
+    except (ValueError, LookupError, AttributeError):
+        return None  # it is no event
 
 
 def look_for(keys: ShardKeys, after: str, wanted: Wanted) -> Step[str]:
@@ -129,7 +142,7 @@ def _may_be(write: Write, fields: Mapping[bytes, bytes]) -> bool:
     names = [*_TOLD, *(("content",) if kind in _CONTENT else ()), *(("status",) if kind == "status_changed" else ())]
     return (
         fields[b"page"].decode() == event.page
-        and kind in kinds
+        and (kind in kinds or not event.kind)  # without one, it is only asked whether it is there
         and (write.op in "ap" or event.subject.endswith("_") or fields[b"subject"].decode() == event.subject)
         and all(_same(event, body, name) for name in names)
     )

@@ -22,6 +22,7 @@ from scratchbus.domain.checks import (
     check_tags,
     check_trigger,
 )
+from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import Added, Repeated
 from scratchbus.domain.observation import NewObservation, Observation
 from scratchbus.domain.position import millis
@@ -34,7 +35,7 @@ from scratchbus.log.append import MAX_BATCH, append
 from scratchbus.log.codec import encode_body, encode_unplaced
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
-from scratchbus.operations.outcome import check_statuses, digest_of, evolved, recall_all
+from scratchbus.operations.outcome import check_statuses, evolved, recall_all
 from scratchbus.queries import get
 from scratchbus.why import reasons
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from scratchbus.core import Core
 from scratchbus.domain.checks import check_changes, check_guards, check_reason
+from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.observation import UPDATABLE, Observation
@@ -18,7 +19,7 @@ from scratchbus.ids import new_event_id
 from scratchbus.log.append import MAX_BATCH, append
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
-from scratchbus.operations.outcome import before_of, digest_of, finish, life_of, type_name, type_or_none
+from scratchbus.operations.outcome import before_of, finish, life_of, type_name, type_or_none
 from scratchbus.queries import get
 from scratchbus.why import reasons
 

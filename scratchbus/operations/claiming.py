@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 
 from scratchbus.core import Core, type_of
 from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_tags
+from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import Claimed, Linked, Released
 from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.domain.observation import Claim, Observation
@@ -20,7 +21,7 @@ from scratchbus.log.replies import Idle
 from scratchbus.log.steps import Abandoned, Step
 from scratchbus.log.writes import Write
 from scratchbus.operations.looking import check_some
-from scratchbus.operations.outcome import before_of, digest_of, finish, recall_all
+from scratchbus.operations.outcome import before_of, finish, recall_all
 from scratchbus.queries import get
 from scratchbus.why import reasons
 

@@ -10,6 +10,7 @@ from typing import cast
 
 from scratchbus.core import Core
 from scratchbus.domain.checks import check_guards, check_reason
+from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.position import Position
 from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField, InvalidId
@@ -23,7 +24,7 @@ from scratchbus.log.steps import Fetch, Pause, Step, ask
 from scratchbus.log.subscription import names
 from scratchbus.log.trimming import Archiving
 from scratchbus.log.writes import Write
-from scratchbus.operations.outcome import digest_of, not_found
+from scratchbus.operations.outcome import not_found
 from scratchbus.projections import scratch_page
 from scratchbus.projections.memory import check_subject
 from scratchbus.projections.session import SUBJECT as SESSION

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from scratchbus.core import Core
 from scratchbus.domain.checks import check_guards
+from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ContextRendered
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.position import Position
@@ -16,7 +17,6 @@ from scratchbus.log.append import append
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
 from scratchbus.operations.looking import list_history
-from scratchbus.operations.outcome import digest_of
 from scratchbus.projections.contexts import subject_of
 from scratchbus.relations import open_relations
 from scratchbus.why import reasons
@@ -30,12 +30,16 @@ def record(
     observations: Mapping[str, int],
     tokens: int,
     event_id: str | None,
+    new_id: str | None = None,
 ) -> Step[Position]:
-    """Record that these observations of a page, by id in which version, were in a context; return the position."""
+    """Record that these observations of a page, by id in which version, were in a context; return the position.
+
+    Without a caller's own `event_id` the event has `new_id`, or any.
+    """
     check_guards(event_id, None)
     viewer = f"session:{session}" if session is not None else f"agent:{agent if agent is not None else core.by}"
     event = ContextRendered(
-        id=event_id or new_event_id(),
+        id=event_id or new_id or new_event_id(),
         page=page,
         subject=subject_of(viewer),
         by=core.by,

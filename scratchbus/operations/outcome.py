@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from hashlib import blake2b
-from typing import Any, cast
+from typing import cast
 
 from scratchbus.core import Core, refresh_registry, type_of
 from scratchbus.domain.events import Event
@@ -166,13 +164,3 @@ def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
 def not_found(page: str, id: str) -> NotFound:
     """Return the error for an observation that a page does not have."""
     return NotFound(f"there is no {id} on page {page!r}; list the page to see what there is")
-
-
-def digest_of(operation: str, *given: Any) -> str:
-    """Return a digest of what a caller gave, by which a retry is told from another call with the same event id."""
-    text = json.dumps([operation, *given], sort_keys=True, default=_text, ensure_ascii=True)
-    return blake2b(text.encode(), digest_size=10).hexdigest()
-
-
-def _text(value: object) -> object:
-    return sorted(value) if isinstance(value, set | frozenset) else str(value)

@@ -6,6 +6,7 @@ from typing import cast
 
 from scratchbus.core import Core
 from scratchbus.domain.checks import check_guards, check_reason
+from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import StatusChanged
 from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.observation import Observation
@@ -18,7 +19,7 @@ from scratchbus.log.append import MAX_BATCH, append
 from scratchbus.log.replies import Appended
 from scratchbus.log.steps import Step
 from scratchbus.log.writes import Write
-from scratchbus.operations.outcome import digest_of, finish, not_found
+from scratchbus.operations.outcome import finish, not_found
 from scratchbus.queries import get
 from scratchbus.refutation import complete, dependents, lifecycle_of, review
 from scratchbus.relations import open_relations

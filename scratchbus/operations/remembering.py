@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from scratchbus.core import Core
 from scratchbus.domain.checks import check_guards
+from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
 from scratchbus.domain.remembered import Remembered, Session
@@ -18,7 +19,6 @@ from scratchbus.ids import new_event_id
 from scratchbus.log.append import append
 from scratchbus.log.steps import Pause, Step
 from scratchbus.log.writes import Write
-from scratchbus.operations.outcome import digest_of
 from scratchbus.projections import session
 from scratchbus.projections.memory import MEMORIES, fold, is_over, memory_of
 from scratchbus.queries import recollect

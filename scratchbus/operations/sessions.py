@@ -9,17 +9,16 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from scratchbus.core import Core
+from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.memory_events import NotepadWritten, SessionEnded, SessionSpawned, SessionStarted
 from scratchbus.domain.remembered import Remembered, Session
 from scratchbus.domain.values import page_of_session
 from scratchbus.errors import EventIdReused, InvalidField, SessionExists, SessionOver, VersionConflict, shown
 from scratchbus.histories import history
-from scratchbus.ids import new_id
-from scratchbus.log.append import append
+from scratchbus.log.append import append, fresh_id
 from scratchbus.log.steps import Step, ask
 from scratchbus.operations.notepads import content_of
-from scratchbus.operations.outcome import digest_of
 from scratchbus.operations.remembering import Edit, edit, folded, history_of
 from scratchbus.projections import notepad
 from scratchbus.projections.session import SUBJECT
@@ -61,10 +60,12 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     page = page_of_session(parent)
     if not isinstance(copy, bool):
         raise InvalidField("copy_notepad", f"{shown(copy)} is neither true nor false")
+    own = None
     if id is None:
-        id = new_id() if event_id is None else f"s-{_word(event_id)}"
+        own = event_id or (yield from fresh_id(core.log, page))
+        id = f"s-{_word(own)}"
     child = page_of_session(id)
-    if event_id is None:
+    if event_id is None and own is None:
         event_id = f"begin-{_word(f'{page} {child}')}"
     if (yield from _is_begun(core, child, parent, id, is_fork)):
         return id
@@ -74,8 +75,9 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
             return None  # this goes on with what was cut short long ago
         return SessionSpawned(by=core.acting(), **reasons(), session=id, fork=is_fork, copied=copy)
 
+    asked = Edit.of(page, SUBJECT, event_id, "begin_session", id, is_fork, copy)
     try:
-        yield from edit(core, Edit.of(page, SUBJECT, event_id, "begin_session", id, is_fork, copy), make)
+        yield from edit(core, asked if event_id is not None else Edit(page, SUBJECT, own), make)
     except EventIdReused:
         raise SessionExists(id) from None
     first = yield from _first(core, page, id)

@@ -21,6 +21,7 @@ from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.log.gaps import erased_between, not_erased
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.past import Past
+from scratchbus.log.retries import is_of
 from scratchbus.log.steps import Fetch, Step, ask, ask_all
 from scratchbus.rebuilding import Progress
 from scratchbus.verification.findings import Verified
@@ -175,7 +176,8 @@ class _Shard:
             live = [place for place in gone if not 0 < place.seq <= self._wanted.floor.seq]
             lost = yield from not_erased(self._keys, live)
             for id, place, entries in zip(flat[::2], places, found, strict=True):
-                if place in lost or (entries and entry_fields(entries[0]).get(b"id") != id):
+                own, _, who = id.partition(b" ")  # long ago there was no writer in it
+                if place in lost or (entries and not is_of(entries[0], own, who)):
                     self._verified.add("id", f"{key} {id.decode('utf-8', 'replace')}", f"is not that of {place}")
             if int(at) == 0:
                 return

@@ -74,13 +74,13 @@ class Job(Holding):
         """Record that this action was taken because of it; the claim goes on."""
         return self._bus.converse(self.linking(action, event_id))
 
-    def release(self) -> Observation:
+    def release(self, *, event_id: str | None = None) -> Observation:
         """Give it back untried, for anyone to pick at once: it does not count as an attempt."""
-        return self._bus.converse(self.releasing(UNTRIED))
+        return self._bus.converse(self.releasing(UNTRIED, event_id))
 
-    def fail(self, reason: str, *, delay: Duration | None = None) -> Observation:
+    def fail(self, reason: str, *, delay: Duration | None = None, event_id: str | None = None) -> Observation:
         """Give it back for another attempt after a while, or send it to review after the last one."""
-        return self._bus.converse(self.failing(reason, delay))
+        return self._bus.converse(self.failing(reason, delay, event_id))
 
     def __enter__(self) -> Self:
         return self

@@ -125,27 +125,27 @@ class Holding:
         step = claiming.link(self._core, self.page, self.id, action, event_id, self.fence)
         return (yield from self._do(step))
 
-    def releasing(self, back: Back) -> Step[Observation]:
+    def releasing(self, back: Back, event_id: str | None = None) -> Step[Observation]:
         """Give it back."""
-        step = claiming.release(self._core, self.page, self.id, self.claim.by, None, self.fence, back)
+        step = claiming.release(self._core, self.page, self.id, self.claim.by, event_id, self.fence, back)
         return (yield from self._do(step))
 
-    def failing(self, reason: str, delay: Duration | None = None) -> Step[Observation]:
+    def failing(self, reason: str, delay: Duration | None = None, event_id: str | None = None) -> Step[Observation]:
         """Give it back for another attempt after a while, or send it to review after the last one."""
         ms = round(self._delay() * 1000) if delay is None else delay_ms(delay, "delay")
         counts.jobs["failed"] += 1
         reason = " ".join(str(reason).split())[:_LONGEST_REASON]
         if self.attempt >= self._terms.max_attempts:
-            return (yield from self.giving_up(self.attempt, reason))
-        return (yield from self.releasing(Back(ms, reason=reason)))
+            return (yield from self.giving_up(self.attempt, reason, event_id))
+        return (yield from self.releasing(Back(ms, reason=reason), event_id))
 
-    def giving_up(self, attempts: int, reason: str) -> Step[Observation]:
+    def giving_up(self, attempts: int, reason: str, event_id: str | None = None) -> Step[Observation]:
         """Send it to review, saying why; where its lifecycle knows no review, it rests for as long as can be."""
         reason = f"gave up after {attempts} attempt{'s' if attempts > 1 else ''}: {reason}"
         try:
-            return (yield from self.moving("review", reason, None))
+            return (yield from self.moving("review", reason, event_id))
         except (InvalidField, InvalidTransition):
-            return (yield from self.releasing(Back(round(LONGEST_DELAY * 1000), reason=reason)))
+            return (yield from self.releasing(Back(round(LONGEST_DELAY * 1000), reason=reason), event_id))
 
     def settling(self, problem: BaseException | None) -> Step[Observation]:
         """Fail it for what ended its handler, an exception or nothing; give it back untried if that had to end."""

@@ -71,13 +71,13 @@ class AsyncJob(Holding):
         """Record that this action was taken because of it; the claim goes on."""
         return await self._bus.converse(self.linking(action, event_id))
 
-    async def release(self) -> Observation:
+    async def release(self, *, event_id: str | None = None) -> Observation:
         """Give it back untried, for anyone to pick at once: it does not count as an attempt."""
-        return await self._bus.converse(self.releasing(UNTRIED))
+        return await self._bus.converse(self.releasing(UNTRIED, event_id))
 
-    async def fail(self, reason: str, *, delay: Duration | None = None) -> Observation:
+    async def fail(self, reason: str, *, delay: Duration | None = None, event_id: str | None = None) -> Observation:
         """Give it back for another attempt after a while, or send it to review after the last one."""
-        return await self._bus.converse(self.failing(reason, delay))
+        return await self._bus.converse(self.failing(reason, delay, event_id))
 
     async def __aenter__(self) -> Self:
         return self

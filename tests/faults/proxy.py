@@ -58,6 +58,17 @@ class Proxy:
         self._is_lost = is_lost
         self.cuts = 0
 
+    def fail_from(self, kind: Cut, number: int) -> None:
+        """Cut at the n-th request or reply from now on, and at each one after that until `calm`."""
+        left = [number]
+
+        def is_lost(passing: Cut) -> bool:
+            left[0] -= passing == kind
+            return passing == kind and left[0] <= 0
+
+        self._meanwhile, self._keeps = lambda: None, False
+        self._is_lost = is_lost
+
     def storm(self, random: Random, share: float) -> None:
         """Cut at this share of all requests and replies."""
         self._meanwhile, self._keeps = lambda: None, False

@@ -25,11 +25,13 @@ def _transition(verb: str, done: str, help: str) -> BusCommand:
     @click.argument("ids", nargs=-1, required=True, metavar="ID...")
     @click.option("--reason", metavar="TEXT", help="Why; it is kept with the observation.")
     @fence_option
+    @event_id_option
     @pass_session
-    def transition(session: Session, ids: tuple[str, ...], **how: Any) -> None:
+    def transition(session: Session, ids: tuple[str, ...], event_id: str | None, **how: Any) -> None:
         with session.open() as place:
-            for id in place.ids(ids):
-                observation = getattr(place.page, verb)(id, **given(**how))
+            for index, id in enumerate(place.ids(ids)):
+                own = event_id and _numbered(event_id, index)
+                observation = getattr(place.page, verb)(id, **given(event_id=own, **how))
                 show_change(session, done, observation)
 
     transition.__doc__ = f"{help}\n\n{_SEVERAL}"
@@ -46,29 +48,37 @@ reopen = _transition("reopen", "reopened", "Make observations active again.")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--reason", required=True, metavar="TEXT", help="Why it is not true.")
 @fence_option
+@event_id_option
 @pass_session
-def refute(session: Session, ids: tuple[str, ...], reason: str, **how: Any) -> None:
+def refute(session: Session, ids: tuple[str, ...], reason: str, event_id: str | None, **how: Any) -> None:
     """Archive observations because they are not true.
 
     What is open and rests on them goes to review, on every page. With several ids they are done in that order, up to
     the first that is refused.
     """
     with session.open() as place:
-        for id in place.ids(ids):
-            show_change(session, "refuted", place.page.refute(id, reason=reason, **given(**how)))
+        for index, id in enumerate(place.ids(ids)):
+            own = event_id and _numbered(event_id, index)
+            show_change(session, "refuted", place.page.refute(id, reason=reason, **given(event_id=own, **how)))
+
+
+def _numbered(event_id: str, index: int) -> str:
+    """Return the event id of one of several: the first has it as it is, the next have a number behind it."""
+    return f"{event_id}/{index}" if index else event_id
 
 
 @command("clear-resolved", examples=("scratchbus clear-resolved 8F3K2M9Q 01HZX7",))
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@event_id_option
 @pass_session
-def clear_resolved(session: Session, ids: tuple[str, ...]) -> None:
+def clear_resolved(session: Session, ids: tuple[str, ...], event_id: str | None) -> None:
     """Take resolved observations off the page.
 
     All of them or, if one is not resolved, none. Their history stays.
     """
     with session.open() as place:
         whole = place.ids(ids)
-        place.page.clear_resolved(whole)
+        place.page.clear_resolved(whole, event_id=event_id)
     if session.as_json:
         session.out.document({"page": place.page.name, "cleared": whole})
     elif session.out.is_terminal:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scratchbus.edges.cli.common import BusGroup, Session, pass_session
+from scratchbus.edges.cli.common import BusGroup, Session, event_id_option, pass_session
 from scratchbus.edges.cli.output import Cell
 from scratchbus.edges.cli.words import plural
 
@@ -57,8 +57,9 @@ def check(session: Session, file: Path) -> None:
 
 @types.command(examples=("scratchbus types push config/observation_types.yaml",))
 @click.argument("file", type=_FILE)
+@event_id_option
 @pass_session
-def push(session: Session, file: Path) -> None:
+def push(session: Session, file: Path, event_id: str | None) -> None:
     """Publish a file of types to the bus.
 
     Every daemon takes it, without a restart. A type cannot go, nor get another lifecycle, while an observation of it is
@@ -69,7 +70,7 @@ def push(session: Session, file: Path) -> None:
     registry = as_registry(file)
     with session.connect() as bus:
         changes = registry.changes_from(bus.types)
-        has_changed = bus.push_types(registry)
+        has_changed = bus.push_types(registry, event_id=event_id)
         version = bus.core.registry_version
     if session.as_json:
         session.out.document(

@@ -35,6 +35,9 @@ class Contexts:
         self,
         budget: Annotated[int | None, Field(ge=1, le=LARGEST, description="How many tokens it may have.")] = None,
         query: Annotated[str | None, Field(description="What you are about to do: notes are chosen by it.")] = None,
+        event_id: Annotated[
+            str | None, Field(description="An id of your own: a retry with it records nothing more.")
+        ] = None,
     ) -> Assembled:
         """Get in one text your scratchpad, notepad, todo list, the open observations and your notes.
 
@@ -42,8 +45,9 @@ class Contexts:
         """
         who = self._identity
         made = await self._context.assemble(
-            session=who.session, agent=who.agent, page=who.page, budget=budget, query=query, record=True
-        )
+            session=who.session, agent=who.agent, page=who.page, budget=budget, query=query, record=True,
+            event_id=event_id,
+        )  # fmt: skip
         counts.contexts += 1
         counts.context_tokens += made.tokens
         return {"text": made.text, "tokens": made.tokens, "left_out": dict(made.left_out)}

@@ -24,7 +24,8 @@ from scratchbus.edges.mcp.answers import (
 )
 from scratchbus.edges.mcp.desk import Desk
 from scratchbus.edges.mcp.toolbox import ADDS, EDITS, READS, REPLACES, SETS, Row
-from scratchbus.errors import InvalidField, InvalidPosition, NotFound, shown
+from scratchbus.errors import EngineError, InvalidField, InvalidPosition, NotFound, shown
+from scratchbus.ids import new_id
 from scratchbus.projections.scratch_page import by_priority
 
 MOST: Final = 100
@@ -142,28 +143,44 @@ class Observations:
         expected_version: Annotated[int | None, Field(description="Refuse if it has changed since.")] = None,
         fence: Fence = None,
         release: Annotated[bool, Field(description="Give your claim back as well.")] = False,
+        event_id: EventId = None,
     ) -> Seen:
         """Replace fields of an observation; what is left out stays as it is."""
         fields: dict[str, Any] = {"content": content, "status": status, "owner": owner, "confidence": confidence}
         fields |= {"tags": tags, "context": context, "metadata": metadata}
         changes = {name: value for name, value in fields.items() if value is not None}
-        if changes or not release:
-            changed = await self._page.update(id, expected_version=expected_version, fence=fence, **changes)
-        return brief(await self._page.release(id, fence=fence) if release else changed)
+        if not release:
+            how: dict[str, Any] = {"expected_version": expected_version, "fence": fence, "event_id": event_id}
+            return brief(await self._page.update(id, **how, **changes))
+        own = event_id or new_id()
+        try:
+            if changes:
+                await self._page.update(id, expected_version=expected_version, fence=fence, event_id=own, **changes)
+            return brief(await self._page.release(id, fence=fence, event_id=f"{own}/release"))
+        except EngineError as error:
+            error.event_id = own  # of both writes
+            error.in_doubt()
+            raise
 
-    async def resolve_observation(self, id: Id, reason: Reason = None, fence: Fence = None) -> Seen:
+    async def resolve_observation(
+        self, id: Id, reason: Reason = None, fence: Fence = None, event_id: EventId = None
+    ) -> Seen:
         """Close an observation: what it said has been dealt with."""
-        return brief(await self._page.resolve(id, reason=reason, fence=fence))
+        return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
 
-    async def archive_observation(self, id: Id, reason: Reason = None, fence: Fence = None) -> Seen:
+    async def archive_observation(
+        self, id: Id, reason: Reason = None, fence: Fence = None, event_id: EventId = None
+    ) -> Seen:
         """Put an observation away for good; its history stays."""
-        return brief(await self._page.archive(id, reason=reason, fence=fence))
+        return brief(await self._page.archive(id, reason=reason, fence=fence, event_id=event_id))
 
     async def clear_resolved(
-        self, ids: Annotated[list[str], Field(min_length=1, max_length=1000, description="All are resolved.")]
+        self,
+        ids: Annotated[list[str], Field(min_length=1, max_length=1000, description="All are resolved.")],
+        event_id: EventId = None,
     ) -> Cleared:
         """Take resolved observations off the page, all or none; their history stays."""
-        await self._page.clear_resolved(ids)
+        await self._page.clear_resolved(ids, event_id=event_id)
         return {"cleared": ids}
 
     async def claim_observation(
@@ -171,18 +188,20 @@ class Observations:
         id: Id,
         ttl: Annotated[str, Field(description='How long you need it, such as "30s" or "10m".')] = "5m",
         fence: Annotated[int | None, Field(description="To prolong your own claim: its fence.")] = None,
+        event_id: EventId = None,
     ) -> Held:
         """Take an open observation for a while, so that nobody else acts on it."""
-        return held(id, await self._page.claim(id, ttl=ttl, fence=fence))
+        return held(id, await self._page.claim(id, ttl=ttl, fence=fence, event_id=event_id))
 
     async def link_observation(
         self,
         id: Id,
         action: Annotated[str, Field(description="What you did because of it: a goal, a ticket, a commit …")],
         fence: Fence = None,
+        event_id: EventId = None,
     ) -> Seen:
         """Record that you took an action because of an observation: the action can be traced back to it."""
-        return brief(await self._page.link(id, action, fence=fence))
+        return brief(await self._page.link(id, action, fence=fence, event_id=event_id))
 
     async def changes_since(
         self,

@@ -18,11 +18,22 @@ from pydantic_core import from_json, to_json
 
 from scratchbus.counts import counts
 from scratchbus.edges.mcp.identity import Identity
-from scratchbus.errors import InvalidInput, ScratchbusError, shown
+from scratchbus.errors import (
+    EngineError,
+    EngineLoading,
+    EngineUnreachable,
+    InvalidInput,
+    LogError,
+    NotReplicated,
+    ScratchbusError,
+    shown,
+)
 from scratchbus.logs import stderr_logger
 
 SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind"})
 """What the connection says; as arguments they are refused."""
+
+_PASSING: Final = (EngineUnreachable, EngineLoading, NotReplicated, LogError)
 
 Answer = Mapping[str, Any]
 """What a tool answers, by names: a TypedDict, whose schema clients are told, of what JSON has."""
@@ -79,6 +90,10 @@ class BoundTool:
             ),
         )
 
+    def takes(self, name: str) -> bool:
+        """Say whether it has an argument of this name."""
+        return name in self._arguments
+
     async def __call__(self, given: dict[str, Any]) -> Answer:
         """Do what it does; an argument that is null is left out, as many clients mean it.
 
@@ -130,7 +145,7 @@ class Toolbox:
             return self._refused("unknown", self._no_such(name))
         begun = time.perf_counter()
         try:
-            answer = await tool(arguments)
+            answer = await _retried(tool, arguments)
         except ScratchbusError as problem:
             return self._refused(name, str(problem))
         except Exception:
@@ -151,6 +166,16 @@ class Toolbox:
         if group is not None:
             return f"{name}: your connection has no {group} tools, only: {', '.join(self.identity.tools)}"
         return f"{shown(name)}: there is no such tool; there are: {', '.join(self._tools)}"
+
+
+async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
+    """Call a tool; should the engine not answer to what it writes, call it once more, with the same event id."""
+    try:
+        return await tool(arguments)
+    except (EngineError, LogError) as problem:
+        if problem.event_id is None or not tool.takes("event_id") or not isinstance(problem, _PASSING):
+            raise
+        return await tool({**arguments, "event_id": problem.event_id})
 
 
 def _what_is_wrong(problem: ValidationError) -> str:

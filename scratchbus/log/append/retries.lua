@@ -13,8 +13,9 @@ end
 local function is_by(fields, who)
   for f = 1, #fields, 2 do
     if fields[f] == 'event' then
-      local from = #(match(fields[f + 1], '^{"v":%d+,') or '')
-      return sub(fields[f + 1], from + 1, from + 5 + #who) == '"by":' .. who
+      local is_json, body = pcall(cjson.decode, fields[f + 1])
+      if not is_json then return find(fields[f + 1], '"by":' .. who, 1, true) ~= nil end -- nested too deep for it
+      return body.by == cjson.decode('[' .. who .. ']')[1]
     end
   end
   return false

@@ -1,0 +1,17 @@
+"""Telling a retry from another call with the same event id."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import Any
+
+
+def digest_of(operation: str, *given: Any) -> str:
+    """Return a digest of what a caller gave, by which a retry is told from another call with the same event id."""
+    text = json.dumps([operation, *given], sort_keys=True, default=_text, ensure_ascii=True)
+    return blake2b(text.encode(), digest_size=10).hexdigest()
+
+
+def _text(value: object) -> object:
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)

@@ -1,0 +1,99 @@
+"""A write whose outcome is in doubt names its event id; a retry with it from another process is answered as the first.
+
+Once its reply is lost the network stays down for longer than a write is patient.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from scratchbus import AsyncBus, Bus
+from scratchbus.errors import EngineUnreachable
+from tests.faults.operations import are_of_kinds
+from tests.faults.proxy import Proxy
+from tests.faults.servers import Server
+from tests.faults.writing import WRITES
+
+pytestmark = pytest.mark.real
+
+_MOST = 40  # replies of one operation
+Act = Callable[[Any], Any]
+
+
+@pytest.fixture
+def proxy(shared_server: Server) -> Iterator[Proxy]:
+    with Proxy(shared_server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def direct(shared_server: Server, bus_name: str) -> Iterator[Bus]:
+    """Another client, past the proxy."""
+    with Bus.connect(shared_server.url, source="other", bus=bus_name, max_observations=10_000) as bus:
+        yield bus
+
+
+def blocking(url: str, name: str, act: Act, before: Callable[[], object] = lambda: None) -> Any:
+    """Write with a blocking bus of its own."""
+    with Bus.connect(url, source="subject", bus=name, max_observations=10_000) as bus:
+        bus.core.log.patience = 0
+        before()
+        return act(bus)
+
+
+def nonblocking(url: str, name: str, act: Act, before: Callable[[], object] = lambda: None) -> Any:
+    """Write with an asyncio bus of its own."""
+
+    async def acting() -> Any:
+        async with AsyncBus.connect(url, source="subject", bus=name, max_observations=10_000) as bus:
+            bus.core.log.patience = 0
+            before()
+            return await act(bus)
+
+    return asyncio.run(acting())
+
+
+FACADES = pytest.mark.parametrize("facade", [blocking, nonblocking])
+
+
+@FACADES
+@pytest.mark.parametrize("name", WRITES)
+def test_the_id_that_the_error_names_is_followed_from_a_fresh_bus(
+    name: str, facade: Callable[..., Any], shared_server: Server, direct: Bus, proxy: Proxy
+) -> None:
+    writing, bus_name, in_log = WRITES[name], direct.core.log.bus, 0
+    for number in range(1, _MOST):
+        things = writing.prepare(direct)
+        before = direct.position()
+
+        def act(bus: Any, event_id: str | None = None, things: list[Any] = things) -> Any:
+            return writing.act(bus, *things, event_id=event_id)
+
+        def fail(number: int = number) -> None:
+            proxy.fail_from("reply", number)
+
+        try:
+            facade(proxy.url, bus_name, act, fail)
+            cut = None
+        except EngineUnreachable as error:
+            cut = error
+        proxy.calm()
+        if cut is None:
+            break
+        written = [event for event in direct.events(after=before) if event.by == "subject"]
+        if written:
+            in_log += 1
+            assert cut.event_id == written[0].id
+            assert cut.event_id in str(cut)
+            assert cut.position in (None, written[0].position)
+        facade(shared_server.url, bus_name, lambda bus, cut=cut: act(bus, cut.event_id))
+        after = [event for event in direct.events(after=before) if event.by == "subject"]
+        kinds = [event.kind for event in after]
+        assert are_of_kinds(kinds, writing.kinds), f"reply {number}: {kinds}"
+        assert after[: len(written)] == written
+    assert in_log
+    assert direct.verify().findings == []
