@@ -62,9 +62,7 @@ WRITES = {name: _on_page(each) for name, each in OPERATIONS.items()} | {
     "show a context": Writing(
         _free, lambda bus, page, **how: bus.context.assemble(page=page, record=True, **how), ("context_rendered",)
     ),
-    "add a note": Writing(
-        _session, lambda bus, session, **how: bus.notes(session).add("noted", **how), ("note_added",)
-    ),
+    "add a note": Writing(_session, lambda bus, session, **how: bus.notes(session).add("new", **how), ("note_added",)),
     "change a note": Writing(
         _note, lambda bus, session, id, **how: bus.notes(session).update(id, "after", **how), ("note_updated",)
     ),

@@ -13,6 +13,8 @@ from scratchbus.edges.mcp.toolbox import SETS, Row
 
 LARGEST: Final = 200_000
 
+EventId = Annotated[str | None, Field(description="An id of your own: a retry with it records nothing more.")]
+
 
 class Assembled(TypedDict):
     """What you have to know now, as one text."""

@@ -1,0 +1,169 @@
+"""An event id belongs to its writer, and one that an error names is enough to find the write again."""
+
+import inspect
+
+import pytest
+
+from scratchbus import AsyncJob, AsyncPage, Job, NewObservation, Page
+from scratchbus.errors import EngineUnreachable, EventIdReused, NotReplicated
+from scratchbus.log.steps import Call, ask
+from tests.faults.interposing import interposed, losing_replies
+from tests.inspection import log_length
+
+READS = {"get", "list", "active", "trace", "consequences", "exposure", "history", "as_of"}
+READ_OF_A_JOB = {"moving", "updating", "linking", "releasing", "failing", "giving_up", "settling", "is_due", "keep"}
+
+
+def test_another_source_may_use_the_same_event_id(connect):
+    first = connect("one").page().add("observation", "mine", event_id="EV-1")
+    second = connect("two").page().add("observation", "mine too", event_id="EV-1")
+    assert first.id != second.id
+    assert connect("one").page().add("observation", "mine", event_id="EV-1") == first
+    assert connect("two").page().add("observation", "mine too", event_id="EV-1") == second
+
+
+def test_a_lost_reply_is_not_answered_with_an_event_of_another_source(connect):
+    mine, other = connect("one"), connect("two")
+    mine.page().add("observation", "before")
+    sent = []
+
+    def around(call, send):
+        if not call.is_write or sent:
+            return send()
+        sent.append(call)
+        other.page().add("observation", "theirs", event_id="EV-1")
+        return losing_replies()(call, send)
+
+    with interposed(mine, around):
+        assert mine.page().add("observation", "mine", event_id="EV-1").content == "mine"
+    assert log_length(mine) == 3
+
+
+def as_once(bus, event_id, by):
+    """Remember an event id as it was once remembered: without its writer."""
+    keys = bus.core.log.keys(bus.core.log.shard("main"))
+    for key in bus.converse(ask(keys.shard, "KEYS", f"{keys.ids}2*")):
+        row = bus.converse(ask(keys.shard, "HGET", key, f'{event_id} "{by}"'))
+        bus.converse(ask(keys.shard, "HDEL", key, f'{event_id} "{by}"'))
+        bus.converse(ask(keys.shard, "HSET", key, event_id, row))
+
+
+def test_an_id_that_was_remembered_without_its_writer_is_still_known(connect):
+    bus = connect("one")
+    first = bus.page().add("observation", "mine", event_id="EV-1")
+    as_once(bus, "EV-1", "one")
+    assert bus.page().add("observation", "mine", event_id="EV-1") == first
+    with pytest.raises(EventIdReused):
+        bus.page().add("observation", "something else", event_id="EV-1")
+    assert bus.verify().is_sound
+
+
+def test_an_id_that_was_remembered_without_its_writer_blocks_no_other(connect):
+    bus = connect("one")
+    bus.page().add("observation", "mine", event_id="EV-1")
+    as_once(bus, "EV-1", "one")
+    assert connect("two").page().add("observation", "mine too", event_id="EV-1").content == "mine too"
+
+
+def failed(bus, act):
+    """Return the error of a write whose reply is lost for longer than it is patient."""
+    bus.core.log.patience = -1
+    with interposed(bus, losing_replies()), pytest.raises(EngineUnreachable) as lost:
+        act(bus.page())
+    return lost.value
+
+
+def test_an_id_that_the_error_names_is_known_on_another_connection(connect):
+    lost = failed(connect("one"), lambda page: page.add("observation", "once"))
+    (event,) = connect("one").events()
+    assert lost.event_id == event.id
+    assert lost.position is None
+    assert f"retry it with event_id={event.id!r}" in str(lost)
+    assert connect("one").page().add("observation", "once", event_id=lost.event_id).position == event.position
+    assert log_length(connect("one")) == 1
+
+
+def test_a_batch_is_known_by_the_id_of_its_first_event(connect):
+    batch = [NewObservation(type="observation", content=text) for text in "abc"]
+    lost = failed(connect("one"), lambda page: page.add_many(batch))
+    again = connect("one").page().add_many(batch, event_id=lost.event_id)
+    assert [each.content for each in again] == ["a", "b", "c"]
+    assert log_length(connect("one")) == 3
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_batch_of_another_size_is_another_batch(connect, size):
+    batch = [NewObservation(type="observation", content=text) for text in "abcd"]
+    lost = failed(connect("one"), lambda page: page.add_many(batch[:3]))
+    with pytest.raises(EventIdReused):
+        connect("one").page().add_many(batch[:size], event_id=lost.event_id)
+
+
+def test_an_id_that_the_error_names_is_refused_for_something_else(connect):
+    lost = failed(connect("one"), lambda page: page.add("observation", "once"))
+    page = connect("one").page()
+    with pytest.raises(EventIdReused):
+        page.add("observation", "something else", event_id=lost.event_id)
+    with pytest.raises(EventIdReused):
+        page.resolve(page.list()[0].id, event_id=lost.event_id)
+    assert log_length(connect("one")) == 1
+
+
+def test_a_request_that_never_arrived_is_written_by_the_retry_and_not_again(connect):
+    bus = connect("one")
+    bus.core.log.patience = -1
+    kept = []
+
+    def around(call, send):
+        if call.is_write and not kept:
+            kept.append(call)
+            raise EngineUnreachable("the network is down")
+        return send()
+
+    with interposed(bus, around), pytest.raises(EngineUnreachable) as lost:
+        bus.page().add("observation", "once")
+    first = connect("one").page().add("observation", "once", event_id=lost.value.event_id)
+    bus.converse(sent_late(kept[0]))
+    assert connect("one").page().add("observation", "once", event_id=lost.value.event_id) == first
+    assert log_length(bus) == 1
+
+
+def sent_late(call: Call):
+    return (yield call)
+
+
+def test_what_fails_after_a_claim_names_its_position_and_fence(connect):
+    bus = connect("one")
+    bus.page().add("observation", "to be done")
+    is_written = []
+
+    def around(call, send):
+        if is_written:
+            raise EngineUnreachable("the network is down")
+        replies = send()
+        if call.is_write:
+            is_written.append(True)
+        return replies
+
+    with interposed(bus, around), pytest.raises(EngineUnreachable, match="the write is in the log") as lost:
+        bus.page().claim_next()
+    *_, event = connect("one").events()
+    assert (lost.value.event_id, lost.value.position, lost.value.fence) == (event.id, event.position, 1)
+    job = connect("one").page().claim_next(event_id=lost.value.event_id)
+    assert job.fence == 1
+
+
+def test_too_few_copies_name_the_event_they_are_of():
+    assert "event_id='e1'" in str(NotReplicated(0, 1, "e1"))
+
+
+@pytest.mark.parametrize("facade", [Page, AsyncPage])
+def test_every_write_of_a_page_takes_an_event_id(facade):
+    writes = {name for name in vars(facade) if not name.startswith("_")} - READS
+    assert not [name for name in writes if "event_id" not in inspect.signature(getattr(facade, name)).parameters]
+
+
+@pytest.mark.parametrize("facade", [Job, AsyncJob])
+def test_every_write_of_a_job_takes_an_event_id(facade):
+    writes = {name for name in vars(facade) if not name.startswith("_")} - READ_OF_A_JOB
+    assert not [name for name in writes if "event_id" not in inspect.signature(getattr(facade, name)).parameters]
