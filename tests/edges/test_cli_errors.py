@@ -24,6 +24,11 @@ from tests.edges.conftest import Cli, Result
 
 pytestmark = pytest.mark.real
 
+_WRITES = """
+add update review resolve reopen refute clear-resolved claim claim-next release link erase
+types/push note/add note/scratch note/update note/delete notepad/write notepad/append notepad/update
+todo/write todo/set scratchpad/write context context/surface
+"""
 _NOBODY = "01M7YR8MB3MXGS4N6BSF10E4QF"
 _ADD = ("add", "observation", "x", "--source", "me")
 
@@ -208,3 +213,16 @@ def test_a_type_that_nobody_knows_is_pointed_out_where_nothing_is_found(cli: Cli
     done = cli("tail", "--type", "risk_alrt")
     assert (done.code, done.out) == (0, "")
     assert "did you mean 'risk_alert'" in done.err
+
+
+@pytest.mark.parametrize("name", _WRITES.split())
+def test_every_command_that_writes_takes_an_event_id(cli: Cli, name: str):
+    assert "--event-id" in cli(*name.split("/"), "--help").out
+
+
+@pytest.mark.parametrize("verb", ["resolve", "archive"])
+def test_several_observations_under_one_event_id_are_retried_as_they_were(cli: Cli, verb: str):
+    ids = [cli.add(), cli.add()]
+    first = cli(verb, *ids, "--event-id", "EV-1", "--source", "me")
+    assert first.code == 0
+    assert cli(verb, *ids, "--event-id", "EV-1", "--source", "me").out == first.out
