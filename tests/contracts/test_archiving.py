@@ -224,6 +224,21 @@ def test_a_retry_whose_event_is_archived_gets_the_same_answer(bus):
     assert log_length(bus) == 5
 
 
+def test_a_retry_with_an_id_that_the_bus_made_finds_its_event_in_the_archive(bus, connect):
+    page = bus.page()
+    first = page.add("observation", "before")
+    page.add("observation", "x")
+    *_, event = page.history(page.list(text="x")[0].id)
+    fill(bus)
+    archive(bus)
+    assert page.add("observation", "x", event_id=event.id).position == event.position
+    assert page.get(first.id) == first
+    assert log_length(bus) == 5
+    with pytest.raises(PositionLost, match="set archive_url"):
+        connect().page().add("observation", "x", event_id=event.id)
+    assert log_length(bus) == 5
+
+
 def test_traces_reach_into_the_archive(bus):
     page = bus.page()
     ground = page.add("observation", "the ground")

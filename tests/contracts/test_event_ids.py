@@ -25,7 +25,7 @@ def test_another_source_may_use_the_same_event_id(connect):
 def test_a_lost_reply_is_not_answered_with_an_event_of_another_source(connect):
     mine, other = connect("one"), connect("two")
     mine.page().add("observation", "before")
-    sent = []
+    sent: list[Call] = []
 
     def around(call, send):
         if not call.is_write or sent:
@@ -112,7 +112,7 @@ def test_an_id_that_the_error_names_is_refused_for_something_else(connect):
 def test_a_request_that_never_arrived_is_written_by_the_retry_and_not_again(connect):
     bus = connect("one")
     bus.core.log.patience = -1
-    kept = []
+    kept: list[Call] = []
 
     def around(call, send):
         if call.is_write and not kept:
@@ -135,7 +135,7 @@ def sent_late(call: Call):
 def test_what_fails_after_a_claim_names_its_position_and_fence(connect):
     bus = connect("one")
     bus.page().add("observation", "to be done")
-    is_written = []
+    is_written: list[bool] = []
 
     def around(call, send):
         if is_written:
@@ -151,6 +151,16 @@ def test_what_fails_after_a_claim_names_its_position_and_fence(connect):
     assert (lost.value.event_id, lost.value.position, lost.value.fence) == (event.id, event.position, 1)
     job = connect("one").page().claim_next(event_id=lost.value.event_id)
     assert job.fence == 1
+
+
+def test_a_reply_that_nobody_knows_is_told(connect):
+    bus = connect("one")
+
+    def around(call, send):
+        return [[b"surprise", 1]] if call.is_write else send()
+
+    with interposed(bus, around), pytest.raises(AssertionError, match="the append script answered .*surprise"):
+        bus.page().add("observation", "x")
 
 
 def test_too_few_copies_name_the_event_they_are_of():

@@ -223,6 +223,6 @@ def test_every_command_that_writes_takes_an_event_id(cli: Cli, name: str):
 @pytest.mark.parametrize("verb", ["resolve", "archive"])
 def test_several_observations_under_one_event_id_are_retried_as_they_were(cli: Cli, verb: str):
     ids = [cli.add(), cli.add()]
-    first = cli(verb, *ids, "--event-id", "EV-1", "--source", "me")
+    first = cli(verb, *ids, "--event-id", f"{verb}-1", "--source", "me")
     assert first.code == 0
-    assert cli(verb, *ids, "--event-id", "EV-1", "--source", "me").out == first.out
+    assert cli(verb, *ids, "--event-id", f"{verb}-1", "--source", "me").out == first.out
