@@ -17,7 +17,7 @@ from scratchbus.log.connections import PATIENCE, backoff
 from scratchbus.log.keys import SYSTEM_PAGE, ShardKeys, shard_of
 from scratchbus.log.past import Past
 from scratchbus.log.replies import Appended, read_reply, wrote_by
-from scratchbus.log.retries import bound_of, bounded, check_same, look_below, look_for, positions_of, wanted_of
+from scratchbus.log.retries import bound, bound_of, check_same, look_below, look_for, positions_of, wanted_of
 from scratchbus.log.revive import revive
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, Wrote, ask, ask_all
 from scratchbus.log.writes import FIELDS, Write
@@ -32,6 +32,7 @@ def _own(event: Event) -> str:
     return encode_body(event).decode()
 
 
+_NOWHERE = ("", "")
 _ARCHIVED: dict[str, Any] = {"by": "#by#", "status": "archived", "status_class": "final"}
 _NUMBERS = {name.upper(): str(number) for number, name in enumerate(FIELDS)}
 _SCRIPT = Script(
@@ -126,11 +127,13 @@ def append(
         raise InvalidName(f"page: {page!r} is where the bus keeps its own events; write to another page")
     shard = log.shard(page)
     keys = log.keys(shard)
-    before = yield from _reach(log, shard)
-    reached = log.bounds[shard][1]
+    before, known = log.seen.get(shard, ""), log.bounds.get(shard, _NOWHERE)
+    if not before or known[0] != before[:9]:
+        before = yield from _reach(log, shard)
+        known = log.bounds[shard]
     for write in writes:
         if OPEN_END in write.event.id:
-            write.event.placed(id=bounded(write.event.id, reached))
+            write.event.placed(id=write.event.id.replace(OPEN_END, known[1]))
     first = writes[0].event.id
     arguments: list[object] = []
     for write in writes:
@@ -139,13 +142,13 @@ def append(
     names = log.names(page)
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, begun, attempt, revived = "", time.monotonic(), 0, set[str]()
-    bound = bound_of(first) if writes[0].digest else None
-    if bound is not None:
-        recalled = yield from _recall(log, shard, bound, writes)
+    after = bound_of(first) if writes[0].digest else None
+    if after is not None:
+        recalled = yield from _recall(log, shard, after, writes)
         if recalled:
             yield Wrote(first, recalled[0])
             return Appended([], recalled)
-        scan = yield from look_for(keys, bound, wanted_of(writes))
+        scan = yield from look_for(keys, after, wanted_of(writes))
     while True:
         options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by)
         try:
@@ -156,12 +159,12 @@ def append(
             yield Pause(backoff(attempt))
             attempt += 1
             try:
-                scan = yield from look_for(keys, bound or before, wanted_of(writes))
+                scan = yield from look_for(keys, after or before, wanted_of(writes))
             except EngineError as error:
                 raise _in_doubt(error, first) from None
         except EngineError as error:
             error.event_id = first
-            if attempt or bound is not None:
+            if attempt or after is not None:
                 error.in_doubt()
             raise
         else:
@@ -171,7 +174,7 @@ def append(
                 break
             revived.add(subject)
     outcome = read_reply(shard, page, room, writes, reply)
-    if bound is not None and outcome.recalled is not None:
+    if after is not None and outcome.recalled is not None:
         yield from _check_recalled(log, shard, writes, outcome.recalled)
     counts.append_took.add(time.monotonic() - begun)
     last = None
@@ -200,14 +203,14 @@ def _reach(log: Log, shard: int) -> Step[str]:
         before = log.seen[shard] = tail.partition(b"|")[0].decode() if tail else START.stream_id
     known = log.bounds.get(shard)
     if known is None or known[0] != before[:9]:  # another 10 s
-        log.bounds[shard] = before[:9], before
+        log.bounds[shard] = before[:9], bound(before)
     return before
 
 
 def fresh_id(log: Log, page: str) -> Step[str]:
     """Return a new event id, for what is derived from it before its event is appended to a page."""
     yield from _reach(log, log.shard(page))
-    return bounded(new_event_id(), log.bounds[log.shard(page)][1])
+    return new_event_id().replace(OPEN_END, log.bounds[log.shard(page)][1])
 
 
 def _in_doubt(error: EngineError, event_id: str) -> EngineError:
@@ -216,9 +219,9 @@ def _in_doubt(error: EngineError, event_id: str) -> EngineError:
     return error
 
 
-def _recall(log: Log, shard: int, bound: str, writes: list[Write]) -> Step[list[Position]]:
+def _recall(log: Log, shard: int, after: str, writes: list[Write]) -> Step[list[Position]]:
     """Return where the archive has what these writes appended; nothing if it does not."""
-    entries = yield from look_below(log.keys(shard), log.past, bound, wanted_of(writes))
+    entries = yield from look_below(log.keys(shard), log.past, after, wanted_of(writes))
     check_same(writes, entries)
     return positions_of(writes, entries, shard)
 

@@ -16,7 +16,6 @@ from pydantic_core import from_json
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import EngineLoading, EngineUnreachable, EventIdReused, PositionLost
-from scratchbus.ids import OPEN_END
 from scratchbus.log.codec import RawEntry, entry_fields, entry_position
 from scratchbus.log.keys import ShardKeys
 from scratchbus.log.past import Past
@@ -32,12 +31,10 @@ Wanted = Mapping[bytes, str | None]
 """The ids of the events that are looked for, each with its writer, None where no other event can have the id."""
 
 
-def bounded(event_id: str, reached: str) -> str:
-    """Return an event id, a new one with how far its log reached before it is sent."""
-    if OPEN_END not in event_id:
-        return event_id
+def bound(reached: str) -> str:
+    """Return the end of a new event id: how far its log reached, as a stream id, before it is sent."""
     ms, _, seq = reached.partition("-")
-    return event_id.replace(OPEN_END, f"~{int(ms):x}-{int(seq):x}")
+    return f"~{int(ms):x}-{int(seq):x}"
 
 
 def bound_of(event_id: str) -> str | None:
