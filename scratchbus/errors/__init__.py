@@ -2,8 +2,8 @@
 
 Every message is one line that says what is wrong and what to do about it; what a program needs to react
 is in attributes, never only in the text.
-An error that interrupts a write has `event_id`, with which to retry it, and once the write is in the log its `position`,
-and the `fence` of a claim.
+An error that interrupts a write has the `event_id` to retry it with; once the write is in the log it has the `position`
+too, and the `fence` of a claim.
 
     ScratchbusError
     ├── InvalidInput            what was given is not acceptable; nothing was written

@@ -31,7 +31,7 @@ class ScratchbusError(Exception):
 
     def in_doubt(self) -> None:
         """Say that whether the write happened is not known, and how to find out."""
-        self.advice = f"; whether the write happened is not known: retry it with event_id={self.event_id!r}"
+        self.advice = f"; whether the last write happened is not known: retry it with event_id={self.event_id!r}"
 
     def written(self, event_id: str, position: tuple[int, ...], fence: int | None) -> None:
         """Say that the write is in the log, and how to get its answer."""
