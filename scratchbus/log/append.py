@@ -92,12 +92,14 @@ class Log:
     """A bus's log as one process knows it: its name, its shards, and how far each was seen to reach.
 
     `is_spread`: the shards are on several servers, so that no call may concern two of them. `past` reads what was
-    trimmed, where that can be read.
+    trimmed, where that can be read. `owner` is the owner token of the claims that are made here. `first` is where each
+    log ended before anything was written from here.
     """
 
     bus: str
     shards: int
     by: str = "system"
+    owner: str = ""
     id_days: int = 7
     replicas: int = 0
     replica_ms: int = 2_000
@@ -105,6 +107,7 @@ class Log:
     is_spread: bool = False
     past: Past | None = None
     seen: dict[int, str] = field(default_factory=dict)
+    first: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))
     _keys: dict[int, ShardKeys] = field(default_factory=dict)
     _names: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -154,9 +157,7 @@ def append(
         raise InvalidName(f"page: {page!r} is where the bus keeps its own events; write to another page")
     shard = log.shard(page)
     keys = log.keys(shard)
-    before = log.seen.get(shard)
-    if before is None:
-        before = log.seen[shard] = yield from _read_tail(keys)
+    before = log.seen.get(shard) or (yield from first_end(log, shard))
     arguments: list[object] = []
     for write in writes:
         arguments += write.arguments()
@@ -165,7 +166,7 @@ def append(
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, begun, attempt, revived = "", time.monotonic(), 0, set[str]()
     while True:
-        options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by)
+        options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by, log.owner)
         try:
             reply, *copies = yield Call(shard, (script.command(names, (*options, *arguments)), *wait), is_write=True)
         except (Interrupted, EngineLoading) as lost:
@@ -191,6 +192,16 @@ def append(
     if copies and copies[0] < log.replicas:
         raise NotReplicated(copies[0], log.replicas)
     return outcome
+
+
+def first_end(log: Log, shard: int) -> Step[str]:
+    """Return the stream id that the log of a shard ended with before anything was written from here."""
+    found = log.first.get(shard)
+    if found is None:
+        tail = yield from _read_tail(log.keys(shard))
+        found = log.first.setdefault(shard, tail)
+        log.seen.setdefault(shard, tail)
+    return found
 
 
 def _read_tail(keys: ShardKeys) -> Step[str]:
