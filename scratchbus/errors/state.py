@@ -61,9 +61,9 @@ class Claimed(Conflict):
 
     def __init__(self, id: str, by: str, until: datetime) -> None:
         super().__init__(
-            f"{id} is claimed by {by} until {until.isoformat(timespec='milliseconds')}; only the connection that claimed"
-            " it may use its fence. Wait until then or take something else; a holder that was restarted connects with"
-            " the same source and instance"
+            f"{id} is claimed by {by} until {until.isoformat(timespec='milliseconds')}; only the connection that"
+            " claimed it may use its fence. Wait until then or take something else; a holder that was restarted has to"
+            " connect with the same source and instance"
         )
         self.id = id
         self.by = by

@@ -104,9 +104,6 @@ def test_instance_can_be_named_in_the_environment(connect, monkeypatch):
 
 @pytest.mark.parametrize("instance", ["", "a\nb", "x" * 257, 7])
 def test_instance_is_a_short_line_of_text(connect, instance):
-    if instance == "":
-        assert connect("me", instance=None).instance
-        return
     with pytest.raises(SettingsError, match="instance"):
         connect("me", instance=instance)
 
@@ -137,10 +134,10 @@ def test_claiming_again_needs_the_fence(connect, story):
 @pytest.mark.parametrize(
     "other", [{"source": "them", "instance": "worker-7"}, {"source": "me", "instance": "worker-8"}]
 )
-def test_source_and_instance_both_count(connect, story, other):
+def test_source_and_instance_both_count(connect, story, source, instance):
     fence = connect("me", instance="worker-7").page().claim(story.id).fence
     with pytest.raises(Claimed):
-        connect(**other).page().resolve(story.id, fence=fence)
+        connect(source, instance=instance).page().resolve(story.id, fence=fence)
 
 
 async def test_under_asyncio_a_fence_counts_from_its_holder_only(engine, bus_name, connect):

@@ -21,7 +21,7 @@ from scratchbus.edges.mcp.identity import Identity
 from scratchbus.errors import InvalidInput, ScratchbusError, shown
 from scratchbus.logs import stderr_logger
 
-SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind"})
+SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
 """What the connection says; as arguments they are refused."""
 
 Answer = Mapping[str, Any]
