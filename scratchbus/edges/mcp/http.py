@@ -1,9 +1,9 @@
 """Serving any number of clients over streamable HTTP, each by the token it bears.
 
 Every token has a server of its own, opened when a client first asks for it, so that one token does not hold the claims
-of another. The SDK looks for the token (`BearerAuthBackend`, which asks our `verify_token`) and refuses whoever has none;
-that a session is used with the token that began it, and that pages of a browser cannot reach a server on a loopback
-address, is seen to by its manager.
+of another. The SDK looks for the token (`BearerAuthBackend`, which asks our `verify_token`) and refuses whoever has
+none. Its manager sees to it that a session is used with the token that began it, and that pages of a browser cannot
+reach a server on a loopback address.
 """
 
 from __future__ import annotations
