@@ -124,7 +124,7 @@ class Claimed(Event):
     fence: int | None = None
     picked: bool = False
     work: str | None = None
-    owner: str | None = None
+    owner: str | None = Field(default=None, pattern=r"^[0-9a-f]{1,64}$")
 
 
 class Released(Event):

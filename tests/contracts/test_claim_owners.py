@@ -131,9 +131,7 @@ def test_claiming_again_needs_the_fence(connect, story):
         connect("me", instance="worker-7").page().claim(story.id)
 
 
-@pytest.mark.parametrize(
-    "other", [{"source": "them", "instance": "worker-7"}, {"source": "me", "instance": "worker-8"}]
-)
+@pytest.mark.parametrize(("source", "instance"), [("them", "worker-7"), ("me", "worker-8")])
 def test_source_and_instance_both_count(connect, story, source, instance):
     fence = connect("me", instance="worker-7").page().claim(story.id).fence
     with pytest.raises(Claimed):
