@@ -26,7 +26,7 @@ def new_instance() -> str:
 def owner_token(source: str, instance: str) -> str:
     """Return the token by which a claim names its owner.
 
-    It is a digest: whoever reads a claim learns neither the instance nor how to pass for its owner.
+    It is a digest, so that reading a claim does not reveal the instance.
     """
     return blake2b(f"{source}\n{instance}".encode(), digest_size=12).hexdigest()
 

@@ -107,7 +107,7 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
             metrics_options,
             click.option("--log-level", type=levels, help="How much to log; $SCRATCHBUS_LOG_LEVEL, else info."),
             click.option(
-                "--instance", help="Which of that name it is; with the same after a restart, it goes on at once."
+                "--instance", help="Tells it from others of that name; a restart with the same keeps its claims."
             ),
             click.option("--name", default=source, help="Who it is: the `by` of all it does."),
             *([page_option] if on_one_page else []),

@@ -136,7 +136,9 @@ def _shared_options() -> list[click.Parameter]:
         option("--json", "as_json", is_flag=True, help="Print JSON, one document a line."),
         option("--source", metavar="NAME", help="Who speaks.  [$SCRATCHBUS_SOURCE]"),
         option(
-            "--instance", metavar="NAME", help="Whose claims these are.  [$SCRATCHBUS_INSTANCE, else the terminal's]"
+            "--instance",
+            metavar="NAME",
+            help="Which connection claims belong to.  [$SCRATCHBUS_INSTANCE, else this terminal]",
         ),
         option("--url", help="The engine.  [$SCRATCHBUS_URL, else the embedded one]"),
         option("--bus", metavar="NAME", help="The bus on that engine.  [$SCRATCHBUS_BUS]"),

@@ -82,8 +82,8 @@ def mcp(
     """Serve the bus to agents, as an MCP server.
 
     It speaks over standard input and output. Who the agent is, and where it works, is said here; its tools have no
-    argument for that. Over HTTP the token says it. Claims belong to the agent and to this server: one that is started
-    anew has them again if it is given the same --instance.
+    argument for that. Over HTTP the token says it. Claims belong to the agent and to this server: restart it with
+    the same --instance to keep them.
     """
     if context.invoked_subcommand is not None:
         return

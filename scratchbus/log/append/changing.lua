@@ -55,7 +55,7 @@ function guards.c(head, held, status, fence, argument, subject, id)
   head.holder, head.till = holder, int(now + tonumber(ttl))
 end
 
--- pick and claim; whoever holds what was picked was this worker before it began again, and its claim lapses
+-- pick and claim; if what was picked is held, this worker held it before it was restarted, and that claim lapses
 function guards.p(head, held, status, fence, argument, subject, id)
   head.tries = int((tonumber(head.tries) or 0) + 1)
   return guards.c(head, false, status, fence, argument, subject, id)

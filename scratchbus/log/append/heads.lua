@@ -33,7 +33,7 @@ end
 local function has_expired(head) return head.class == 'o' and head.expires ~= '0' and tonumber(head.expires) <= now end
 local function is_held(head) return head.holder ~= '' and tonumber(head.till) > now end
 
--- A holder is a name, and behind "#" the owner token of the connection; claims of before have none and are anyone's.
+-- A holder is a name and, after "#", the owner token of the connection. Old claims have none: any connection passes.
 
 local function name_of(holder) return match(holder, '^[^#]*') end
 local function owner_of(holder) return match(holder, '#(.*)$') end

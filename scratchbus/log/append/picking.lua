@@ -3,7 +3,7 @@
 local PICKED = '^%d+|([^|]*)|%a|([^|]*)|(%d+)|(%d+)|(%d+)|%d+|%d+|([^|]*)|(%d+)|([^|]*)|%d*|(%d*)|([^|]*)|'
 local MOST_LOOKED = 5000 -- open ones, so that nobody else waits long
 
--- Whether this worker held it before it began again: by its owner token, and since nothing happened to it after that.
+-- Whether this worker held it before it was restarted: the owner token is its own, and nothing happened to it since.
 
 local function is_left(holder, last, own)
   if owner_of(holder) ~= OWNER then return false end
