@@ -58,15 +58,22 @@ class AsyncBus(AsyncMemories):
 
     @classmethod
     def connect(
-        cls, url: str | None = None, *, source: str | None = None, config: str | Path | None = None, **settings: Any
+        cls,
+        url: str | None = None,
+        *,
+        source: str | None = None,
+        instance: str | None = None,
+        config: str | Path | None = None,
+        **settings: Any,
     ) -> AsyncBus:
         """Open a bus: at `url`, else $SCRATCHBUS_URL, else on the embedded engine.
 
-        `source` is who speaks: the default source of what is added, and the `by` of everything done. Other settings
-        are those of `config/scratchbus.yaml`. What is returned is to be awaited or entered; then it raises an
-        EngineError when the engine cannot be used.
+        `source` is who speaks: the default source of what is added, and the `by` of everything done. `instance` tells
+        this connection from others of the same source: claims belong to both. A program that is restarted with the same
+        instance has its claims again; left out, it is random. Other settings are those of `config/scratchbus.yaml`.
+        What is returned is to be awaited or entered; then it raises an EngineError when the engine cannot be used.
         """
-        return cls(opening.prepare(url, source, config, settings))
+        return cls(opening.prepare(url, source, instance, config, settings))
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._greeted().__await__()
@@ -193,6 +200,16 @@ class AsyncBus(AsyncMemories):
     def context(self) -> AsyncContexts:
         """What agents are shown: contexts within a budget of tokens, what bears on a question, compaction."""
         return self._contexts
+
+    @property
+    def instance(self) -> str:
+        """What tells this connection from others of the same source; keep it to yourself."""
+        return self.core.instance
+
+    @property
+    def owner(self) -> str:
+        """The token that claims made through this connection have as their `owner`."""
+        return self.core.log.owner
 
     @property
     def settings(self) -> Settings:

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar, cast
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import TypesChanged
+from scratchbus.domain.ownership import new_instance
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType, Registry
 from scratchbus.domain.registry_yaml import parse_registry
@@ -42,6 +43,7 @@ REGISTRY_AGE = 5.0
 class Core:
     """An open bus, without its connections.
 
+    `takes_over`: its instance was named, so that it goes on with the work that it had before it was restarted.
     `recalled` holds, by page and subject, the last observation that answered a retry, and the event that left it so.
     """
 
@@ -49,6 +51,8 @@ class Core:
     registry: Registry
     by: str = "anonymous"
     source: str | None = None
+    instance: str = field(default_factory=new_instance, repr=False)
+    takes_over: bool = False
     max_observations: int = 100
     on_full: str = "displace"
     default_ttl_ms: int | None = None

@@ -11,6 +11,7 @@ from typing import Any
 from scratchbus.archive.past import Archive
 from scratchbus.archive.stores import open_store
 from scratchbus.core import Core, refresh_registry
+from scratchbus.domain.ownership import new_instance, owner_token
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import RegistryError, ShardsMismatch
@@ -38,9 +39,16 @@ class Opened:
     about: dict[str, str] = field(default_factory=dict)
 
 
-def prepare(url: str | None, source: str | None, config: str | Path | None, overrides: Mapping[str, Any]) -> Opened:
+def prepare(
+    url: str | None,
+    source: str | None,
+    instance: str | None,
+    config: str | Path | None,
+    overrides: Mapping[str, Any],
+) -> Opened:
     """Read settings and registry and find the engine. Raises InvalidInput or EngineError."""
-    settings = load_settings(config, url=url, source=source, **overrides)
+    settings = load_settings(config, url=url, source=source, instance=instance, **overrides)
+    by, instance = settings.source or "anonymous", settings.instance or new_instance()
     registry = as_registry(settings.observation_types or shipped("observation_types.yaml"))
     engine = target(
         settings.url,
@@ -54,7 +62,8 @@ def prepare(url: str | None, source: str | None, config: str | Path | None, over
         log=Log(
             settings.bus,
             settings.shards or (SHARDS_OF_CLUSTER if engine.kind == "cluster" else 1),
-            by=settings.source or "anonymous",
+            by=by,
+            owner=owner_token(by, instance),
             id_days=ceil(settings.seconds("idempotency_window") / 86_400),
             replicas=settings.replicas if settings.ack == "replica" else 0,
             is_spread=engine.kind == "cluster",
@@ -62,8 +71,10 @@ def prepare(url: str | None, source: str | None, config: str | Path | None, over
             replica_ms=min(2_000, round(settings.seconds("socket_timeout") * 500)),  # before the socket gives up
         ),
         registry=registry,
-        by=settings.source or "anonymous",
+        by=by,
         source=settings.source,
+        instance=instance,
+        takes_over=settings.instance is not None,
         max_observations=settings.max_observations,
         on_full=settings.on_full,
         default_ttl_ms=settings.ms("default_expiration"),

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from scratchbus.domain.ownership import check_instance
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
 from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError
 
@@ -79,6 +80,9 @@ class Settings(BaseModel):
     url: str | None = Field(default=None, repr=False)  # it may hold a password
     bus: Annotated[str, AfterValidator(check_bus)] = "scratchbus"
     source: Annotated[str, AfterValidator(_source)] | None = None
+    instance: Annotated[str, AfterValidator(check_instance)] | None = Field(
+        default=None, repr=False
+    )  # it proves claims
     kind: Literal["subagent", "person", "daemon"] = "subagent"
     shards: Annotated[Whole, Field(ge=1, le=16384)] | None = None
     home: Path | None = None

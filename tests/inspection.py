@@ -12,6 +12,7 @@ from typing import Any
 
 from scratchbus import Bus, Event, Observation
 from scratchbus.archive.archiver import Archived, archive_bus
+from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import Position
 from scratchbus.domain.remembered import Remembered
 from scratchbus.folding import fold_once
@@ -281,7 +282,8 @@ def _assert_heads(bus: Bus, state: Documents) -> None:
         )  # fmt: skip
         assert (head.added, head.position) == (document.added_seq, document.position.stream_id)
         assert head.fence == document.fence
-        assert (head.holder, head.until) == ((claim.by, _ms(claim.until)) if claim else ("", 0))
+        holder = held_as(claim.by, claim.owner) if claim else ""
+        assert (head.holder, head.until) == (holder, _ms(claim.until) if claim else 0)
         assert head.expires == _ms(document.expires_at)
         assert head.wake == (_ms(document.remind_at) if document.is_open else _ms(document.archive_at))
         assert head.dedupe_key == (document.dedupe_key or "")

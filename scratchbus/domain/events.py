@@ -114,7 +114,8 @@ class StatusChanged(Event):
 class Claimed(Event):
     """`holder` took the observation for `ttl` milliseconds; with `fence`, an existing claim was prolonged.
 
-    `picked` says that it was taken for being next, which counts as an attempt; `work` is the name of what for.
+    `picked` says that it was taken for being next, which counts as an attempt; `work` is the name of what for. `owner`
+    is the token of the connection that alone may use the fence; None in events from before claims had owners.
     """
 
     kind: Literal["claimed"] = "claimed"
@@ -123,6 +124,7 @@ class Claimed(Event):
     fence: int | None = None
     picked: bool = False
     work: str | None = None
+    owner: str | None = Field(default=None, pattern=r"^[0-9a-f]{1,64}$")
 
 
 class Released(Event):

@@ -20,13 +20,18 @@ _Place = Annotated[Position, PlainSerializer(str, when_used="json")]
 
 
 class Claim(BaseModel):
-    """Who holds an observation, until when, and the fence that proves it."""
+    """Who holds an observation, until when, and the fence that proves it.
+
+    `by` is a name to show. `owner` is the token of the connection that made the claim, and that alone may use its
+    fence; None for a claim from before claims had owners, whose fence anyone may use.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     by: str
     fence: int
     until: datetime
+    owner: str | None = None
 
 
 class Observation(BaseModel):

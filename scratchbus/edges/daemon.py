@@ -6,7 +6,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scratchbus import Bus
+from scratchbus.domain.ownership import new_instance
 from scratchbus.domain.values import check_page, check_source, duration_ms, duration_text
 from scratchbus.edges.exit_codes import USAGE, exit_code
 from scratchbus.edges.measuring import metrics_options, start_exporter
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Daemon:
-    """Where a daemon works, who it is there, and what shows its metrics, if anything does."""
+    """Where a daemon works, who it is there, and what shows its metrics, if anything does.
+
+    It has one instance for as long as it runs, so that it has its claims again after the engine was away.
+    """
 
     settings: Settings
     page: str
     source: str
+    instance: str = field(default_factory=new_instance)
     exporter: Exporter | None = None
 
     @property
@@ -50,7 +55,7 @@ class Daemon:
         serve(self.exporter.watching(self._connect) if self.exporter else self._connect, run, patient=patient)
 
     def _connect(self) -> Bus:
-        return Bus.connect(self.settings.url, source=self.source)
+        return Bus.connect(self.settings.url, source=self.source, instance=self.instance)
 
 
 class _Command(click.Command):
@@ -80,17 +85,19 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
             url: str | None,
             name: str,
             log_level: str | None,
+            instance: str | None,
             metrics_host: str,
             metrics_port: int | None,
             page: str = "main",
             **options: object,
         ) -> None:
             try:
-                settings = load_settings(url=url, log_level=log_level)
+                settings = load_settings(url=url, log_level=log_level, instance=instance)
                 configure_logging(settings.log_level, daemon=name)
                 page, name = check_page(page), check_source(name, "name")
                 exporter = start_exporter(metrics_host, metrics_port)
-                function(Daemon(settings, page, name, exporter), **options)
+                instance = settings.instance or new_instance()
+                function(Daemon(settings, page, name, instance, exporter), **options)
             except ScratchbusError as error:
                 click.echo(f"{name}: {error}", err=True)
                 sys.exit(exit_code(error))
@@ -99,6 +106,9 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
         for option in (
             metrics_options,
             click.option("--log-level", type=levels, help="How much to log; $SCRATCHBUS_LOG_LEVEL, else info."),
+            click.option(
+                "--instance", help="Tells it from others of that name; a restart with the same keeps its claims."
+            ),
             click.option("--name", default=source, help="Who it is: the `by` of all it does."),
             *([page_option] if on_one_page else []),
             click.option("--url", help="The engine; $SCRATCHBUS_URL, else the embedded one."),

@@ -57,12 +57,13 @@ class NotChangeable(InvalidTransition):
 
 
 class Claimed(Conflict):
-    """Someone else holds a live claim."""
+    """Another connection holds a live claim."""
 
     def __init__(self, id: str, by: str, until: datetime) -> None:
         super().__init__(
-            f"{id} is claimed by {by} until {until.isoformat(timespec='milliseconds')}; wait, or pass the claim's fence"
-            f" (only {by} may prolong it)"
+            f"{id} is claimed by {by} until {until.isoformat(timespec='milliseconds')}; only the connection that"
+            " claimed it may use its fence. Wait until then or take something else; a holder that was restarted has to"
+            " connect with the same source and instance"
         )
         self.id = id
         self.by = by

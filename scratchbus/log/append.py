@@ -64,12 +64,15 @@ class Log:
     """A bus's log as one process knows it: its name, its shards, and how far each was seen to reach.
 
     `is_spread`: the shards are on several servers, so that no call may concern two of them. `past` reads what was
-    trimmed, where that can be read. `bounds` are what new event ids name: how far a log reached up to 10 s ago.
+    trimmed, where that can be read. `bounds` are what new event ids name: how far a log reached up to 10 s ago. `owner`
+    is the owner token of the claims that are made here. `first` is where each log ended before anything was written
+    from here.
     """
 
     bus: str
     shards: int
     by: str = "system"
+    owner: str = ""
     id_days: int = 7
     replicas: int = 0
     replica_ms: int = 2_000
@@ -77,6 +80,7 @@ class Log:
     is_spread: bool = False
     past: Past | None = None
     seen: dict[int, str] = field(default_factory=dict)
+    first: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))
     bounds: dict[int, tuple[str, str]] = field(default_factory=dict)
     _keys: dict[int, ShardKeys] = field(default_factory=dict)
@@ -150,7 +154,7 @@ def append(
             return Appended([], recalled)
         scan = yield from look_for(keys, after, wanted_of(writes))
     while True:
-        options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by)
+        options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by, log.owner)
         try:
             reply, *copies = yield Call(shard, (script.command(names, (*options, *arguments)), *wait), is_write=True)
         except (Interrupted, EngineLoading) as lost:
@@ -195,12 +199,20 @@ def append(
     return outcome
 
 
+def first_end(log: Log, shard: int) -> Step[str]:
+    """Return the stream id that the log of a shard ended with before anything was written from here."""
+    if shard not in log.first:
+        yield from _reach(log, shard)
+    return log.first[shard]
+
+
 def _reach(log: Log, shard: int) -> Step[str]:
     """Return how far the log was seen to reach."""
     before = log.seen.get(shard)
     if before is None:
         tail = yield from ask(shard, "GET", log.keys(shard).tail)
         before = log.seen[shard] = tail.partition(b"|")[0].decode() if tail else START.stream_id
+        log.first.setdefault(shard, before)
     known = log.bounds.get(shard)
     if known is None or known[0] != before[:9]:  # another 10 s
         log.bounds[shard] = before[:9], bound(before)

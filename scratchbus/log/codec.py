@@ -149,7 +149,10 @@ def decode_tags(text: str) -> tuple[str, ...]:
 
 
 class Head(NamedTuple):
-    """What the append script knows of a subject. Times are milliseconds, 0 for none; class is o, c or f."""
+    """What the append script knows of a subject. Times are milliseconds, 0 for none; class is o, c or f.
+
+    `holder` is as `held_as` has it.
+    """
 
     version: int
     status: str

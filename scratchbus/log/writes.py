@@ -106,8 +106,8 @@ def refusal(page: str, room: int, write: Write, reason: str, details: list[objec
             return NotFound(f"there is no {subject} on page {page!r}; list the page to see what there is")
         case "fence", [int(actual), str(holder)]:
             return StaleFence(holder, write.fence or 0, actual)
-        case "claimed", [str(by), int(until)]:
-            return Claimed(subject, by, moment(until))
+        case "claimed", [str(by), int(until), str(id)]:
+            return Claimed(id, by, moment(until))
         case "rested", _:
             return Conflict(f"more came to rest on {subject} while it was being {write.verb}; try again")
         case "behind", _:

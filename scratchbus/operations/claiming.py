@@ -12,11 +12,12 @@ from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import Claimed, Linked, Released
 from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.domain.observation import Claim, Observation
-from scratchbus.domain.position import moment
+from scratchbus.domain.ownership import held_as
+from scratchbus.domain.position import START, moment
 from scratchbus.domain.values import Duration, check_id, duration_ms
 from scratchbus.errors import InvalidTTL
 from scratchbus.ids import new_event_id
-from scratchbus.log.append import append
+from scratchbus.log.append import append, first_end
 from scratchbus.log.replies import Idle
 from scratchbus.log.steps import Abandoned, Step
 from scratchbus.log.writes import Write
@@ -29,7 +30,7 @@ from scratchbus.why import reasons
 def claim(
     core: Core, page: str, id: str, by: str | None, ttl: Duration, event_id: str | None, fence: int | None
 ) -> Step[Claim]:
-    """Take an observation for a while, or prolong one's own claim by its fence."""
+    """Take an observation for a while, or renew one's own claim by its fence."""
     id, holder, ttl_ms = check_id(id), core.acting(by), _ttl_ms(ttl)
     check_guards(event_id, fence)
     digest = digest_of("claim", page, id, holder, ttl_ms, fence) if event_id else ""
@@ -42,16 +43,16 @@ def claim(
         holder=holder,
         ttl=ttl_ms,
         fence=fence,
+        owner=core.log.owner,
     )
-    write = Write(
-        event, "c", digest, argument=f"{ttl_ms}:{holder}", fence=fence, verb="claimed", lifecycle=DEFAULT
-    )  # fmt: skip
+    argument = f"{ttl_ms}:{held_as(holder, event.owner)}"
+    write = Write(event, "c", digest, argument=argument, fence=fence, verb="claimed", lifecycle=DEFAULT)
     done = yield from append(core.log, page, [write])
     if done.recalled is not None:
         (after,) = yield from recall_all(core, page, done.recalled)
         return cast(Claim, after.claim)
     row = done.written[0]
-    return Claim(by=holder, fence=row.fence, until=moment(row.position.ms + ttl_ms))
+    return Claim(by=holder, fence=row.fence, until=moment(row.position.ms + ttl_ms), owner=event.owner)
 
 
 def _ttl_ms(ttl: Duration) -> int:
@@ -106,23 +107,27 @@ def pick(
 ) -> Step[Picked | Idle]:
     """Claim what is next on a page: of the highest priority, newest first, active, not held, and not resting.
 
-    What has less than the `least` priority is left alone. Raises UnknownType.
+    What has less than the `least` priority is left alone. For work, an instance that was named also takes what it held
+    before it was restarted. Raises UnknownType.
     """
     holder, ttl_ms = core.acting(by), _ttl_ms(ttl)
     check_guards(event_id, None)
     for name in wanted.types or ():
         yield from type_of(core, name)
     digest = digest_of("claim_next", page, wanted.types, wanted.tags, holder, ttl_ms) if event_id else ""
+    takes_over = core.takes_over and work is not None
+    left = (yield from first_end(core.log, core.log.shard(page))) if takes_over else START.stream_id
     soonest, below = 0, ""
     while True:
         asked = time.monotonic()
         event = Claimed(
             id=event_id or new_event_id(), page=page, by=core.by, **reasons(), holder=holder, ttl=ttl_ms,
-            picked=True, work=work,
+            picked=True, work=work, owner=core.log.owner,
         )  # fmt: skip
         write = Write(
             event, "p", digest, allowed=wanted.types, tags=wanted.tags,
-            argument=f"{least}:{below}:{ttl_ms}:{holder}", verb="claimed", lifecycle=DEFAULT,
+            argument=f"{least}:{below}:{left}:{ttl_ms}:{held_as(holder, event.owner)}",
+            verb="claimed", lifecycle=DEFAULT,
         )  # fmt: skip
         done = yield from append(core.log, page, [write])
         if done.recalled is not None:
@@ -136,7 +141,8 @@ def pick(
         row = done.written[0]
         found = (yield from get(core.log, page, [row.subject], core.fresh)).get(row.subject)
         if found is not None and found.is_open and found.fence == row.fence:
-            return Picked(found, Claim(by=holder, fence=row.fence, until=moment(row.position.ms + ttl_ms)), asked)
+            until = moment(row.position.ms + ttl_ms)
+            return Picked(found, Claim(by=holder, fence=row.fence, until=until, owner=event.owner), asked)
         soonest, below = 0, ""  # it was closed as soon as it was picked
         yield Abandoned()
 

@@ -250,7 +250,7 @@ def _status_changed(observation: Observation, event: StatusChanged) -> dict[str,
 
 def _claimed(observation: Observation, event: Claimed) -> dict[str, Any]:
     fence = observation.fence + (event.fence is None)
-    claim = Claim(by=event.holder, fence=fence, until=moment(event.ms + event.ttl))
+    claim = Claim(by=event.holder, fence=fence, until=moment(event.ms + event.ttl), owner=event.owner)
     return {"fence": fence, "claim": claim, "attempts": observation.attempts + event.picked}
 
 

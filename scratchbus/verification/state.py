@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import START, Position, millis
 from scratchbus.domain.remembered import Remembered
 from scratchbus.log.codec import Head, Poison, RawEntry, entry_fields
@@ -190,7 +191,7 @@ def head_of(document: Observation) -> Head:
         expires=millis(document.expires_at) if document.expires_at else 0,
         wake=millis(wake) if wake else 0,
         fence=document.fence,
-        holder=claim.by if claim else "",
+        holder=held_as(claim.by, claim.owner) if claim else "",
         until=millis(claim.until) if claim else 0,
         position=document.position.stream_id,
         tries=document.attempts,

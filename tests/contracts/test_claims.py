@@ -168,7 +168,7 @@ def test_what_nobody_holds_cannot_be_released(bus, page, story, clock):
 def test_a_fence_does_not_hand_the_claim_to_another(bus, page, story):
     claim = page.claim(story.id, by="me")
     length = log_length(bus)
-    with pytest.raises(Claimed, match="only me may prolong it") as refused:
+    with pytest.raises(Claimed, match="is claimed by me until") as refused:
         page.claim(story.id, by="them", fence=claim.fence)
     assert refused.value.by == "me"
     assert log_length(bus) == length

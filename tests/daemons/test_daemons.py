@@ -162,6 +162,21 @@ def test_what_an_executor_had_when_it_was_killed_is_acted_on_by_another_and_once
     assert page.get(alert.id).links == ["blocklist:192.0.2.1"]
 
 
+def test_restarted_executor_has_its_work_again_when_it_names_its_instance(start, page, tmp_path):
+    blocklist = tmp_path / "blocklist.txt"
+    start("router")
+    add_alert(page, 1)
+    mine = ("executor", "--blocklist", blocklist, "--claim-ttl", "1h", "--instance", "host-7")
+    with blocklist.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # whoever acts now comes no further than this
+        killed = start(*mine)
+        eventually(lambda: any(each.claim for each in page.list(type="action_suggestion")), "it is at it")
+        killed.end(signal.SIGKILL)
+    start(*mine)
+    eventually(lambda: page.list(type="action_suggestion", status="resolved"), "it has done it, long before the hour")
+    assert blocklist.read_text() == "192.0.2.1\n"
+
+
 def test_a_reminder_falls_due_and_a_short_life_ends_while_the_expirer_runs(start, page):
     start("expirer")
     short = page.add("observation", "a short life", ttl="50ms")

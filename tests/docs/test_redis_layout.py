@@ -116,4 +116,4 @@ def test_the_fields_of_a_head_are_documented_in_their_order():
 def test_the_example_of_a_head_is_one():
     (example,) = re.findall(r"^`(\d+\|.*)`\.$", TEXT, re.MULTILINE)
     head = Head.parse(example.encode())
-    assert (head.version, head.type, head.holder) == (2, "risk_alert", "executor-1")
+    assert (head.version, head.type, head.holder) == (2, "risk_alert", "executor-1#3f1c0a9be27d54816f20c7aa")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Added, AnyEvent, Linked, Updated
+from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Added, AnyEvent, Claimed, Linked, Updated
 from scratchbus.errors import CodeTooOld
 from scratchbus.log.codec import Poison, decode_entry, encode_body, is_batch_end
 
@@ -120,3 +120,9 @@ def test_the_end_of_a_batch_is_seen():
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize("owner", ["", "a|b", "a#b", "x", "a" * 65])
+def test_owner_of_a_claim_is_a_token(owner: str):
+    with pytest.raises(ValidationError):
+        Claimed(by="x", holder="x", ttl=1, owner=owner)

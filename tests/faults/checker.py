@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from scratchbus import Bus
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import Position, millis
 from scratchbus.log.codec import Head, Poison, decode_entry, entry_fields, entry_position
 from scratchbus.log.keys import SYSTEM_PAGE
@@ -177,7 +178,7 @@ def head_of(document: Observation) -> Head:
         expires=millis(document.expires_at) if document.expires_at else 0,
         wake=millis(wake) if wake else 0,
         fence=document.fence,
-        holder=claim.by if claim else "",
+        holder=held_as(claim.by, claim.owner) if claim else "",
         until=millis(claim.until) if claim else 0,
         position=document.position.stream_id,
         tries=document.attempts,

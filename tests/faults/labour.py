@@ -12,11 +12,13 @@ from scratchbus.working import Job
 TTL = "500ms"
 
 
-def labour(url: str, bus: str, name: str, said: Path, go: Path | None) -> None:
+def labour(
+    url: str, bus: str, name: str, said: Path, go: Path | None, instance: str | None = None, ttl: str = TTL
+) -> None:
     """Resolve one job after the other; with `go`, only once that file is there. Note what was begun, and the end."""
     with (
-        Bus.connect(url, bus=bus, source=name) as connected,
-        connected.work("labour", ttl=TTL) as jobs,
+        Bus.connect(url, bus=bus, source=name, instance=instance) as connected,
+        connected.work("labour", ttl=ttl) as jobs,
         said.open("a", buffering=1) as file,
     ):
         for job in jobs:

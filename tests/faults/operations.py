@@ -7,8 +7,13 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
 
-from scratchbus import NewObservation, Observation
+from scratchbus import Bus, NewObservation, Observation
+from scratchbus.domain.events import Claimed
+from scratchbus.domain.ownership import held_as, owner_token
 from scratchbus.errors import Conflict, NotFound
+from scratchbus.ids import new_id
+from scratchbus.log.append import append
+from scratchbus.log.writes import Write
 from scratchbus.page import Page
 
 _numbers = count(1)
@@ -27,11 +32,6 @@ def _keyed(page: Page) -> list[str]:
     return [_add(page, dedupe_key=key).id, key]
 
 
-def _claimed(page: Page) -> list[Any]:
-    id = _add(page).id
-    return [id, page.claim(id, by="subject").fence]
-
-
 def _rested_on(page: Page) -> list[str]:
     id = _add(page).id
     return [id, _add(page, evidence=[id]).id]
@@ -45,16 +45,22 @@ def _two_resolved(page: Page) -> list[str]:
     return _resolved(page) + _resolved(page)
 
 
+SUBJECT = {"source": "subject", "instance": "subject"}
+"""How those connect who do the operations."""
+
+
 class Operation(NamedTuple):
     """A write: what it needs to be there, the call, what another does meanwhile, and the events that it appends.
 
     `prepare` and `meddle` are done by another client; `meddle` may be refused, it only has to get in the way.
+    `is_held`: what is prepared is claimed by the `SUBJECT`, and its fence is given too.
     """
 
     prepare: Callable[[Page], list[Any]]
     act: Callable[..., Any]
     meddle: Callable[..., object]
     kinds: tuple[str, ...]
+    is_held: bool = False
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -151,22 +157,25 @@ OPERATIONS: dict[str, Operation] = {
         ("claimed",),
     ),
     "prolong a claim": Operation(
-        _claimed,
+        _open,
         lambda page, id, fence, event_id: page.claim(id, fence=fence, event_id=event_id),
-        lambda page, id, fence: page.release(id, by="subject"),
+        lambda page, id, fence: page.refute(id, reason="misread"),
         ("claimed",),
+        is_held=True,
     ),
     "release": Operation(
-        _claimed,
+        _open,
         lambda page, id, fence, event_id: page.release(id, event_id=event_id),
         lambda page, id, fence: page.claim(id),
         ("released",),
+        is_held=True,
     ),
     "resolve with a fence": Operation(
-        _claimed,
+        _open,
         lambda page, id, fence, event_id: page.resolve(id, fence=fence, event_id=event_id),
         lambda page, id, fence: page.reopen(id),
         ("status_changed",),
+        is_held=True,
     ),
     "link": Operation(
         _open,
@@ -188,6 +197,19 @@ OPERATIONS: dict[str, Operation] = {
     ),
 }
 """Every write operation by name. A kind may be one of several: `added|repeated`."""
+
+
+def prepare(operation: Operation, bus: Bus) -> list[Any]:
+    """Make what an operation needs; a claim is the subject's, whoever prepares it."""
+    things = operation.prepare(bus.page())
+    if operation.is_held:
+        owner = owner_token(SUBJECT["source"], SUBJECT["instance"])
+        event = Claimed(
+            id=new_id(), page="main", subject=things[0], by="other", holder=SUBJECT["source"], ttl=30_000, owner=owner
+        )
+        write = Write(event, "c", argument=f"30000:{held_as(event.holder, owner)}")
+        things.append(bus.converse(append(bus.core.log, "main", [write])).written[0].fence)
+    return things
 
 
 def meddle(operation: Operation, page: Page, things: list[Any]) -> None:

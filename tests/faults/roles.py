@@ -17,7 +17,7 @@ from scratchbus.exporting import line_of
 from scratchbus.folding import catch_up
 from scratchbus.log.steps import ask
 from scratchbus.log.trimming import Archiving
-from tests.faults.operations import OPERATIONS
+from tests.faults.operations import OPERATIONS, prepare
 from tests.faults.servers import Server
 from tests.travelling import only
 
@@ -181,7 +181,7 @@ def _writes() -> dict[str, Try]:
         operation = OPERATIONS[name]
         return Try(
             APPENDS,
-            lambda bus: operation.prepare(bus.page()),
+            lambda bus: prepare(operation, bus),
             lambda bus, *things: operation.act(bus.page(), *things, event_id=f"own-{next(_names)}"),
         )
 

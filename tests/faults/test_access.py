@@ -18,6 +18,7 @@ from scratchbus.log import append, subscription
 from scratchbus.page import Page
 from scratchbus.queries import IN_MEMORY
 from tests.faults.checker import check
+from tests.faults.operations import SUBJECT
 from tests.faults.roles import ACCESS_LIST, COMMITS, READS, SECRET, TRIES, GuardedServer
 from tests.faults.servers import Server, embedded_binary, system_binary
 from tests.inspection import log_length, project
@@ -56,7 +57,7 @@ def bus(guarded: GuardedServer) -> Iterator[Bus]:
 def test_a_role_may_do_what_it_is_for_and_nothing_else(guarded: GuardedServer, bus: Bus, name: str, role: str) -> None:
     wanted = TRIES[name]
     things = wanted.prepare(bus)
-    with Bus.connect(guarded.url_of(role), source="subject") as mine:
+    with Bus.connect(guarded.url_of(role), **SUBJECT) as mine:
         before = guarded.changes()
         if role in wanted.roles:
             wanted.act(mine, *things)

@@ -40,7 +40,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "trace goal-0": READS,
     "claim {open} --by me": APPENDS,
     "claim-next --by me": APPENDS,
-    "release {claimed} --by owner": APPENDS,
+    "release {claimed} --source owner --instance desk": APPENDS,
     "link {open} goal-1": APPENDS,
     "review {open}": APPENDS,
     "resolve {open}": APPENDS,
@@ -106,7 +106,7 @@ def guarded() -> Iterator[GuardedServer]:
 def bus(guarded: GuardedServer) -> Iterator[Bus]:
     with guarded.client() as client:
         client.flushall()
-    with Bus.connect(guarded.url, source="owner") as bus:
+    with Bus.connect(guarded.url, source="owner", instance="desk") as bus:
         yield bus
 
 

@@ -27,7 +27,7 @@ from scratchbus.errors import (
 from scratchbus.log.connect import target
 from scratchbus.log.steps import ask_all
 from tests.faults.checker import check
-from tests.faults.operations import OPERATIONS
+from tests.faults.operations import OPERATIONS, SUBJECT, prepare
 from tests.faults.pretending import bulk, pretending
 from tests.faults.servers import DURABLE, Server, embedded_binary
 from tests.inspection import log_length, project
@@ -58,11 +58,11 @@ def assert_refused_everywhere(bus: Bus, prepared: dict[str, list[Any]], error: t
 
 def test_a_replica_can_be_read_and_takes_no_writes(new_server: Callable[..., Server]) -> None:
     master, replica = new_server(tcp=True), new_server(tcp=True)
-    with Bus.connect(master.url, source="subject") as bus:
-        prepared = {name: operation.prepare(bus.page()) for name, operation in OPERATIONS.items()}
+    with Bus.connect(master.url, **SUBJECT) as bus:
+        prepared = {name: prepare(operation, bus) for name, operation in OPERATIONS.items()}
         replica.follow(master)
         eventually(lambda: replica.has_caught_up(master))
-        with Bus.connect(replica.url, source="subject") as reading:
+        with Bus.connect(replica.url, **SUBJECT) as reading:
             assert_refused_everywhere(reading, prepared, EngineReadOnly)
             assert len(reading.page().list(limit=None)) == len(bus.page().list(limit=None))
             assert check(reading) == []
@@ -78,8 +78,8 @@ def test_a_bus_cannot_be_created_on_a_replica(new_server: Callable[..., Server])
 
 def test_an_engine_without_memory_takes_no_writes_and_loses_none(new_server: Callable[..., Server]) -> None:
     server = new_server(**{"maxmemory-policy": "noeviction"})
-    with Bus.connect(server.url, source="subject", max_observations=10_000) as bus, server.client() as client:
-        prepared = {name: operation.prepare(bus.page()) for name, operation in OPERATIONS.items()}
+    with Bus.connect(server.url, **SUBJECT, max_observations=10_000) as bus, server.client() as client:
+        prepared = {name: prepare(operation, bus) for name, operation in OPERATIONS.items()}
         seen = bus.page().list(limit=None)
         client.config_set("maxmemory", "1mb")
         assert_refused_everywhere(bus, prepared, EngineFull)
@@ -94,7 +94,7 @@ def test_an_engine_without_memory_takes_no_writes_and_loses_none(new_server: Cal
 
 def test_an_engine_that_fills_up_keeps_what_it_acknowledged(new_server: Callable[..., Server]) -> None:
     server = new_server(**{"maxmemory-policy": "noeviction"})
-    with Bus.connect(server.url, source="subject", max_observations=100_000) as bus, server.client() as client:
+    with Bus.connect(server.url, **SUBJECT, max_observations=100_000) as bus, server.client() as client:
         page, written = bus.page(), 0
         client.config_set("maxmemory", str(client.info("memory")["used_memory"] + 1_000_000))
 
@@ -113,8 +113,8 @@ def test_an_engine_that_fills_up_keeps_what_it_acknowledged(new_server: Callable
 
 def test_an_engine_with_too_few_replicas_takes_no_writes(new_server: Callable[..., Server]) -> None:
     server = new_server()
-    with Bus.connect(server.url, source="subject") as bus, server.client() as client:
-        prepared = {name: operation.prepare(bus.page()) for name, operation in OPERATIONS.items()}
+    with Bus.connect(server.url, **SUBJECT) as bus, server.client() as client:
+        prepared = {name: prepare(operation, bus) for name, operation in OPERATIONS.items()}
         client.config_set("min-replicas-to-write", 1)
         assert_refused_everywhere(bus, prepared, EngineReadOnly)
         client.config_set("min-replicas-to-write", 0)
@@ -125,7 +125,7 @@ def test_a_replica_that_lost_its_primary_and_serves_no_old_data_does_not_answer(
     new_server: Callable[..., Server],
 ) -> None:
     server = new_server(**{"replica-serve-stale-data": "no"})
-    with Bus.connect(server.url, source="subject") as bus, server.client() as client:
+    with Bus.connect(server.url, **SUBJECT) as bus, server.client() as client:
         client.replicaof("127.0.0.1", 1)
         for call in (bus.position, bus.page().list, lambda: bus.page().add("observation", "x")):
             with pytest.raises(EngineUnreachable, match="see to its primary"):
@@ -148,7 +148,7 @@ def is_busy(client: Redis) -> bool:
 
 def test_an_engine_that_is_busy_with_a_script_does_not_answer(new_server: Callable[..., Server]) -> None:
     server = new_server(**{"busy-reply-threshold": "10"})
-    with Bus.connect(server.url, source="subject") as bus, server.client() as busy, server.client() as client:
+    with Bus.connect(server.url, **SUBJECT) as bus, server.client() as busy, server.client() as client:
         script = threading.Thread(target=run_until_killed, args=(busy,))
         script.start()
         eventually(lambda: is_busy(client))

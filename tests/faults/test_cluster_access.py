@@ -13,6 +13,7 @@ from scratchbus.expiry import run_expirer
 from scratchbus.projector import run_projector
 from tests.faults.checker import check
 from tests.faults.clusters import Cluster, Move, ask, role
+from tests.faults.operations import SUBJECT
 from tests.faults.roles import READS, TRIES, Try, login, write_access_list
 from tests.inspection import project
 from tests.waiting import eventually
@@ -52,7 +53,7 @@ def outcome(cluster: Cluster, user: str, wanted: Try) -> str:
     empty(cluster)
     with Bus.connect(cluster.url, source="owner") as owner:
         things = wanted.prepare(owner)
-        with Bus.connect(url_of(cluster, user), source="subject") as mine:
+        with Bus.connect(url_of(cluster, user), **SUBJECT) as mine:
             try:
                 wanted.act(mine, *things)
             except EngineForbidden:

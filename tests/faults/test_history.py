@@ -192,14 +192,30 @@ def hand_out_a_job_unwritten(history: History) -> None:
     edit(history, job, until=job.told["until"] + 1)
 
 
-def forge_a_fence(history: History) -> None:
+def a_fenced_update(history: History) -> Write:
     case = Case(history)
     number = len(case.reigns) - 1
-    write = next(
+    return next(
         write for write in case.writes
         if write.told["call"] == "update" and write.told.get("fence") and case.entries_of(write, number)
     )  # fmt: skip
+
+
+def forge_a_fence(history: History) -> None:
+    write = a_fenced_update(history)
     edit(history, write.asked, fence=write.told["fence"] - 1)
+
+
+def lend_a_fence(history: History) -> None:
+    write = a_fenced_update(history)
+
+    def claim_as_another(entries: list[Entry]) -> None:
+        for at, entry in enumerate(entries):
+            if (entry.subject, entry.kind) == (write.told["id"], "claimed"):
+                body = entry.text.replace(f'"holder":"{write.who}"', '"holder":"claimer-1.99"')
+                entries[at] = entry._replace(text=body)
+
+    edit_log(history, claim_as_another)
 
 
 def forge_a_version(history: History) -> None:
@@ -258,6 +274,7 @@ PLANTS: dict[Callable[[History], None], str] = {
     give_a_claim_to_two: "split claim",
     have_two_believe: "split claim",
     forge_a_fence: "fence violated",
+    lend_a_fence: "fence violated",
     forge_a_version: "transition won twice",
     resolve_twice: "transition won twice",
     read_late: "stale read",

@@ -24,7 +24,7 @@ from scratchbus.log.writes import Write
 from scratchbus.reminding import react
 from tests.clock import Clock, hand_over
 from tests.faults.checker import Acknowledged, check
-from tests.faults.operations import OPERATIONS, Operation, are_of_kinds, meddle
+from tests.faults.operations import OPERATIONS, SUBJECT, Operation, are_of_kinds, meddle, prepare
 from tests.faults.proxy import Cut, Proxy
 from tests.faults.servers import Server
 from tests.faults.workers import JOBS
@@ -67,7 +67,7 @@ def direct(shared_server: Server, bus_name: str) -> Iterator[Bus]:
 
 @pytest.fixture
 def act(proxy: Proxy, direct: Bus) -> Iterator[Actor]:
-    with Bus.connect(proxy.url, source="subject", bus=direct.core.log.bus, max_observations=10_000) as bus:
+    with Bus.connect(proxy.url, **SUBJECT, bus=direct.core.log.bus, max_observations=10_000) as bus:
         bus.page().add("observation", "the first write asks more than the others")
         yield lambda operation, things, event_id: operation.act(bus.page(), *things, event_id=event_id)
 
@@ -75,7 +75,7 @@ def act(proxy: Proxy, direct: Bus) -> Iterator[Actor]:
 @pytest.fixture
 def act_async(proxy: Proxy, direct: Bus) -> Iterator[Actor]:
     with asyncio.Runner() as runner:
-        bus = AsyncBus.connect(proxy.url, source="subject", bus=direct.core.log.bus, max_observations=10_000)
+        bus = AsyncBus.connect(proxy.url, **SUBJECT, bus=direct.core.log.bus, max_observations=10_000)
 
         async def act(operation: Operation, things: list[Any], event_id: str | None) -> Any:
             return await operation.act(bus.page(), *things, event_id=event_id)
@@ -89,7 +89,7 @@ def disturb(act: Actor, name: str, direct: Bus, proxy: Proxy, trial: Trial) -> N
     """Do an operation again and again, and cut the connection one reply, or request, later each time."""
     operation = OPERATIONS[name]
     for number in range(1, _MOST):
-        things = operation.prepare(direct.page())
+        things = prepare(operation, direct)
         before = direct.position()
         meanwhile = partial(meddle, operation, direct.page(), things)
         proxy.arm(trial.cut, number, meanwhile if trial.is_meddled else None)
@@ -139,7 +139,7 @@ def test_a_request_that_arrives_after_its_retry_changes_nothing(
 ) -> None:
     operation = OPERATIONS[name]
     for number in range(1, _MOST):
-        things = operation.prepare(direct.page())
+        things = prepare(operation, direct)
         before = direct.position()
         proxy.arm("request", number, keep=True)
         act(operation, things, None)

@@ -87,6 +87,35 @@ def test_each_job_is_done_once_though_workers_are_killed_and_paused(
     assert check(bus) == []
 
 
+def test_killed_worker_has_its_job_again_when_it_names_its_instance(
+    shared_server: Server, bus: Bus, crew: Crew, tmp_path: Path
+) -> None:
+    def start(said: Path, go: Path | None, instance: str) -> BaseProcess:
+        return crew.start(labour, shared_server.url, bus.core.log.bus, "worker", said, go, instance, "1h")
+
+    def begun(said: Path) -> bool:
+        return said.exists() and bool(said.read_text())
+
+    first, second, after = (tmp_path / name for name in ("first", "second", "after"))
+    page = bus.page("one")
+    job = page.add("observation", "what the first has")
+    victim = start(first, tmp_path / "never", "worker-7")
+    eventually(lambda: begun(first))
+    other = page.add("observation", "what the second has")
+    start(second, tmp_path / "never", "worker-8")
+    eventually(lambda: begun(second))
+    kill(victim)
+    start(after, None, "worker-7")
+    eventually(lambda: after.exists() and after.read_text().count("\n") == 2)
+    assert after.read_text().splitlines() == [f"begun {job.id} 2", f"done {job.id} 2"]
+    claim = page.get(other.id).claim
+    assert claim is not None, "the claim of another instance is left alone"
+    assert claim.fence == 1
+    crew.close()
+    project(bus)
+    assert check(bus) == []
+
+
 def test_workers_without_work_only_wait_on_the_log(new_server: Callable[..., Server]) -> None:
     server = new_server()
     with Bus.connect(server.url, source="idle") as bus, server.client() as client:

@@ -118,6 +118,7 @@ STORY: list[tuple[str, str, dict[str, Any]]] = [
         "status": "archived", "status_class": "final", "reason_code": "refuted", "reason": "misread",
         "seen_by": ["session:s1", "agent:analyst"], "followed": ["goal-17"],
     }),
+    ("A", "claimed", {"holder": "executor-1", "ttl": 30_000, "owner": "3f1c0a9be27d54816f20c7aa"}),
 ]  # fmt: skip
 """What happens: subject, kind, and what the event says of its own. Every field of every kind is in it."""
 

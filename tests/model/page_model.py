@@ -41,7 +41,7 @@ class Item:
     archived_at: int | None = None
     due_at: int | None = None
     has_been_due: bool = False
-    holder: str | None = None
+    holder: str | None = None  # with a source of its own, each client is the only connection of its name
     held_until: int = 0
     fence: int = 0
     attempts: int = 0
@@ -168,12 +168,14 @@ class PageModel:
         if version is not None and version != item.version:
             raise Refused("VersionConflict")
 
-    def _check_fence(self, item: Item, fence: int | None, now: int) -> None:
+    def _check_fence(self, item: Item, by: str, fence: int | None, now: int) -> None:
         if fence is not None and not (item.is_held(now) and item.fence == fence):
             raise Refused("StaleFence")
+        if fence is not None and item.holder != by:
+            raise Refused("Claimed")
 
-    def _check_holder(self, item: Item, by: str, fence: int | None, now: int) -> None:
-        if item.is_held(now) and fence is None and item.holder != by:
+    def _check_holder(self, item: Item, by: str, now: int) -> None:
+        if item.is_held(now) and item.holder != by:
             raise Refused("Claimed")
 
     def update(
@@ -188,10 +190,10 @@ class PageModel:
     ) -> None:
         item = self._item(id)
         self._check_version(item, version)
-        self._check_fence(item, fence, now)
+        self._check_fence(item, by, fence, now)
         if item.seen_status(now) == "archived":
             raise Refused("NotChangeable")
-        self._check_holder(item, by, fence, now)
+        self._check_holder(item, by, now)
         item.tags = tags
         item.ends = ends
         item.version += 1
@@ -199,10 +201,10 @@ class PageModel:
     def move(self, id: str, status: str, now: int, by: str, version: int | None, fence: int | None) -> None:
         item = self._item(id)
         self._check_version(item, version)
-        self._check_fence(item, fence, now)
+        self._check_fence(item, by, fence, now)
         if status not in NEXT[item.seen_status(now)]:
             raise Refused("InvalidTransition")
-        self._check_holder(item, by, fence, now)
+        self._check_holder(item, by, now)
         if status in OPEN and not item.is_open:
             self._reopen(id, item, status, now)
         elif status in OPEN:
@@ -232,11 +234,11 @@ class PageModel:
 
     def claim(self, id: str, now: int, by: str, ttl: int, fence: int | None) -> None:
         item = self._item(id)
-        self._check_fence(item, fence, now)
+        self._check_fence(item, by, fence, now)
         if not item.is_open or item.is_over(now):
             raise Refused("NotChangeable")
         if item.is_held(now):
-            if fence is None or item.holder != by:
+            if fence is None:
                 raise Refused("Claimed")
         else:
             if item.holder is not None:
@@ -258,16 +260,16 @@ class PageModel:
 
     def release(self, id: str, now: int, by: str, fence: int | None) -> None:
         item = self._item(id)
-        self._check_fence(item, fence, now)
+        self._check_fence(item, by, fence, now)
         if not item.is_held(now):
             raise Refused("NotClaimed")
-        self._check_holder(item, by, fence, now)
+        self._check_holder(item, by, now)
         item.holder = None
         item.version += 1
 
-    def link(self, id: str, action: str, now: int, fence: int | None) -> None:
+    def link(self, id: str, action: str, now: int, by: str, fence: int | None) -> None:
         item = self._item(id)
-        self._check_fence(item, fence, now)
+        self._check_fence(item, by, fence, now)
         if action not in item.links:
             item.links += (action,)
         item.version += 1

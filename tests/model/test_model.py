@@ -219,7 +219,7 @@ class PageMachine(RuleBasedStateMachine):
     def link(self, client: int, id: str, action: str, fence: str | None) -> Any:
         _, proof = self._proven(id, None, fence)
         return self.both_once(
-            lambda: self.model.link(id, action, self.now, proof),
+            lambda: self.model.link(id, action, self.now, self.source(client), proof),
             lambda event_id: self.page(client).link(id, action, fence=proof, event_id=event_id),
         )
 

@@ -113,6 +113,6 @@ def update(
         changes["tags"] = [tag for tag in tags if tag]
     if expires_at is not None:
         changes["expires_at"] = None if expires_at == "never" else moment("expires_at", expires_at)
-    with session.open() as place:
+    with session.open_fenced(id, fields["fence"]) as place:
         observation = place.page.update(place.id(id), **changes)
     show_change(session, "updated", observation)

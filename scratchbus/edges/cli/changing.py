@@ -28,7 +28,7 @@ def _transition(verb: str, done: str, help: str) -> BusCommand:
     @event_id_option
     @pass_session
     def transition(session: Session, ids: tuple[str, ...], event_id: str | None, **how: Any) -> None:
-        with session.open() as place:
+        with session.open_fenced(ids[0], how["fence"]) as place:
             for index, id in enumerate(place.ids(ids)):
                 own = event_id and _numbered(event_id, index)
                 observation = getattr(place.page, verb)(id, **given(event_id=own, **how))
@@ -56,7 +56,7 @@ def refute(session: Session, ids: tuple[str, ...], reason: str, event_id: str | 
     What is open and rests on them goes to review, on every page. With several ids they are done in that order, up to
     the first that is refused.
     """
-    with session.open() as place:
+    with session.open_fenced(ids[0], how["fence"]) as place:
         for index, id in enumerate(place.ids(ids)):
             own = event_id and _numbered(event_id, index)
             show_change(session, "refuted", place.page.refute(id, reason=reason, **given(event_id=own, **how)))
@@ -97,14 +97,14 @@ def clear_resolved(session: Session, ids: tuple[str, ...], event_id: str | None)
 @click.argument("id", metavar="ID")
 @click.option("--by", metavar="NAME", help="Who takes it; else --source.")
 @click.option("--ttl", metavar="DURATION", help="How long it is held: 30s, 10m …")
-@click.option("--fence", type=int, metavar="N", help="The fence of your claim, to prolong it.")
+@click.option("--fence", type=int, metavar="N", help="The fence of your claim, to renew it.")
 @event_id_option
 @pass_session
 def claim(session: Session, id: str, by: str | None, **how: Any) -> None:
     """Take an observation, so that nobody else acts on it.
 
     The claim ends by itself after a while. It prints the fence that proves the claim: pass it to what you do with the
-    observation.
+    observation. The fence counts in this terminal only, or wherever the same --source and --instance are given.
     """
     session.speak_as(by)
     with session.open() as place:
@@ -191,6 +191,6 @@ def link(session: Session, id: str, action: str, **how: Any) -> None:
 
     ACTION is its name, such as a goal, a ticket, a commit.
     """
-    with session.open() as place:
+    with session.open_fenced(id, how["fence"]) as place:
         observation = place.page.link(place.id(id), action, **given(**how))
     show_change(session, f"linked to {action}", observation)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scratchbus.edges.cli.output import Output
+from scratchbus.edges.cli.terminal import terminal_instance
 
 if TYPE_CHECKING:
-    from scratchbus import Bus, Page
+    from scratchbus import Bus, Claim, Page
     from scratchbus.settings import Settings
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -37,6 +38,12 @@ class Place:
         """Return the whole id that an id or suffix on the command line stands for. Raises InvalidId, NotFound."""
         return self.ids([given])[0]
 
+    def is_ours(self, claim: Claim) -> bool:
+        """Say whether a claim was made in this terminal, under the name it shows."""
+        from scratchbus.domain.ownership import owner_token
+
+        return claim.owner == owner_token(claim.by, self.bus.instance)
+
 
 @dataclass
 class Session:
@@ -49,6 +56,7 @@ class Session:
     bus: str | None = None
     page: str | None = None
     source: str | None = None
+    instance: str | None = None
     config: str | None = None
     as_json: bool = False
     no_color: bool = False
@@ -69,7 +77,8 @@ class Session:
 
             configure_logging(bus.settings.log_level)
 
-        with Bus.connect(self.url, source=self.source, config=self.config, bus=self.bus) as bus:
+        instance = self.settings().instance or terminal_instance()
+        with Bus.connect(self.url, source=self.source, instance=instance, config=self.config, bus=self.bus) as bus:
             before_logging(configure)
             yield bus
 
@@ -78,6 +87,20 @@ class Session:
         """Open the bus for a while, at the page that was asked for."""
         with self.connect() as bus:
             yield Place(bus, bus.page() if self.page is None else bus.page(self.page))
+
+    @contextmanager
+    def open_fenced(self, id: str, fence: int | None) -> Iterator[Place]:
+        """Open the bus for a write under a fence.
+
+        Whoever names no source speaks as the holder of the claim, if it was claimed in this terminal.
+        """
+        if fence is not None and self.settings().source is None:
+            with self.open() as place:
+                found = place.page.get(place.id(id))
+                if found is not None and found.claim is not None and place.is_ours(found.claim):
+                    self.source = found.claim.by
+        with self.open() as place:
+            yield place
 
     def speak_as(self, name: str | None) -> None:
         """Let this one speak, unless the options or settings say who does."""
@@ -88,7 +111,7 @@ class Session:
         """Return the settings in force, without an engine."""
         from scratchbus.settings import load_settings
 
-        return load_settings(self.config, url=self.url, source=self.source, bus=self.bus)
+        return load_settings(self.config, url=self.url, source=self.source, instance=self.instance, bus=self.bus)
 
 
 pass_session: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(Session, ensure=True)
@@ -112,6 +135,11 @@ def _shared_options() -> list[click.Parameter]:
         option("--page", metavar="NAME", help="The page to work on.  [default: main]"),
         option("--json", "as_json", is_flag=True, help="Print JSON, one document a line."),
         option("--source", metavar="NAME", help="Who speaks.  [$SCRATCHBUS_SOURCE]"),
+        option(
+            "--instance",
+            metavar="NAME",
+            help="Which connection claims belong to.  [$SCRATCHBUS_INSTANCE, else this terminal]",
+        ),
         option("--url", help="The engine.  [$SCRATCHBUS_URL, else the embedded one]"),
         option("--bus", metavar="NAME", help="The bus on that engine.  [$SCRATCHBUS_BUS]"),
         option("--config", metavar="FILE", help="The settings file.  [$SCRATCHBUS_CONFIG]"),

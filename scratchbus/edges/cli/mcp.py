@@ -82,7 +82,8 @@ def mcp(
     """Serve the bus to agents, as an MCP server.
 
     It speaks over standard input and output. Who the agent is, and where it works, is said here; its tools have no
-    argument for that. Over HTTP the token says it.
+    argument for that. Over HTTP the token says it. Claims belong to the agent and to this server: restart it with
+    the same --instance to keep them.
     """
     if context.invoked_subcommand is not None:
         return
@@ -90,7 +91,8 @@ def mcp(
     from scratchbus.ids import new_id
     from scratchbus.runtime import configure_logging
 
-    settings = {"url": session.url, "config": session.config, "bus": session.bus}
+    instance = session.settings().instance
+    settings = {"url": session.url, "config": session.config, "bus": session.bus, "instance": instance}
     if http is None:
         identity = _identity(session, {**who, "session": who["session"] or new_id()}, groups)
         server = _server()

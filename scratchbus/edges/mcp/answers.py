@@ -36,6 +36,7 @@ class Seen(TypedDict):
     occurrences: NotRequired[Annotated[int, Field(description="How often it was seen; left out where once.")]]
     claimed_by: NotRequired[str]
     claimed_until: NotRequired[Moment]
+    your_fence: NotRequired[Annotated[int, Field(description="It is you who claimed it, and this proves it.")]]
     links: NotRequired[Annotated[list[str], Field(description="The actions it led to.")]]
     evidence: NotRequired[Annotated[list[str], Field(description="The ids it rests on.")]]
     reason: NotRequired[Annotated[str, Field(description="Why it has its status.")]]
@@ -130,9 +131,11 @@ def brief(observation: Observation) -> Seen:
     return seen
 
 
-def whole(observation: Observation) -> Seen:
-    """Return all that an agent may want to know of an observation."""
+def whole(observation: Observation, owner: str) -> Seen:
+    """Return all that an agent, whose claims have this owner, may want to know of an observation."""
     seen = brief(observation)
+    if observation.claim and observation.claim.owner == owner:
+        seen["your_fence"] = observation.claim.fence
     seen["content"] = observation.content
     seen.pop("full_length", None)
     if observation.evidence:

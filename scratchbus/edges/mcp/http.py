@@ -1,8 +1,9 @@
 """Serving any number of clients over streamable HTTP, each by the token it bears.
 
-Every identity has a server of its own, opened when a client first asks for it. The SDK looks for the token
-(`BearerAuthBackend`, which asks our `verify_token`) and refuses whoever has none; that a session is used with the token
-that began it, and that pages of a browser cannot reach a server on a loopback address, is seen to by its manager.
+Every token has a server of its own, opened when a client first asks for it, so that one token does not hold the claims
+of another. The SDK looks for the token (`BearerAuthBackend`, which asks our `verify_token`) and refuses whoever has
+none. Its manager sees to it that a session is used with the token that began it, and that pages of a browser cannot
+reach a server on a loopback address.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Reception:
         self._groups = groups
         self._settings = settings
         self._security = _LOCAL if is_local else None
-        self._managers: dict[Identity, StreamableHTTPSessionManager] = {}
+        self._managers: dict[tuple[str, Identity], StreamableHTTPSessionManager] = {}
         self._turn = anyio.Lock()
         self._tasks: TaskGroup
 
@@ -93,9 +94,9 @@ class Reception:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request that has a token."""
-        identity = scope["user"].access_token.identity
+        admitted = scope["user"].access_token
         try:
-            answer = self._refusal(identity) or (await self._manager(identity)).handle_request
+            answer = self._refusal(admitted.identity) or (await self._manager(admitted)).handle_request
         except ScratchbusError as problem:
             answer = _error(503, "temporarily_unavailable", str(problem))
         await answer(scope, receive, send)
@@ -105,14 +106,19 @@ class Reception:
             return None
         return _error(403, "insufficient_scope", f"this token has none of the tools here: {', '.join(self._groups)}")
 
-    async def _manager(self, identity: Identity) -> StreamableHTTPSessionManager:
+    async def _manager(self, admitted: Admitted) -> StreamableHTTPSessionManager:
+        key = admitted.client_id, admitted.identity
         async with self._turn:
-            if identity not in self._managers:
-                self._managers[identity] = await self._tasks.start(self._host, identity)
-            return self._managers[identity]
+            if key not in self._managers:
+                self._managers[key] = await self._tasks.start(self._host, *key)
+            return self._managers[key]
 
-    async def _host(self, identity: Identity, *, task_status: TaskStatus[StreamableHTTPSessionManager]) -> None:
-        async with Desk.opened(identity, **self._settings) as desk:
+    async def _host(
+        self, name: str, identity: Identity, *, task_status: TaskStatus[StreamableHTTPSessionManager]
+    ) -> None:
+        instance = self._settings.get("instance")
+        settings = self._settings | {"instance": instance and f"{instance} token {name}"}
+        async with Desk.opened(identity, **settings) as desk:
             manager = StreamableHTTPSessionManager(server_of(desk), security_settings=self._security)
             async with manager.run():
                 task_status.started(manager)

@@ -126,7 +126,7 @@ class Observations:
         found = (await self._desk.look()).get(id)
         if found is None:
             raise NotFound(f"there is no {id} on page {self._page.name!r}; list_observations shows what there is")
-        return whole(found)
+        return whole(found, self._desk.bus.owner)
 
     async def update_observation(
         self,
@@ -187,7 +187,7 @@ class Observations:
         self,
         id: Id,
         ttl: Annotated[str, Field(description='How long you need it, such as "30s" or "10m".')] = "5m",
-        fence: Annotated[int | None, Field(description="To prolong your own claim: its fence.")] = None,
+        fence: Annotated[int | None, Field(description="To renew your own claim: its fence.")] = None,
         event_id: EventId = None,
     ) -> Held:
         """Take an open observation for a while, so that nobody else acts on it."""

@@ -92,5 +92,5 @@ class Resources:
             found = (await self._desk.look()).get(one[1])
             if found is None:
                 raise NotFound(f"{shown(uri)}: there is no such observation on page {own}")
-            return whole(found)
+            return whole(found, self._desk.bus.owner)
         raise NotFound(f"{shown(uri)} is no resource; read {active_uri(own)} or observation://<id>")

@@ -30,7 +30,7 @@ from scratchbus.errors import (
 )
 from scratchbus.logs import stderr_logger
 
-SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind"})
+SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
 """What the connection says; as arguments they are refused."""
 
 _PASSING: Final = (EngineUnreachable, EngineLoading, NotReplicated, LogError)

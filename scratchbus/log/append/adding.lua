@@ -9,6 +9,7 @@ local function repeat_it(k, at, holder, held, body)
   if fence ~= '' and not (is_held(held) and held.fence == fence) then
     return {'fence', tonumber(held.fence), holder}
   end
+  if fence ~= '' and not is_ours(held) then return claimed(held, holder) end
   held.expires = later(ARGV[at + @EXPIRES@], held.expires)
   local seq = emit(holder, held, ARGV[at], 'repeated', body)
   results[k] = {seq, held.version, 'repeated', holder, tonumber(held.fence)}

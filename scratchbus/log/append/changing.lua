@@ -31,10 +31,12 @@ end
 
 local guards = {}
 
+local function is_ours_as(name, head) return is_ours(head) and name_of(head.holder) == name end
+
 -- update
-function guards.u(head, held, status, fence, argument)
+function guards.u(head, held, status, fence, argument, subject)
   if status == 'archived' or head.class == 'f' then return {'status', status, head.type} end
-  if held and fence == '' and head.holder ~= argument then return {'claimed', head.holder, tonumber(head.till)} end
+  if held and fence == '' and not is_ours_as(argument, head) then return claimed(head, subject) end
 end
 
 -- status
@@ -45,7 +47,7 @@ function guards.c(head, held, status, fence, argument, subject, id)
   if head.class ~= 'o' or has_expired(head) then return {'status', status, head.type} end
   local ttl, holder = match(argument, '^(%d+):(.*)$')
   if held then
-    if fence == '' or head.holder ~= holder then return {'claimed', head.holder, tonumber(head.till)} end
+    if fence == '' or not is_ours_as(name_of(holder), head) then return claimed(head, subject) end
   else
     if head.holder ~= '' then emit(subject, head, id .. '.l', 'lapsed', own_body('@LAPSED@')) end
     head.fence = int(tonumber(head.fence) + 1)
@@ -53,17 +55,17 @@ function guards.c(head, held, status, fence, argument, subject, id)
   head.holder, head.till = holder, int(now + tonumber(ttl))
 end
 
--- pick and claim
+-- pick and claim; if what was picked is held, this worker held it before it was restarted, and that claim lapses
 function guards.p(head, held, status, fence, argument, subject, id)
   head.tries = int((tonumber(head.tries) or 0) + 1)
-  return guards.c(head, held, status, fence, argument, subject, id)
+  return guards.c(head, false, status, fence, argument, subject, id)
 end
 
 -- end a claim
-function guards.e(head, held, status, fence, argument)
+function guards.e(head, held, status, fence, argument, subject)
   if not held then return {'unheld'} end
-  local rest, untried, holder = match(argument, '^(%d+):([01]):(.*)$')
-  if fence == '' and head.holder ~= holder then return {'claimed', head.holder, tonumber(head.till)} end
+  local rest, untried, name = match(argument, '^(%d+):([01]):(.*)$')
+  if fence == '' and not is_ours_as(name, head) then return claimed(head, subject) end
   local tries = (tonumber(head.tries) or 0) - tonumber(untried)
   head.holder, head.till = '', '0'
   head.tries, head.rest = tries > 0 and int(tries) or '', rest ~= '0' and int(now + tonumber(rest)) or ''
@@ -104,9 +106,9 @@ local function change(k, at)
   local version, allowed, to = ARGV[at + @VERSION@], ARGV[at + @ALLOWED@], ARGV[at + @STATUS@]
   local argument, fence, tags = ARGV[at + @ARGUMENT@], ARGV[at + @FENCE@], ARGV[at + @TAGS@]
   if op == 'p' then
-    local least, below, idle
-    least, below, argument = match(argument, '^(%d+):(%d*):(.*)$')
-    subject, idle = pick(allowed, tags, tonumber(least), below)
+    local least, below, own, idle
+    least, below, own, argument = match(argument, '^(%d+):(%d*):([%d-]+):(.*)$')
+    subject, idle = pick(allowed, tags, tonumber(least), below, own)
     if not subject then return idle end
     allowed, tags = '', ''
   end
@@ -118,6 +120,7 @@ local function change(k, at)
   if fence ~= '' and op ~= 'l' and not (held and head.fence == fence) then
     return {'fence', tonumber(head.fence), subject}
   end
+  if fence ~= '' and op ~= 'l' and not is_ours(head) then return claimed(head, subject) end
   if allowed ~= '' and not find(allowed, ',' .. status .. ',', 1, true) then return {'status', status, head.type} end
   local why = guards[op] and guards[op](head, held, status, fence, argument, subject, id)
   if not why and to ~= '' then why = move(subject, head, id, to, ARGV[at + @CLASS@]) end

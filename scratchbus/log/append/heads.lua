@@ -33,6 +33,13 @@ end
 local function has_expired(head) return head.class == 'o' and head.expires ~= '0' and tonumber(head.expires) <= now end
 local function is_held(head) return head.holder ~= '' and tonumber(head.till) > now end
 
+-- A holder is a name and, after "#", the owner token of the connection. Old claims have none: any connection passes.
+
+local function name_of(holder) return match(holder, '^[^#]*') end
+local function owner_of(holder) return match(holder, '#(.*)$') end
+local function is_ours(head) return (owner_of(head.holder) or OWNER) == OWNER end
+local function claimed(head, subject) return {'claimed', name_of(head.holder), tonumber(head.till), subject} end
+
 -- The open set and the keys, as this batch leaves them.
 
 local size, entered, left, keys, rekeyed = nil, {}, {}, {}, {}

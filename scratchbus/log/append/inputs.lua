@@ -5,8 +5,10 @@
 --       3 room (0: no limit)    4 what to do when full: "displace" or "refuse"
 --       5 days that callers' event ids are remembered    6 scan the log after this id for a lost reply ("" not)
 --       7 a random word for the origin of a new log      8 who asks: the `by` of what the script has to add itself
---       9 … events, each of 17 fields; @NAME@ is the number of one, counted from 0 (`FIELDS` in writes.py):
---         id, digest ("<digest> <who wrote it, as JSON>", "" when the id is not the caller's), subject, kind, type ("" as it is), body,
+--       9 the owner token of the connection that asks
+--      10 … events, each of 17 fields; @NAME@ is the number of one, counted from 0 (`FIELDS` in writes.py):
+--         id, digest ("<digest> <who wrote it, as JSON>", "" when the id is not the caller's), subject, kind,
+--         type ("" as it is), body,
 --         op, version ("new", "" any, or a number), allowed statuses (",a,b," or "" any),
 --         status and class (o, c, f; both "" as they are), priority (of what is added),
 --         expires, wake ("" as they are, "0" never, "+ms" from now, or ms), argument, fence,
@@ -19,12 +21,17 @@
 --   x  change of status by time or refutation: no claim stops it, and a passed expiry neither; with `argument`
 --      "<stream id>:<ids>" not when something on the page was said since then to rest on one of these
 --   n  a note on it: no guard but existence      d  off the page: like n, and it leaves for good
---   c  claim: `argument` is "<ttl ms>:<holder>"         l  lapse of `fence`
+--   c  claim: `argument` is "<ttl ms>:<holder>", where the holder is a name or "<name>#<owner token>"
+--   l  lapse of `fence`
 --   p  pick and claim, alone in its batch: the first that is free, in the order of the open set, of the types in
---      `allowed` and with all `tags`; `argument` is "<least priority>:<score to look below, or "">:<ttl ms>:<holder>"
---   e  end a claim: `argument` is "<ms in which it is not to be picked>:<1 if this was no attempt, else 0>:<holder>"
+--      `allowed` and with all `tags`; `argument` is
+--      "<least priority>:<score to look below, or "">:<stream id>:<ttl ms>:<holder>". What is held by
+--      the owner token of this connection is picked too, and its claim lapses, if nothing happened to it after that
+--   e  end a claim: `argument` is "<ms in which it is not to be picked>:<1 if this was no attempt, else 0>:<name>"
 --   g  a versioned subject without lifecycle; not when the subject `argument` of the page is final. One that ends in
 --      "_" gets the time (ms) behind it, or the next that is free
+--
+-- A fence counts only from the connection that holds the claim: one with the same owner token.
 --
 -- Reply: {"written", ms, then per event: seq, version, kind, subject, fence}     seq 0: skipped, kind says why
 --        {"added", ms, first seq}                                               written, as they came: all of them new
@@ -37,7 +44,7 @@
 local LOG, TAIL, ORIGIN, PAGES, HEADS, OPEN, DEDUPE, IDS =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local MODE, PAGE, ROOM, FULL, DAYS, SCAN = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6]
-local BY, FIRST, WIDTH = ARGV[8], 9, 17
+local BY, OWNER, FIRST, WIDTH = ARGV[8], ARGV[9], 10, 17
 local DAY = 86400000
 local FOREVER = '9007199254740991' -- no moment (ms) is later: 2^53 - 1
 local SPAN = 70368744177664 -- 2^46: an open score is priority * SPAN + seq of the event that added it

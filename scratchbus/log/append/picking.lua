@@ -1,9 +1,18 @@
 -- Picking: the subject that is to be claimed, or why there is none. Heads are read as text here: a page may have many.
 
-local PICKED = '^%d+|([^|]*)|%a|([^|]*)|(%d+)|(%d+)|(%d+)|%d+|%d+|([^|]*)|(%d+)|[^|]*|%d*|(%d*)|([^|]*)|'
+local PICKED = '^%d+|([^|]*)|%a|([^|]*)|(%d+)|(%d+)|(%d+)|%d+|%d+|([^|]*)|(%d+)|([^|]*)|%d*|(%d*)|([^|]*)|'
 local MOST_LOOKED = 5000 -- open ones, so that nobody else waits long
 
-local function pick(types, tags, least, below)
+-- Whether this worker held it before it was restarted: the owner token is its own, and nothing happened to it since.
+
+local function is_left(holder, last, own)
+  if owner_of(holder) ~= OWNER then return false end
+  local last_ms, last_seq = match(last, '^(%d+)-(%d+)$')
+  local ms, seq = match(own, '^(%d+)-(%d+)$')
+  return tonumber(last_ms) <= tonumber(ms) and tonumber(last_seq) <= tonumber(seq)
+end
+
+local function pick(types, tags, least, below, own)
   local wanted, soonest, looked = {}, 0, 0
   for tag in string.gmatch(tags, '[^,]+') do wanted[#wanted + 1] = ',' .. tag .. ',' end
   while looked < MOST_LOOKED do
@@ -13,13 +22,13 @@ local function pick(types, tags, least, below)
     looked = looked + #ids
     local priority, added
     for i, row in ipairs(call('HMGET', HEADS, unpack(ids))) do
-      local status, type, expires, holder, till, rest, marked
-      status, type, priority, added, expires, holder, till, rest, marked = match(row, PICKED)
+      local status, type, expires, holder, till, last, rest, marked
+      status, type, priority, added, expires, holder, till, last, rest, marked = match(row, PICKED)
       local fits = status ~= 'pending_review' and (types == '' or find(types, ',' .. type .. ',', 1, true))
         and (expires == '0' or tonumber(expires) > now)
       for _, tag in ipairs(wanted) do fits = fits and find(marked, tag, 1, true) end
       if fits then
-        local free = math.max(holder ~= '' and tonumber(till) or 0, tonumber(rest) or 0)
+        local free = math.max(holder ~= '' and not is_left(holder, last, own) and tonumber(till) or 0, tonumber(rest) or 0)
         if free <= now then
           if tonumber(priority) < least then return nil, {'idle', now, soonest, '', tonumber(priority)} end
           return ids[i]

@@ -234,3 +234,13 @@ def test_a_server_that_cannot_begin_says_why_in_one_line(
         assert main(["mcp", *(option.format(**places) for option in options)]) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+async def test_tokens_of_one_agent_do_not_hold_each_others_claims(served: Served):
+    page = f"http-{token_hex(6)}"
+    first, second = (served.token(page=page) for _ in range(2))
+    async with bearing(served, first) as one, bearing(served, second) as two, bearing(served, first) as again:
+        id = (await one.do("add_observation", type="observation", content="x"))["id"]
+        fence = (await one.do("claim_observation", id=id))["fence"]
+        assert "is claimed by analyst until" in await two.fail("resolve_observation", id=id, fence=fence)
+        assert (await again.do("resolve_observation", id=id, fence=fence))["status"] == "resolved"

@@ -302,3 +302,41 @@ async def test_an_engine_that_is_away_is_told_and_once_it_is_back_all_goes_on(sh
     finally:
         embedded.stop(directory)
     assert [each["id"] for each in active] == [second["id"], first["id"]]
+
+
+# -- whose a claim is ------------------------------------------------------------------------------------------------
+
+_UNDER_A_FENCE = {
+    "update_observation": {"content": "mine"},
+    "resolve_observation": {},
+    "archive_observation": {},
+    "claim_observation": {},
+    "link_observation": {"action": "goal-1"},
+}
+
+
+@pytest.mark.parametrize("intruder", ["reviewer", "analyst"])
+async def test_fence_of_another_server_is_refused_whatever_its_agent(connect: Connect, intruder: str):
+    async with connect("analyst") as analyst, connect(intruder) as other:
+        id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
+        assert (await analyst.do("claim_observation", id=id))["fence"] == 1
+        for tool, more in _UNDER_A_FENCE.items():
+            said = await other.fail(tool, id=id, fence=1, **more)
+            assert "is claimed by analyst until" in said
+            assert "pass" not in said
+        assert "is claimed by analyst until" in await other.fail("resolve_observation", id=id)
+        assert "your_fence" not in await other.do("get_observation", id=id)
+        assert (await analyst.do("resolve_observation", id=id, fence=1))["status"] == "resolved"
+
+
+async def test_claim_of_mine_shows_its_fence(connect: Connect):
+    async with connect("analyst") as analyst:
+        id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
+        fence = (await analyst.do("claim_observation", id=id))["fence"]
+        assert (await analyst.do("get_observation", id=id))["your_fence"] == fence
+
+
+async def test_instance_is_no_argument_of_a_tool(connect: Connect):
+    async with connect("analyst") as analyst:
+        said = await analyst.fail("resolve_observation", id="01HZX7", instance="other")
+    assert "settled by your connection" in said

@@ -188,3 +188,24 @@ def test_without_the_sdk_it_says_what_to_install(capsys: pytest.CaptureFixture[s
     monkeypatch.setitem(sys.modules, "scratchbus.edges.mcp.main", None)
     assert main(["mcp", "--agent", "a"]) == 5
     assert "pip install 'scratchbus[mcp]'" in capsys.readouterr().err
+
+
+async def test_two_servers_of_one_agent_do_not_hold_each_others_claims(embedded_url: str, page_name: str):
+    same = ("--agent", "analyst", "--page", page_name, "--tools", "observations")
+    async with in_a_process(embedded_url, *same) as one, in_a_process(embedded_url, *same) as two:
+        id = (await one.do("add_observation", type="observation", content="x"))["id"]
+        fence = (await one.do("claim_observation", id=id))["fence"]
+        for given in ({"fence": fence}, {}):
+            assert "is claimed by analyst until" in await two.fail("resolve_observation", id=id, **given)
+        assert (await one.do("resolve_observation", id=id, fence=fence))["status"] == "resolved"
+
+
+async def test_restarted_server_has_the_claims_of_its_instance(embedded_url: str, page_name: str):
+    same = ("--agent", "analyst", "--page", page_name, "--tools", "observations", "--instance", "desk-7")
+    async with in_a_process(embedded_url, *same) as before:
+        id = (await before.do("add_observation", type="observation", content="x"))["id"]
+        await before.do("claim_observation", id=id)
+    async with in_a_process(embedded_url, *same) as after:
+        fence = (await after.do("get_observation", id=id))["your_fence"]
+        assert (await after.do("claim_observation", id=id, fence=fence))["fence"] == fence
+        assert (await after.do("resolve_observation", id=id, fence=fence))["status"] == "resolved"

@@ -42,7 +42,8 @@ def _guarded(case: Case, write: Write) -> Iterator[Violation]:
             before = reign.log.turns[entry.seq].before
             evidence = f"{write}; {entry} in log {number} found {before}"
             if fence is not None:
-                if before is None or not before.is_held(entry.ms) or before.fence != fence:
+                is_own = before is not None and before.holder == write.who
+                if before is None or not is_own or not before.is_held(entry.ms) or before.fence != fence:
                     yield Violation("fence violated", write.who, evidence)
             elif _is_by_hand(entry) and before and before.is_held(entry.ms) and before.holder != entry.body["by"]:
                 yield Violation("fence violated", write.who, evidence)

@@ -33,11 +33,12 @@ def skip() -> None:
 def forget_fences() -> None:
     """Have the append script take any fence."""
     _edit(append._SCRIPT, "not (held and head.fence == fence)", "false")
+    _edit(append._SCRIPT, "(owner_of(head.holder) or OWNER) == OWNER", "true")
 
 
 def ignore_claims() -> None:
     """Have the append script give what is claimed to whoever asks for it."""
-    _edit(append._SCRIPT, "if fence == '' or head.holder ~= holder then", "if false then")
+    _edit(append._SCRIPT, "if fence == '' or not is_ours_as(name_of(holder), head) then", "if false then")
 
 
 def trust_the_primary() -> None:

@@ -1,0 +1,233 @@
+"""A fence counts only from the connection that holds the claim: its source and its instance."""
+
+from datetime import timedelta
+
+import pytest
+
+from scratchbus import AsyncBus
+from scratchbus.domain.events import Claimed as ClaimedEvent
+from scratchbus.errors import Claimed, Conflict, SettingsError, StaleFence
+from scratchbus.log.append import append
+from scratchbus.log.writes import Write
+from tests.inspection import all_events, log_length
+
+
+@pytest.fixture
+def story(page):
+    return page.add("observation", "someone should look at this", dedupe_key="k")
+
+
+WRITES = {
+    "update": lambda page, id, fence: page.update(id, content="mine", fence=fence),
+    "review": lambda page, id, fence: page.review(id, fence=fence),
+    "resolve": lambda page, id, fence: page.resolve(id, fence=fence),
+    "archive": lambda page, id, fence: page.archive(id, fence=fence),
+    "refute": lambda page, id, fence: page.refute(id, reason="no", fence=fence),
+    "link": lambda page, id, fence: page.link(id, "goal-1", fence=fence),
+    "claim": lambda page, id, fence: page.claim(id, by="me", fence=fence),
+    "release": lambda page, id, fence: page.release(id, fence=fence),
+    "add": lambda page, id, fence: page.add("observation", "again", dedupe_key="k", fence=fence),
+}
+WAYS_IN = {"another source": {"source": "them"}, "the same source": {"source": "me"}}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("intruder", WAYS_IN.values(), ids=WAYS_IN)
+def test_fence_of_another_holder_is_refused(bus, connect, story, write, intruder):
+    claim = connect("me").page().claim(story.id)
+    assert claim.fence == 1, "anyone can guess it"
+    length = log_length(bus)
+    with pytest.raises(Claimed) as refused:
+        write(connect(**intruder).page(), story.id, 1)
+    assert (refused.value.id, refused.value.by, refused.value.until) == (story.id, "me", claim.until)
+    assert log_length(bus) == length
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_fence_of_the_holder_is_accepted(connect, story, write):
+    mine = connect("me").page()
+    write(mine, story.id, mine.claim(story.id).fence)
+
+
+def test_refusal_says_who_holds_it_and_not_how_to_get_in(connect, story):
+    connect("me").page().claim(story.id)
+    with pytest.raises(Claimed, match=r"is claimed by me until .*; only the connection that claimed it") as refused:
+        connect("them").page().resolve(story.id, fence=1)
+    assert "pass" not in str(refused.value)
+
+
+def test_same_source_does_not_hold_the_claim_of_another_connection(connect, story):
+    connect("me").page().claim(story.id)
+    twin = connect("me").page()
+    for change in (
+        lambda: twin.update(story.id, content="mine"),
+        lambda: twin.resolve(story.id),
+        lambda: twin.release(story.id),
+        lambda: twin.claim(story.id),
+    ):
+        with pytest.raises(Claimed):
+            change()
+
+
+@pytest.mark.parametrize("by", ["executor-1", "tester", None])
+def test_name_of_the_holder_does_not_matter_to_the_fence(page, story, by):
+    claim = page.claim(story.id, by=by)
+    page.update(story.id, content="mine", fence=claim.fence)
+    assert page.resolve(story.id, fence=claim.fence).status == "resolved"
+
+
+def test_claim_says_whose_it_is(bus, page, connect, story):
+    claim = page.claim(story.id, by="executor-1")
+    assert claim.owner == bus.owner != connect("tester").owner
+    assert page.get(story.id).claim == claim
+    assert page.history(story.id)[-1].model_dump()["owner"] == claim.owner
+
+
+def test_owner_does_not_give_the_instance_away(connect):
+    bus = connect("me", instance="worker-7")
+    assert bus.instance == "worker-7"
+    assert "worker-7" not in bus.owner
+    assert connect("me", instance="worker-7").owner == bus.owner
+    assert connect("them", instance="worker-7").owner != bus.owner
+    assert connect("me", instance="worker-8").owner != bus.owner
+
+
+def test_each_connection_is_an_instance_of_its_own(connect):
+    assert len({connect("me").instance for _ in range(3)}) == 3
+
+
+def test_instance_can_be_named_in_the_environment(connect, monkeypatch):
+    monkeypatch.setenv("SCRATCHBUS_INSTANCE", "worker-7")
+    assert connect("me").instance == "worker-7"
+    assert connect("me", instance="worker-8").instance == "worker-8"
+
+
+@pytest.mark.parametrize("instance", ["", "a\nb", "x" * 257, 7])
+def test_instance_is_a_short_line_of_text(connect, instance):
+    with pytest.raises(SettingsError, match="instance"):
+        connect("me", instance=instance)
+
+
+def test_restarted_worker_takes_its_claim_over_by_naming_its_instance(connect, story, clock):
+    before = connect("me", instance="worker-7")
+    before.page().claim(story.id, ttl="30s")
+    before.close()
+    clock.advance("20s")
+    after = connect("me", instance="worker-7").page()
+    held = after.get(story.id).claim
+    renewed = after.claim(story.id, ttl="30s", fence=held.fence)
+    assert (renewed.fence, renewed.until) == (held.fence, held.until + timedelta(seconds=20))
+    assert after.resolve(story.id, fence=renewed.fence).status == "resolved"
+
+
+def test_restarted_worker_may_write_without_the_fence(connect, story):
+    connect("me", instance="worker-7").page().claim(story.id)
+    assert connect("me", instance="worker-7").page().release(story.id).claim is None
+
+
+def test_claiming_again_needs_the_fence(connect, story):
+    connect("me", instance="worker-7").page().claim(story.id)
+    with pytest.raises(Claimed):
+        connect("me", instance="worker-7").page().claim(story.id)
+
+
+@pytest.mark.parametrize(("source", "instance"), [("them", "worker-7"), ("me", "worker-8")])
+def test_source_and_instance_both_count(connect, story, source, instance):
+    fence = connect("me", instance="worker-7").page().claim(story.id).fence
+    with pytest.raises(Claimed):
+        connect(source, instance=instance).page().resolve(story.id, fence=fence)
+
+
+async def test_under_asyncio_a_fence_counts_from_its_holder_only(engine, bus_name, connect):
+    connect()  # leaves the bus as it was
+    common = {"bus": bus_name, "shards": engine.shards, "source": "me"}
+    async with (
+        AsyncBus.connect(engine.url, instance="worker-7", **common) as first,
+        AsyncBus.connect(engine.url, **common) as twin,
+        AsyncBus.connect(engine.url, instance="worker-7", **common) as again,
+    ):
+        story = await first.page().add("observation", "x")
+        claim = await first.page().claim(story.id, by="executor-1")
+        assert claim.owner == first.owner == again.owner != twin.owner
+        with pytest.raises(Claimed):
+            await twin.page().resolve(story.id, fence=claim.fence)
+        assert (await again.page().resolve(story.id, fence=claim.fence)).status == "resolved"
+
+
+# -- work ------------------------------------------------------------------------------------------------------------
+
+
+def test_job_is_refused_when_another_writes_under_its_fence(connect, story):
+    with connect("me").work("jobs") as jobs:
+        job = next(jobs)
+        with pytest.raises(Claimed):
+            connect("me").page().resolve(story.id, fence=job.fence)
+        assert job.resolve().status == "resolved"
+
+
+def test_restarted_worker_is_handed_its_own_job_at_once(bus, connect, story):
+    before = next(iter(connect("me", instance="worker-7").work("jobs", ttl="1h")))
+    with connect("me", instance="worker-7").work("jobs") as jobs:
+        job = next(jobs)
+        assert (job.id, job.fence, job.attempt) == (story.id, before.fence + 1, 2)
+        with pytest.raises(StaleFence):
+            before.resolve()
+        job.resolve()
+    assert [event.kind for event in all_events(bus)][-3:] == ["lapsed", "claimed", "status_changed"]
+
+
+def test_worker_does_not_take_its_own_live_jobs_again(connect, page):
+    for word in ("one", "two"):
+        page.add("observation", word)
+    mine = connect("me", instance="worker-7")
+    with mine.work("jobs") as first, mine.work("jobs") as second:
+        assert {next(first).observation.content, next(second).observation.content} == {"one", "two"}
+        assert mine.page().claim_next() is None
+
+
+def test_restarted_worker_leaves_the_jobs_of_others_alone(connect, story):
+    iterator = connect("me", instance="worker-7").work("jobs", ttl="1h")
+    next(iterator)
+    for other in (
+        {"source": "me"},
+        {"source": "me", "instance": "worker-8"},
+        {"source": "them", "instance": "worker-7"},
+    ):
+        bus = connect(**other)
+        with bus.work("jobs", stop=Stopped()) as jobs:
+            assert list(jobs) == []
+        assert bus.page().claim_next() is None
+
+
+def test_claim_next_does_not_take_claims_over(connect, story):
+    connect("me", instance="worker-7").page().claim(story.id, ttl="1h")
+    assert connect("me", instance="worker-7").page().claim_next() is None
+
+
+class Stopped:
+    """Says from the third question on that it is time to stop."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def is_set(self):
+        self.asked += 1
+        return self.asked > 2
+
+
+# -- claims from before ----------------------------------------------------------------------------------------------
+
+
+def test_claim_without_an_owner_behaves_as_before(bus, page, connect, story):
+    event = ClaimedEvent(id="old", page="main", subject=story.id, by="me", holder="me", ttl=60_000)
+    bus.converse(append(bus.core.log, "main", [Write(event, "c", argument="60000:me")]))
+    claim = page.get(story.id).claim
+    assert (claim.by, claim.fence, claim.owner) == ("me", 1, None)
+    with pytest.raises(Claimed):
+        connect("them").page().resolve(story.id)
+    assert connect("me").page().update(story.id, content="x").version == 3
+    assert connect("them").page().update(story.id, content="y", fence=1).version == 4
+    renewed = connect("me").page().claim(story.id, fence=1)
+    assert renewed.owner is not None
+    with pytest.raises(Conflict):
+        connect("me").page().update(story.id, content="z", fence=1)

@@ -1,0 +1,99 @@
+"""Claims on the command line, where each command is a process: they belong to a name and a terminal session."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.edges.conftest import PROGRAM, ROOT, Cli
+from tests.waiting import PATIENCE
+
+
+def elsewhere(cli: Cli, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a session of its own, as another terminal would."""
+    return subprocess.run(
+        [*PROGRAM, "--page", cli.page, *arguments], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True,
+        start_new_session=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+
+
+CLAIMS = {
+    "by name": (("--by", "executor-1"), ()),
+    "by name, then by source": (("--by", "executor-1"), ("--source", "executor-1")),
+    "by source": (("--source", "executor-1"), ("--source", "executor-1")),
+    "by source, for another": (("--source", "ops", "--by", "executor-1"), ("--source", "ops")),
+}
+
+
+@pytest.mark.parametrize(("claimed", "closed"), CLAIMS.values(), ids=CLAIMS)
+def test_claim_holds_for_the_next_command_of_the_terminal(cli: Cli, claimed: tuple[str, ...], closed: tuple[str, ...]):
+    id = cli.add()
+    fence = cli.json("claim", id, *claimed).document["fence"]
+    assert cli("update", id, "--content", "mine", "--fence", str(fence), *closed).code == 0
+    done = cli("resolve", id, "--fence", str(fence), *closed)
+    assert done.code == 0, done.err
+
+
+def test_claim_that_was_taken_for_being_next_holds_too(cli: Cli):
+    id = cli.add()
+    assert cli("claim-next", "--by", "executor-1").code == 0
+    assert cli("resolve", id, "--fence", "1").code == 0
+
+
+def test_fence_of_another_terminal_is_refused(cli: Cli):
+    id = cli.add()
+    assert cli("claim", id, "--by", "executor-1").code == 0
+    for who in ((), ("--source", "executor-1"), ("--source", "intruder")):
+        refused = elsewhere(cli, "resolve", id, "--fence", "1", *who)
+        assert refused.returncode == 4, refused.stdout
+        assert "is claimed by executor-1 until" in refused.stderr
+        assert "pass" not in refused.stderr
+    assert elsewhere(cli, "release", id, "--by", "executor-1", "--fence", "1").returncode == 4
+    assert elsewhere(cli, "claim", id, "--by", "executor-1", "--fence", "1").returncode == 4
+
+
+def test_fence_of_another_source_is_refused(cli: Cli):
+    id = cli.add()
+    assert cli("claim", id, "--by", "executor-1").code == 0
+    assert cli("resolve", id, "--fence", "1", "--source", "intruder").code == 4
+    assert cli("release", id, "--fence", "1", "--by", "intruder").code == 4
+
+
+@pytest.mark.parametrize("way", ["option", "environment"])
+def test_another_terminal_takes_a_claim_over_by_naming_its_instance(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, way: str
+):
+    id = cli.add()
+    named: tuple[str, ...] = ("--instance", "desk-7")
+    if way == "environment":
+        monkeypatch.setenv("SCRATCHBUS_INSTANCE", "desk-7")
+        named = ()
+    assert cli("claim", id, "--by", "executor-1", *named).code == 0
+    assert elsewhere(cli, "resolve", id, "--fence", "1", "--instance", "desk-8").returncode == 4
+    assert elsewhere(cli, "release", id, "--by", "executor-1", *named).returncode == 0
+
+
+def test_claim_next_never_takes_what_this_terminal_holds(cli: Cli):
+    cli.add()
+    assert cli("claim-next", "--by", "executor-1").code == 0
+    assert cli("claim-next", "--by", "executor-1").code == 3
+
+
+def test_what_the_holder_closes_is_recorded_as_his(cli: Cli):
+    id = cli.add()
+    cli("claim", id, "--by", "executor-1")
+    cli("resolve", id, "--fence", "1")
+    assert cli.json("history", id).documents[-1]["by"] == "executor-1"
+
+
+def test_release_without_a_fence_is_for_the_terminal_that_claimed(cli: Cli):
+    id = cli.add()
+    cli("claim", id, "--by", "executor-1")
+    assert elsewhere(cli, "release", id, "--by", "executor-1").returncode == 4
+    assert cli("release", id, "--by", "executor-1").code == 0
+
+
+def test_bad_instance_is_refused(cli: Cli):
+    refused = cli("active", "--instance", "a\nb")
+    assert refused.code == 5
+    assert "instance" in refused.err
