@@ -16,9 +16,9 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration
 from scratchbus.errors import EngineError
-from scratchbus.exporting import import_events
 from scratchbus.feeding import AsyncFeeds
 from scratchbus.following import AsyncEvents
+from scratchbus.importing import import_events
 from scratchbus.keeping import AsyncKeeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step

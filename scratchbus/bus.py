@@ -15,8 +15,8 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration
 from scratchbus.errors import EngineError
-from scratchbus.exporting import import_events
 from scratchbus.feeding import Feeds
+from scratchbus.importing import import_events
 from scratchbus.keeping import Keeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
