@@ -167,12 +167,12 @@ def _check_size(text: str, file: str, error: FileError) -> None:
     open_values: list[tuple[str | None, int]] = []  # each with its anchor, and what the values before it make
     count = repeated = 0
     for event in yaml.parse(text, Loader=_Loader):
-        line = event.start_mark.line + 1
+        line = event.start_mark.line + 1 if event.start_mark else None
         if isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_values):
                 raise error(file, line, None, f"alias *{event.anchor} is inside of what it stands for; write that out")
-            repeated += sizes.get(event.anchor, 0)
-            count += sizes.get(event.anchor, 0)
+            repeated += sizes.get(event.anchor or "", 0)
+            count += sizes.get(event.anchor or "", 0)
             if repeated > _MOST_REPEATED:
                 raise error(
                     file, line, None, f"its aliases repeat more than {_MOST_REPEATED:,} values; write less of them"
