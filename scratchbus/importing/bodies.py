@@ -51,9 +51,6 @@ from scratchbus.domain.memory_events import (
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import HIGHEST_PRIORITY
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.domain.run import MOST_STEPS
-from scratchbus.domain.scratchpad import check_content as check_scratchpad
-from scratchbus.domain.todo import MAX_CONTENT, MAX_ITEMS
 from scratchbus.domain.values import (
     MAX_BYTES,
     check_confidence,
@@ -63,21 +60,11 @@ from scratchbus.domain.values import (
     is_type_name,
 )
 from scratchbus.errors import InvalidField, shown
+from scratchbus.importing import memories
+from scratchbus.importing.limits import LONGEST_MS, MOST_TIMES, check_same, check_text, check_whole
 from scratchbus.log.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
 from scratchbus.projections.memory import check_subject
-
-LARGEST = 2**53 - 1
-"""The largest number that Lua, JavaScript and every JSON parser read exactly."""
-
-MOST_TIMES = 1_000_000_000
-"""The most sightings that one event may stand for."""
-
-LONGEST_MS = 100 * 365 * 86_400_000
-"""The longest time that anything lasts."""
-
-MOST_NOTEPAD = 1_000_000
-"""The most characters of a notepad, whatever the settings."""
 
 _MOST_TEXT = 8 * 1024 * 1024
 _RESERVED = ("cleared", "erased")  # what the append script calls a head that is off the page
@@ -85,10 +72,10 @@ _EVENT_ID = re.compile(r"[\x21-\x7e]{1,1000}")  # callers' own have up to 200; o
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _SUBJECTS: dict[str, tuple[type[Event], ...]] = {
     r"notepad": (NotepadWritten, NotepadEdited),
-    r"note_\d{1,16}": (NoteAdded, NoteUpdated, NoteDeleted),
+    r"note_[0-9]{1,16}": (NoteAdded, NoteUpdated, NoteDeleted),
     r"session": (SessionSpawned, SessionStarted, SessionEnded),
     r"todo": (TodoWritten,),
-    r"task_\d{1,15}": (TaskBegun, TaskEnded),
+    r"task_[0-9]{1,15}": (TaskBegun, TaskEnded),
     r"scratchpad": (ScratchpadWritten, RunEnded),
     r"types": (TypesChanged,),
 }
@@ -110,13 +97,6 @@ def check_event(event: Event) -> None:
     check = _CHECKS.get(type(event))
     if check is not None:
         check(event)
-
-
-def check_whole(field: str, value: object, least: int, most: int = LARGEST) -> int:
-    """Return a whole number within these bounds. Raises InvalidField."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidField(field, f"{shown(value)} is not a whole number from {least} to {most}")
-    return value
 
 
 def _check_about(event: Event) -> None:
@@ -148,17 +128,6 @@ def _check_end(field: str, at: datetime | None) -> None:
         as_time(field, at)
 
 
-def _check_same(field: str, given: object, kept: object) -> None:
-    if given != kept:
-        raise InvalidField(field, f"{shown(given)} is not as the bus would have kept it")
-
-
-def _check_text(field: str, text: str, most: int) -> None:
-    bytes_of(field, text)
-    if len(text) > most:
-        raise InvalidField(field, f"{len(text):,} characters are over the limit of {most:,}")
-
-
 def _check_status(status: str, status_class: str) -> None:
     if not is_type_name(status) or status in _RESERVED:
         raise InvalidField("status", f"{shown(status)} is not the name of a status")
@@ -168,7 +137,7 @@ def _check_status(status: str, status_class: str) -> None:
 
 def _check_evidence(ids: list[str]) -> None:
     if ids:
-        _check_same("evidence", ids, check_evidence(ids))
+        check_same("evidence", ids, check_evidence(ids))
 
 
 def _check_fields(changes: Mapping[str, Any]) -> None:
@@ -182,9 +151,9 @@ def _check_fields(changes: Mapping[str, Any]) -> None:
             case "confidence":
                 check_confidence(value)
             case "context" | "metadata":
-                _check_same(name, value, check_object(name, value))
+                check_same(name, value, check_object(name, value))
             case "tags":
-                _check_same(name, value, check_tags(value, MAX_LABEL))
+                check_same(name, value, check_tags(value, MAX_LABEL))
             case "expires_at":
                 _check_end(name, value)
 
@@ -202,7 +171,7 @@ def _check_added(event: Added) -> None:
     _check_evidence(event.evidence)
     _check_end("remind_at", event.remind_at)
     if event.remind_on is not None:
-        _check_same("remind_on", event.remind_on, check_trigger(event.remind_on))
+        check_same("remind_on", event.remind_on, check_trigger(event.remind_on))
     if event.dedupe_key is not None and not 0 < bytes_of("dedupe_key", event.dedupe_key) <= MAX_KEY:
         raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
 
@@ -226,7 +195,7 @@ def _check_status_changed(event: StatusChanged) -> None:
         if len(texts) > MAX_EVIDENCE:
             raise InvalidField(field, f"has {len(texts):,} entries, the limit is {MAX_EVIDENCE:,}")
         for text in texts:
-            _check_text(field, text, MAX_BYTES)
+            check_text(field, text, MAX_BYTES)
 
 
 def _check_claimed(event: Claimed) -> None:
@@ -261,46 +230,13 @@ def _check_context(event: ContextRendered) -> None:
     check_label("subject", event.subject)
     check_whole("tokens", event.tokens, 0)
     for id, version in event.observations.items():
-        _check_same("observations", id, check_id(id))
+        check_same("observations", id, check_id(id))
         check_whole("observations", version, 1)
 
 
-def _check_edit(event: NotepadEdited) -> None:
-    for field in ("content", "find", "replace"):
-        _check_text(field, event.__dict__[field], MOST_NOTEPAD)
-
-
-def _check_note(event: NoteAdded | NoteUpdated) -> None:
-    if event.content is not None:
-        check_content(event.content, 4 * MAX_BYTES)  # its limit is in characters
-    if event.tags is not None:
-        _check_same("tags", event.tags, check_tags(event.tags, MAX_EVIDENCE))
-
-
-def _check_todo(event: TodoWritten) -> None:
-    if len(event.todos) > MAX_ITEMS:
-        raise InvalidField("todos", f"has {len(event.todos):,} items, the limit is {MAX_ITEMS}")
-    for item in event.todos:
-        check_label("todos", item.id)
-        _check_text("todos", item.content, MAX_CONTENT)
-
-
-def _check_run(event: RunEnded) -> None:
-    for field in ("task", "outcome", "summary"):
-        _check_text(field, event.__dict__[field], MAX_BYTES)
-    if len(event.steps) > MOST_STEPS:
-        raise InvalidField("steps", f"has {len(event.steps):,} entries, the limit is {MOST_STEPS}")
-    for step in event.steps:
-        _check_same("steps", step, check_object("steps", step))
-
-
 def _check_types(event: TypesChanged) -> None:
-    _check_text("text", event.text, _MOST_TEXT)
+    check_text("text", event.text, _MOST_TEXT)
     parse_registry(event.text, "types")
-
-
-def _check_started(event: SessionStarted) -> None:
-    check_page(f"session:{event.parent}")
 
 
 _CHECKS: dict[type[Event], Callable[[Any], object]] = {
@@ -315,16 +251,6 @@ _CHECKS: dict[type[Event], Callable[[Any], object]] = {
     Erased: _check_erased,
     TypesChanged: _check_types,
     ContextRendered: _check_context,
-    NotepadWritten: lambda event: _check_text("content", event.content, MOST_NOTEPAD),
-    NotepadEdited: _check_edit,
-    NoteAdded: _check_note,
-    NoteUpdated: _check_note,
-    SessionSpawned: lambda event: check_page(f"session:{event.session}"),
-    SessionStarted: _check_started,
-    TodoWritten: _check_todo,
-    TaskBegun: lambda event: check_content(event.title, MAX_BYTES, "title"),
-    TaskEnded: lambda event: check_content(event.summary, MAX_BYTES, "summary"),
-    ScratchpadWritten: lambda event: _check_same("content", event.content, check_scratchpad(event.content)),
-    RunEnded: _check_run,
+    **memories.CHECKS,
 }
 """What each kind of event says; those that say nothing more are left out."""

@@ -11,7 +11,8 @@ from pydantic_core import from_json, to_json
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position, millis
 from scratchbus.errors import InvalidField, InvalidInput, shown
-from scratchbus.importing.bodies import check_event, check_whole
+from scratchbus.importing.bodies import check_event
+from scratchbus.importing.limits import check_whole
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, encode_body
 
 LONGEST_LINE = 16 * 1024 * 1024
@@ -27,7 +28,7 @@ MOST_IN_BATCH = 4_096
 """The most events of a batch: the 1,000 that one may have, and what had to give way to each of them."""
 
 _TEXTS = ("id", "subject", "page", "kind", "type", "batch", "prev")
-_BATCH = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})")
+_BATCH = re.compile(r"([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
 
 
 def read_line(line: str | bytes, shards: int) -> tuple[RawEntry, Event]:

@@ -27,7 +27,7 @@ def revive(keys: ShardKeys, page: str, subject: str) -> Step[bool]:
         return False
     arguments = (subject, str(head_of(document)), docs, stored)
     (reply,) = yield Call(keys.shard, (_SCRIPT.command((keys.heads(page), keys.ids), arguments),))
-    return reply_of("revive", reply, 1, 0)[0] == 1
+    return reply_of("revive", reply, 1, 0) == [1]
 
 
 def head_of(document: Observation) -> Head:

@@ -74,7 +74,8 @@ class Archiving(NamedTuple):
                 return False
             case [-1, b"origin" | b"event"]:
                 raise LogRewound(
-                    f"shard {position.shard}: the log was flushed or replaced while it was archived; nothing was trimmed"
+                    f"shard {position.shard}: the log was flushed or replaced while it was archived; nothing was"
+                    " trimmed"
                 )
         raise unknown_reply("trim", reply)
 
