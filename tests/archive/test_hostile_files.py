@@ -115,7 +115,7 @@ def odd_manifest(content: bytes, draw: random.Random) -> bytes:
     parts = json.loads(content)
     del parts["sha256"]
     holder = draw.choice([parts, parts["chain"], parts["files"], parts["chain"]["first"], parts["files"]["segment"]])
-    odd = [None, True, -1, 0, 2**70, "x", "", [], [None], {}, "9-9", "../../x", "1-1", "/etc/passwd"]
+    odd: list[object] = [None, True, -1, 0, 2**70, "x", "", [], [None], {}, "9-9", "../../x", "1-1", "/etc/passwd"]
     holder[draw.choice(list(holder))] = draw.choice(odd)
     text = json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()
     return (

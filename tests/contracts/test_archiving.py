@@ -760,7 +760,8 @@ def test_a_reader_of_notes_whose_place_was_archived_still_sees_all_of_them(bus, 
 
 def test_an_archiver_raises_the_floor_again_that_a_failover_lost(bus, monkeypatch):
     fill(bus)
-    before, trim, lost = list(bus.events()), Archiving.trim, []
+    before, trim = list(bus.events()), Archiving.trim
+    lost: list[int] = []
 
     def losing(lease, stream_id):
         if not lost:

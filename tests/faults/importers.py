@@ -38,5 +38,5 @@ def import_and_die(url: str, bus: str, shards: int, file: Path, step: int, steps
     steps.write_text(f"{taken}")
 
 
-def _ask(request):  # type: ignore[no-untyped-def]
+def _ask(request):
     return (yield request)
