@@ -16,9 +16,9 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration
 from scratchbus.errors import EngineError
-from scratchbus.exporting import import_events
 from scratchbus.feeding import AsyncFeeds
 from scratchbus.following import AsyncEvents
+from scratchbus.importing import import_events
 from scratchbus.keeping import AsyncKeeper
 from scratchbus.log import reading
 from scratchbus.log.steps import Step
@@ -238,9 +238,9 @@ class AsyncBus(AsyncMemories):
     async def import_events(self, lines: Iterable[str | bytes], progress: Callable[[int], object] | None = None) -> int:
         """Write the events of an export, as `scratchbus tail --format jsonl` prints it, into a bus that has none.
 
-        They keep their places, times and ids, and make an equal page. Returns how many there are. A bus that has the
-        first of them gets the others, so what was cut short goes on. `progress` is told how many lines are done. Raises
-        InvalidExport or NotEmpty.
+        They keep their places, times and ids, and make an equal page. Returns how many there are. All lines are checked
+        before anything is written, and then all is written or nothing. A bus that has the first of them gets the
+        others. `progress` is told how many lines are checked. Raises InvalidExport, NotEmpty or Conflict.
         """
         return await self.converse(import_events(self.core, lines, progress))
 

@@ -14,10 +14,13 @@ import os
 from base64 import b64decode, b64encode
 from binascii import hexlify
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
+from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema, from_json
 
+from scratchbus.errors import ArchiveDamaged
 from scratchbus.log.codec import LAYOUT, RawEntry
 
 _SALT_BYTES = 16
@@ -35,6 +38,20 @@ _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="igno
 
 Line = tuple[bytes, bytes, int, bytes, bytes]
 """An event as it is archived: its line without the end, its hash, its number, and the page and subject it is about."""
+
+
+class BadLine(ArchiveDamaged, ValueError):
+    """What should be the line of an event is none."""
+
+
+@contextmanager
+def _read_strictly() -> Iterator[None]:
+    try:
+        yield
+    except BadLine:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise BadLine(f"it is not the line of an event ({type(problem).__name__}: {problem})") from None
 
 
 def encode_entries(entries: Sequence[RawEntry]) -> Iterator[Line]:
@@ -95,33 +112,53 @@ def _is_object(body: bytes) -> bool:
 
 
 def restore(line: bytes) -> RawEntry | None:
-    """Return the entry of a line, None for one that was erased. Raises ValueError or KeyError for what is no line."""
-    cut = line.find(_SALT)
-    if cut < 0:
-        if "erased" in from_json(line):
-            return None
-        raise ValueError("it has no salt")
-    head, tail = from_json(line[:cut] + b"}"), line[cut + _AFTER_SALT :]
-    id = b"%d-%d" % (head["ms"], head["seq"])
-    if tail.startswith(_EVENT):
-        values = [head[name].encode() for name in _NAMES]
-        flat = [part for pair in zip(LAYOUT, [*values, tail[len(_EVENT) : -1]], strict=True) for part in pair]
-        return [id, flat]
-    if not tail.startswith(_RAW):
-        raise ValueError("it has no event")
-    return [id, [b64decode(part, validate=True) for part in from_json(tail[len(_RAW) : -1])]]
+    """Return the entry of a line, None for one that was erased. Raises BadLine."""
+    with _read_strictly():
+        cut = line.find(_SALT)
+        if cut < 0:
+            if "erased" in _object_of(line):
+                return None
+            raise BadLine("it has no salt")
+        head, tail = _object_of(line[:cut] + b"}"), line[cut + _AFTER_SALT :]
+        id = b"%d-%d" % _place(head)
+        if tail.startswith(_EVENT):
+            values = [head[name].encode() for name in _NAMES]
+            flat = [part for pair in zip(LAYOUT, [*values, tail[len(_EVENT) : -1]], strict=True) for part in pair]
+            return [id, flat]
+        if not tail.startswith(_RAW):
+            raise BadLine("it has no event")
+        raw = [b64decode(part, validate=True) for part in from_json(tail[len(_RAW) : -1])]
+        if not raw or len(raw) % 2:
+            raise BadLine("its fields do not all have values")
+        return [id, raw]
 
 
 def hash_of(line: bytes) -> bytes:
-    """Return the hash of a line's event. Raises ValueError for what is no line."""
-    return sha256(line).digest() if _SALT in line else bytes.fromhex(str(from_json(line).get("erased")))
+    """Return the hash of a line's event. Raises BadLine."""
+    with _read_strictly():
+        return sha256(line).digest() if _SALT in line else bytes.fromhex(str(_object_of(line).get("erased")))
 
 
 def place_of(line: bytes) -> tuple[int, int]:
-    """Return the ms and seq of a line. Raises ValueError or KeyError for what is no line."""
-    cut = line.find(_SALT)
-    place = from_json(line if cut < 0 else line[:cut] + b"}")
-    return place["ms"], place["seq"]
+    """Return the ms and seq of a line. Raises BadLine."""
+    with _read_strictly():
+        cut = line.find(_SALT)
+        return _place(_object_of(line if cut < 0 else line[:cut] + b"}"))
+
+
+def _object_of(text: bytes) -> dict[str, Any]:
+    found = from_json(text)
+    if not isinstance(found, dict):
+        raise BadLine("it is not a JSON object")
+    return found
+
+
+def _place(head: dict[str, Any]) -> tuple[int, int]:
+    """Return the ms and seq of what is before the salt."""
+    ms, seq = head["ms"], head["seq"]
+    if not (type(ms) is int and type(seq) is int and 0 <= ms < 2**63 and 0 < seq < 2**63):
+        raise BadLine("its place is not one")
+    return ms, seq
 
 
 def kind_of(line: bytes) -> bytes:
@@ -130,7 +167,7 @@ def kind_of(line: bytes) -> bytes:
 
 
 def check_line(line: bytes, seq: int) -> Line:
-    """Return what a line says. Raises ValueError or KeyError unless it is, to the byte, a line of this event."""
+    """Return what a line says. Raises BadLine unless it is, to the byte, a line of this event."""
     entry = restore(line)
     if entry is None:
         ms, found = place_of(line)
@@ -139,9 +176,9 @@ def check_line(line: bytes, seq: int) -> Line:
         cut = line.find(_SALT)
         (again,) = _encode([entry], [line[cut + len(_SALT) : cut + _AFTER_SALT - 1]])
     if again[0] != line:
-        raise ValueError("it is not as a line is written")
+        raise BadLine("it is not as a line is written")
     if again[2] != seq:
-        raise ValueError(f"it is event {again[2]}")
+        raise BadLine(f"it is event {again[2]}")
     return again
 
 

@@ -14,9 +14,13 @@ from typing import Any, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from scratchbus.domain.position import Position
+from scratchbus.errors import shown
 
 FORMAT = 1
 """The version of the format of segments and manifests."""
+
+MOST_BYTES = 64 * 1024 * 1024
+"""The most bytes of a manifest, with the number of every event erased in it."""
 
 FILES = 3
 """How many files a segment has: itself, its index and its manifest."""
@@ -119,19 +123,31 @@ class Manifest(NamedTuple):
     @classmethod
     def parse(cls, content: bytes) -> Manifest:
         """Read its one form. Raises ValueError for any other."""
+        if len(content) > MOST_BYTES:
+            raise ValueError(f"it has {len(content):,} bytes; no manifest has more than {MOST_BYTES:,}")
         try:
             parsed = json.loads(content)
             manifest = cls(Chain.model_validate(parsed["chain"]), Files.model_validate(parsed["files"]))
         except ValidationError as problem:
             first = problem.errors(include_url=False, include_input=False)[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError("it is not a manifest") from None
         if manifest.chain.format > FORMAT:
             raise ValueError(f"it is of format {manifest.chain.format}, this code knows {FORMAT}; upgrade scratchbus")
         if manifest.encode() != content:
             raise ValueError("its text is not what was written: something in it was changed")
+        manifest._check()
         return manifest
+
+    def _check(self) -> None:
+        """Raise ValueError unless what it says can be, and its files are beside it."""
+        chain, files = self.chain, self.files
+        if chain.count != chain.last.seq - chain.first.seq + 1 or chain.count < 1 or chain.first.seq < 1:
+            raise ValueError(f"it says that {chain.count:,} events are from {chain.first.at} to {chain.last.at}")
+        for file in (files.segment, files.index):
+            if "/" in file.name or number_of(file.name) != chain.first.seq:
+                raise ValueError(f"it names {shown(file.name)}, which is not a file of its segment")
 
 
 def _canonical(parts: dict[str, Any]) -> bytes:
@@ -158,7 +174,7 @@ def last_name(end: bytes | None) -> str:
     """Return the name of the manifest that is said to be the last, "" where that cannot be read."""
     try:
         name = json.loads(end or b"")["last"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return name if isinstance(name, str) and is_manifest(name) else ""
 

@@ -169,9 +169,12 @@ class Archive:
 
     def _restored(self, shelf: Shelf, manifest: Manifest, lines: list[bytes], seq: int) -> RawEntry | None:
         try:
-            return restore(lines[seq - manifest.chain.first.seq])
-        except (ValueError, KeyError, TypeError) as problem:
+            entry = restore(lines[seq - manifest.chain.first.seq])
+        except ValueError as problem:
             raise shelf.damaged(manifest.files.segment.name, f"event {seq}: {problem}") from None
+        if entry is not None and not entry[0].endswith(b"-%d" % seq):
+            raise shelf.damaged(manifest.files.segment.name, f"event {seq}: its line is that of {entry[0].decode()}")
+        return entry
 
     def _place(
         self, shelf: Shelf, manifest: Manifest, lines: list[bytes], seq: int, shard: int

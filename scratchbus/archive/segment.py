@@ -6,14 +6,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from hashlib import sha256
 from secrets import token_hex
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from backports import zstd
-from pydantic_core import from_json, to_json
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from scratchbus.archive.lines import Line, encode_entries
 from scratchbus.archive.manifest import FORMAT, Chain, Files, Manifest, Place, StoredFile
 from scratchbus.log.codec import RawEntry, entry_fields
+from scratchbus.log.unzipping import unzip
 
 LEVEL = 3
 """How hard zstd compresses."""
@@ -22,6 +25,18 @@ MOST_BYTES = 32 * 1024 * 1024
 """The bytes of lines after which a segment ends, with the batch it is at."""
 
 
+MOST_UNPACKED = 4 * MOST_BYTES
+"""The most bytes that a segment or an index may unpack to: a segment ends with the batch at which it is full."""
+
+_SHORTEST = 20  # bytes of a line
+
+
+class _Parsed(TypedDict):
+    pages: dict[str, list[int]]
+    subjects: dict[str, dict[str, int]]
+
+
+_INDEX = TypeAdapter(_Parsed)
 _Places = dict[bytes, tuple[list[int], dict[bytes, int]]]
 """By page: the numbers of its events, and that of the last one about each subject."""
 
@@ -38,9 +53,16 @@ class Index(NamedTuple):
 
     @classmethod
     def parse(cls, content: bytes) -> Index:
-        """Read it. Raises ValueError, KeyError or ZstdError."""
-        parsed: dict[str, Any] = from_json(zstd.decompress(content))
+        """Read it. Raises ValueError."""
+        parsed = _INDEX.validate_json(unzip(content, MOST_UNPACKED), strict=True)
         return cls(parsed["pages"], parsed["subjects"])
+
+    def is_within(self, first: int, last: int) -> bool:
+        """Say whether all events it names are among these, and those of each page in order."""
+        lists = self.pages.values()
+        if any(not seqs or seqs[0] < first or seqs[-1] > last or seqs != sorted(seqs) for seqs in lists):
+            return False
+        return all(first <= seq <= last for lasts in self.subjects.values() for seq in lasts.values())
 
 
 def _index(places: _Places) -> Index:
@@ -133,10 +155,12 @@ def pack(lines: Sequence[bytes]) -> bytes:
 
 
 def unpack(content: bytes) -> list[bytes]:
-    """Return the lines of a segment's file. Raises ZstdError or ValueError."""
-    text = zstd.decompress(content)
+    """Return the lines of a segment's file. Raises ValueError."""
+    text = unzip(content, MOST_UNPACKED)
     if not text.endswith(b"\n"):
         raise ValueError("its last line has no end")
+    if text.count(b"\n") > len(text) // _SHORTEST:
+        raise ValueError("its lines are too short for events")
     return text[:-1].split(b"\n")
 
 

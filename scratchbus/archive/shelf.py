@@ -8,8 +8,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Generic, TypeVar
 
-from backports import zstd
-
 from scratchbus.archive.manifest import (
     END,
     Manifest,
@@ -187,7 +185,7 @@ class Shelf:
         name = manifest.files.segment.name
         try:
             lines = unpack(self.content(manifest.files.segment))
-        except (zstd.ZstdError, ValueError) as problem:
+        except ValueError as problem:
             raise self.damaged(name, f"it cannot be unpacked: {problem}") from None
         if len(lines) != manifest.chain.count:
             raise self.damaged(name, f"it has {len(lines):,} lines, its manifest says {manifest.chain.count:,}")
@@ -197,6 +195,13 @@ class Shelf:
         file = manifest.files.index
         content = self.content(file)
         try:
-            return Index.parse(content), 10 * file.size  # about what it takes in memory
-        except (zstd.ZstdError, ValueError, KeyError) as problem:
-            raise self.damaged(file.name, f"it cannot be read: {problem}") from None
+            index = Index.parse(content)
+        except ValueError as problem:
+            raise self.damaged(file.name, f"it cannot be read: {_first_line(problem)}") from None
+        if not index.is_within(manifest.chain.first.seq, manifest.chain.last.seq):
+            raise self.damaged(file.name, "it names events that the segment does not have")
+        return index, 10 * file.size  # about what it takes in memory
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).partition("\n")[0]

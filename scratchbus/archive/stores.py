@@ -65,7 +65,10 @@ def open_store(url: str) -> Store:
 
 
 class DirectoryStore:
-    """Files in a directory, which is made when it is needed; what was put is on the disk."""
+    """Files in a directory, which is made when it is needed; what was put is on the disk.
+
+    Files and directories that it makes are for their owner alone (0600, 0700); one that is there keeps its mode.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -114,7 +117,7 @@ class DirectoryStore:
         _make(file.parent)
         draft = file.with_name(f".{file.name}.{token_hex(4)}.tmp")
         try:
-            with draft.open("xb") as out:
+            with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
                 out.write(content)
                 out.flush()
                 os.fsync(out.fileno())
@@ -146,7 +149,7 @@ def _make(folder: Path) -> None:
     """Make a directory that is on the disk too, with those it is in."""
     if not folder.exists():
         _make(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         _sync(folder.parent)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from scratchbus.archive.lines import kind_of, place_of, restore
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.shelf import Shelf
@@ -15,10 +17,11 @@ from scratchbus.log.keys import CURSORS, SYSTEM_PAGE
 from scratchbus.log.lag import end_of, in_ms
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.log.subscription import read_cursors
-from scratchbus.log.trimming import AT_ONCE, Archiving
+from scratchbus.log.trimming import AT_ONCE, Archiving, FloorLost
 from scratchbus.projections.session import SUBJECT as SESSION
 
 _DAY_MS = 86_400_000
+_TRIES = 3  # to trim, when the floor is lost
 
 _LASTING = (b"status_changed", b"cleared", b"linked", b"due", b"types_changed", b"note_deleted")
 """The kinds of what may be the last event about a subject for good; after any other it is still open."""
@@ -35,8 +38,16 @@ class Trimmer:
     def trim(self, last: Manifest) -> int:
         """Raise the floor as far as this last manifest and all readers allow, and trim to it; return how many went.
 
+        When a failover loses the floor meanwhile, it is raised again, as far as the log that is left allows.
+
         Raises ArchiveBusy, LogRewound, and what reading the archive raises.
         """
+        for _ in range(_TRIES - 1):
+            with suppress(FloorLost):
+                return self._trim(last)
+        return self._trim(last)
+
+    def _trim(self, last: Manifest) -> int:
         log = self._bus.core.log
         floor = self._bus.converse(read_floor(log, self._shard)).position
         seq = min(self._limit, last.chain.last.seq, self._bus.converse(self._still_read()))

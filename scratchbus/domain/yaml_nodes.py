@@ -16,6 +16,8 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = "tag:yaml.org,2002:null"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _DEEPEST = 32
+_DEEPEST_FILE = 64  # which leaves room around the deepest value
+_MOST_REPEATED = 100_000
 
 
 class FileError(Protocol):
@@ -147,11 +149,47 @@ class Spot:
 def compose(text: str, file: str, error: FileError) -> Spot:
     """Return the root of a YAML text; `file` is its name in complaints, `error` their class. An empty text is null."""
     try:
+        _check_size(text, file, error)
         node = yaml.compose(text, Loader=_Loader)
     except (yaml.YAMLError, UnicodeError) as problem:
         mark = getattr(problem, "problem_mark", None)
         raise error(file, mark.line + 1 if mark else None, None, f"not YAML: {_reason(problem)}") from None
     return Spot(yaml.ScalarNode(_NULL, "") if node is None else node, file, 1, "", error)
+
+
+def _check_size(text: str, file: str, error: FileError) -> None:
+    """Refuse a text that makes far more of itself than it says, before anything is made of it.
+
+    That is one nested so deep that the parser would run out of stack, one with aliases of aliases of aliases, and one
+    with a value inside itself.
+    """
+    sizes: dict[str, int] = {}  # of the anchored values that are complete: how many values they make
+    open_values: list[tuple[str | None, int]] = []  # each with its anchor, and what the values before it make
+    count = repeated = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1 if event.start_mark else None
+        if isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in open_values):
+                raise error(file, line, None, f"alias *{event.anchor} is inside of what it stands for; write that out")
+            repeated += sizes.get(event.anchor or "", 0)
+            count += sizes.get(event.anchor or "", 0)
+            if repeated > _MOST_REPEATED:
+                raise error(
+                    file, line, None, f"its aliases repeat more than {_MOST_REPEATED:,} values; write less of them"
+                )
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_values.append((event.anchor, count))
+            count += 1
+            if len(open_values) > _DEEPEST_FILE:
+                raise error(file, line, None, f"is nested more than {_DEEPEST_FILE} deep; write it flatter")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_values.pop()
+            if anchor is not None:
+                sizes[anchor] = count - before
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+            if event.anchor is not None:
+                sizes[event.anchor] = 1
 
 
 def _reason(problem: Exception) -> str:

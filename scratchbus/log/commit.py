@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import CodeTooOld, StateTooOld
 from scratchbus.log.keys import PageKeys, ShardKeys
+from scratchbus.log.script_replies import reply_of
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
 from scratchbus.projections import scratch_page
 
@@ -98,5 +99,5 @@ def commit(
         yield Pause(0.02)
         row = yield from ask(keys.shard, "GET", key)
         return (Outcome.DONE, now) if row == str(now).encode() else (Outcome.LOST, was)
-    outcome = Outcome(reply[0])
+    outcome = Outcome(reply_of("commit", reply, *(each.value for each in Outcome))[0])
     return outcome, now if outcome is Outcome.DONE else was

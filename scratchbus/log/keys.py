@@ -5,7 +5,7 @@ All keys of a shard share one hash tag, so that scripts may touch them together 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from redis.crc import key_slot
@@ -23,11 +23,12 @@ class ShardKeys:
 
     bus: str
     shard: int
+    part: str = ""
 
     @property
     def tag(self) -> str:
         """The common beginning of all keys of the shard, with the hash tag."""
-        return f"{{{self.bus}:{self.shard}}}:"
+        return f"{{{self.bus}:{self.shard}}}:{self.part}"
 
     @property
     def log(self) -> str:
@@ -101,6 +102,16 @@ class ShardKeys:
     def again(self, name: str) -> str:
         """Hash, on shard 0: position -> a dead letter that is to be delivered again."""
         return f"{self.tag}again:{name}"
+
+    @property
+    def importing(self) -> str:
+        """Hash: the import that is at work, or was when it was killed."""
+        return self.tag + "import"
+
+    @property
+    def staged(self) -> ShardKeys:
+        """The names that an import writes to until all of it is there."""
+        return replace(self, part="import:")
 
     def heads(self, page: str) -> str:
         """Hash: subject -> its head."""

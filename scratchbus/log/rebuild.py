@@ -11,6 +11,7 @@ from scratchbus.errors import RebuildHeld
 from scratchbus.log.commit import checkpoint_key
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.lag import end_of
+from scratchbus.log.script_replies import reply_of
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
 
 LEASE_MS = 10_000
@@ -87,6 +88,6 @@ def _run(keys: ShardKeys, operation: str, token: str, build: int | None, who: st
     named = (keys.rebuilding, checkpoint_key(keys), keys.origin, keys.tail, new, keys.ids)
     command = _SCRIPT.command(named, (operation, token, LEASE_MS, who))
     if operation != "switch":
-        return list((yield from ask(keys.shard, *command)))
+        return reply_of("rebuild", (yield from ask(keys.shard, *command)), 1, 0)
     (reply,) = yield Call(keys.shard, (command,), is_write=True)
-    return list(reply)
+    return reply_of("rebuild", reply, 1, 0, 2)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from scratchbus.counts import counts
 from scratchbus.domain.position import Position
+from scratchbus.log.script_replies import unknown_reply
 from scratchbus.log.steps import Wrote
 from scratchbus.log.writes import Write, refusal
 
@@ -70,7 +71,7 @@ def read_reply(shard: int, page: str, room: int, writes: list[Write], reply: lis
         case b"refused":
             index = reply[1] - 1
             _refuse(page, room, writes[index], index, len(writes), reply[2:])
-    raise AssertionError(f"the append script answered {reply!r}")
+    raise unknown_reply("append", reply)
 
 
 def _read_written(shard: int, ms: int, rows: list[Any]) -> Appended:

@@ -10,6 +10,7 @@ from scratchbus.domain.position import millis
 from scratchbus.log.codec import Head, decode_document
 from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.keys import PageKeys, ShardKeys
+from scratchbus.log.script_replies import reply_of
 from scratchbus.log.steps import Call, Script, Step, ask
 
 _SCRIPT = Script("revive")
@@ -26,7 +27,7 @@ def revive(keys: ShardKeys, page: str, subject: str) -> Step[bool]:
         return False
     arguments = (subject, str(head_of(document)), docs, stored)
     (reply,) = yield Call(keys.shard, (_SCRIPT.command((keys.heads(page), keys.ids), arguments),))
-    return bool(reply[0])
+    return reply_of("revive", reply, 1, 0) == [1]
 
 
 def head_of(document: Observation) -> Head:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from backports import zstd
-from pydantic import ValidationError
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -23,6 +22,7 @@ from scratchbus.log.gaps import are_erased, count_all_erased
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.positions import count_positions
 from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.unzipping import unzip
 
 LEAST_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
 """A snapshot is written when so many events came since the one before: at least, and for each document it has.
@@ -32,6 +32,9 @@ So all snapshots together have at most a quarter as many documents as the log ha
 
 PART = 1_000
 """How many documents are read, compressed or decoded at once."""
+
+MOST_UNPACKED = 256 * 1024 * 1024
+"""The most bytes of a part: it has 1,000 documents, each of which may have three fields of 64 KiB."""
 
 
 class Snapshot(NamedTuple):
@@ -70,9 +73,11 @@ def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot 
                 ("XRANGE", keys.log, "-", "+", "COUNT", 1),
             ],
         )
-        if row is None:
-            continue  # it has just been deleted
-        documents, parts, event_id = row.decode().split("|", 2)
+        if row is None or row.count(b"|") < 2:
+            continue  # it has just been deleted, or nobody of ours wrote it
+        documents, parts, event_id = row.decode("utf-8", "replace").split("|", 2)
+        if not (documents.isdecimal() and parts.isdecimal()):
+            continue
         was_trimmed = bool(not at and first and entry_position(first[0], keys.shard) > place)
         if not at and not was_trimmed:
             was_trimmed = yield from are_erased(keys, place.seq - 1, place.seq + 1)
@@ -88,8 +93,8 @@ def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
         field = f"{snapshot.position.stream_id}/{part}"
         packed = yield from ask(snapshot.position.shard, "HGET", names.snapshots, field)
         try:
-            documents += decode_documents([zstd.decompress(packed or b"")])
-        except (zstd.ZstdError, ValidationError):
+            documents += decode_documents([unzip(packed or b"", MOST_UNPACKED)])
+        except ValueError:
             return None
     return documents if len(documents) == snapshot.documents else None
 

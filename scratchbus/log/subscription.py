@@ -9,6 +9,7 @@ from scratchbus.domain.position import BusPosition, Position, moment
 from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
 from scratchbus.log.append import Log
 from scratchbus.log.keys import ShardKeys
+from scratchbus.log.script_replies import reply_of, unknown_reply
 from scratchbus.log.steps import Script, Step, ask, ask_all
 
 _SCRIPT = Script("subscription")
@@ -71,7 +72,9 @@ class Lease(NamedTuple):
     def declare(self, filters: str, start: str, reset: bool = False) -> Step[None]:
         """Have a name that is new, or `reset`, begin at `start`, and do not take it. Raises SubscriptionHeld."""
         reply = yield from self._do("declare", self.name, self.ms, self.who, filters, start, int(reset))
-        if reset and reply[0] != 1:
+        if reply[0] == -2:
+            raise removed(self.name)
+        if reset and reply[0] in (0, -1):
             raise SubscriptionHeld(self.name, reply[1].decode(), "be set anew")
 
     def keep(self, cursor: str, origins: str) -> Step[int]:
@@ -104,12 +107,15 @@ class Lease(NamedTuple):
         return reply
 
     def _do(self, operation: str, *arguments: Any) -> Step[list[Any]]:
-        return (yield from _run(self.keys, self.name, operation, self.token, *arguments))
+        known = (1, 0, -1, -2, -3) if operation in ("take", "declare") else (1, 0)
+        return reply_of(
+            "subscription", (yield from _run(self.keys, self.name, operation, self.token, *arguments)), *known
+        )
 
 
 def remove(keys: ShardKeys, name: str) -> Step[None]:
     """Take a subscription away, with its dead letters. Raises NotFound, or SubscriptionHeld."""
-    reply = yield from _run(keys, name, "remove", "", name)
+    reply = reply_of("subscription", (yield from _run(keys, name, "remove", "", name)), 1, 0, -2)
     if reply[0] == -2:
         raise removed(name)
     if reply[0] == 0:
@@ -118,7 +124,11 @@ def remove(keys: ShardKeys, name: str) -> Step[None]:
 
 def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
     """Have dead letters delivered again; return how many there were."""
-    return int((yield from _run(keys, name, "again", "", *positions))[0])
+    match (yield from _run(keys, name, "again", "", *positions)):
+        case [int(count)]:
+            return count
+        case reply:
+            raise unknown_reply("subscription", reply)
 
 
 def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
@@ -128,9 +138,13 @@ def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
     """
     dropped = []
     for name in (yield from names(keys)):
-        reply = yield from _run(keys, name, "idle", "", ttl_ms)
-        if reply[1]:
-            dropped.append((name, reply[2].decode()))
+        match (yield from _run(keys, name, "idle", "", ttl_ms)):
+            case [1, 0]:
+                continue
+            case [1, 1, bytes(cursor)]:
+                dropped.append((name, cursor.decode()))
+            case reply:
+                raise unknown_reply("subscription", reply)
     return dropped
 
 

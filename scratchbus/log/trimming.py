@@ -13,6 +13,7 @@ from scratchbus.domain.position import Position
 from scratchbus.errors import ArchiveBusy, LogRewound
 from scratchbus.log.commit import checkpoint_key, read_checkpoint
 from scratchbus.log.keys import PageKeys, ShardKeys
+from scratchbus.log.script_replies import reply_of, unknown_reply
 from scratchbus.log.steps import Script, Step, ask
 from scratchbus.projections.memory import is_remembered
 
@@ -21,6 +22,16 @@ AT_ONCE = 10_000
 
 _PAGES_AT_ONCE, _HEADS_AT_ONCE = 20, 1_000
 _SCRIPT = Script("trim")
+
+
+class FloorLost(LogRewound):
+    """The floor that an archiver had raised is gone: a server took over that did not have it yet."""
+
+    def __init__(self, shard: int) -> None:
+        super().__init__(
+            f"shard {shard}: the floor of the log was lost, as after a failover; nothing left the log that is not"
+            " archived. Run the archiver again, and if this comes back, see that the replicas keep up"
+        )
 
 
 class Archiving(NamedTuple):
@@ -33,7 +44,11 @@ class Archiving(NamedTuple):
 
     def take(self) -> Step[int]:
         """Take the lease; return the engine's time (ms). Raises ArchiveBusy."""
-        return int((yield from self._do("take", self.who))[1])
+        match (yield from self._do("take", self.who)):
+            case [1, int(now)]:
+                return now
+            case reply:
+                raise unknown_reply("trim", reply)
 
     def keep(self) -> Step[None]:
         """Prolong the lease, which may be over by now. Raises ArchiveBusy when another has had it meanwhile."""
@@ -52,11 +67,17 @@ class Archiving(NamedTuple):
         Raises ArchiveBusy, or LogRewound when the log does not have that event.
         """
         reply = yield from self._do("floor", origin, position.stream_id, event_id)
-        if reply[0] == -1 and reply[1] in (b"origin", b"event"):
-            raise LogRewound(
-                f"shard {position.shard}: the log was flushed or replaced while it was archived; nothing was trimmed"
-            )
-        return bool(reply[0] == 1)
+        match reply:
+            case [1]:
+                return True
+            case [-1, b"checkpoint" | b"tail"]:
+                return False
+            case [-1, b"origin" | b"event"]:
+                raise LogRewound(
+                    f"shard {position.shard}: the log was flushed or replaced while it was archived; nothing was"
+                    " trimmed"
+                )
+        raise unknown_reply("trim", reply)
 
     def cut(self, pages: Sequence[str]) -> Step[None]:
         """Cut off what is below the floor from the history indexes of pages. Raises ArchiveBusy."""
@@ -76,13 +97,13 @@ class Archiving(NamedTuple):
     def drop_remembered(self, page: str, over: int) -> Step[None]:
         """Drop the heads of what was remembered in a session that the event of this `seq`, below the floor, ended.
 
-        Raises ArchiveBusy.
+        Raises ArchiveBusy or FloorLost.
         """
         at, heads = b"0", self.keys.heads(page)
         while True:
             at, flat = yield from ask(self.keys.shard, "HSCAN", heads, at, "COUNT", _HEADS_AT_ONCE)
             if subjects := [subject for subject in flat[::2] if is_remembered(subject.decode())]:
-                yield from self._do("over", heads, over, *subjects)
+                self._below((yield from self._do("over", heads, over, *subjects)))
             if int(at) == 0:
                 return
 
@@ -93,10 +114,21 @@ class Archiving(NamedTuple):
     def trim(self, stream_id: str) -> Step[int]:
         """Take the entries up to this one, which is not above the floor, out of the log; return how many.
 
-        Raises ArchiveBusy.
+        Raises ArchiveBusy or FloorLost.
         """
-        reply = yield from self._do("trim", stream_id)
-        return int(reply[1])
+        reply = self._below((yield from self._do("trim", stream_id)))
+        match reply:
+            case [1, int(count)]:
+                return count
+        raise unknown_reply("trim", reply)
+
+    def _below(self, reply: list[Any]) -> list[Any]:
+        """Return the reply about what is below the floor. Raises FloorLost when that is not below it."""
+        if reply == [-1, b"floor"]:
+            raise FloorLost(self.keys.shard)
+        if reply[0] != 1:
+            raise unknown_reply("trim", reply)
+        return reply
 
     def _do(self, operation: str, *arguments: Any) -> Step[list[Any]]:
         keys = self.keys
@@ -105,7 +137,7 @@ class Archiving(NamedTuple):
             keys.ids,
         )  # fmt: skip
         command = _SCRIPT.command(names, (operation, self.token, self.ms, *arguments))
-        reply: list[Any] = yield from ask(keys.shard, *command)  # all of it may be sent twice
+        reply = reply_of("trim", (yield from ask(keys.shard, *command)), 1, 0, -1)  # all of it may be sent twice
         if reply[0] == 0:
             raise ArchiveBusy(keys.shard, reply[1].decode() or "someone else")
         return reply

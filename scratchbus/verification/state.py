@@ -151,7 +151,7 @@ class State:
         """Look whether an entry may come next."""
         if here.seq <= self.at.seq:
             say("order", str(here), f"comes behind {self.at}")
-        elif missing := sum(seq not in self.erased for seq in range(self.at.seq + 1, here.seq)):
+        elif missing := self._missing_before(here.seq):
             say("gap", str(here), f"{missing} events are missing before it, behind {self.at}")
             self.gaps[here.stream_id] = missing
         elif here.ms < self.at.ms:
@@ -163,6 +163,13 @@ class State:
         if here.seq == self.at.seq + 1 and not follows:
             say("batch", str(here), f"is {batch} of a batch, behind {last}/{of}")
         self.at, self.batch = here, now
+
+    def _missing_before(self, seq: int) -> int:
+        """Return how many events are missing before the next one and were not erased; it may be very far ahead."""
+        gone = seq - self.at.seq - 1
+        if gone <= len(self.erased):
+            return sum(each not in self.erased for each in range(self.at.seq + 1, seq))
+        return gone - sum(self.at.seq < each < seq for each in self.erased)
 
     def _reject(self, page: str, subject: str, at: Position, reason: str, say: Say) -> None:
         say("event", str(at), f"could not be folded: {reason}")

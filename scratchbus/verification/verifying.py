@@ -257,4 +257,8 @@ class _Shard:
             is_known = int(kind[1:]) != self._wanted.build or part in _APART_IN_BUILD
             if is_known and (part != "positions" or page in self._looker.places or int(kind[1:]) != self._wanted.build):
                 return
+        if kind == "import":
+            what = "is of an import that is at work, or was cut short; import the file again to complete it"
+            self._verified.add("import", self._keys.tag + name, what)
+            return
         self._verified.add("unknown", self._keys.tag + name, "should not be there")

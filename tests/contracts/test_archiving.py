@@ -771,3 +771,38 @@ def test_a_reader_of_notes_whose_place_was_archived_still_sees_all_of_them(bus, 
     fill(bus)
     archive(bus)
     assert reader.notes("s1").add("one more").metadata["total_notes"] == 2
+
+
+def test_an_archiver_raises_the_floor_again_that_a_failover_lost(bus, monkeypatch):
+    fill(bus)
+    before, trim = list(bus.events()), Archiving.trim
+    lost: list[int] = []
+
+    def losing(lease, stream_id):
+        if not lost:
+            lost.append(send(bus, "DEL", lease.keys.floor))
+        return (yield from trim(lease, stream_id))
+
+    monkeypatch.setattr(Archiving, "trim", losing)
+    archive(bus)
+    assert lost == [1]
+    assert log_length(bus) < len(before)
+    assert list(bus.events()) == before
+    assert bus.verify().findings == []
+
+
+def test_an_archiver_whose_floor_is_lost_every_time_says_what_to_do(bus, monkeypatch):
+    fill(bus)
+    before, trim = list(bus.events()), Archiving.trim
+
+    def losing(lease, stream_id):
+        send(bus, "DEL", lease.keys.floor)
+        return (yield from trim(lease, stream_id))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Archiving, "trim", losing)
+        with pytest.raises(LogRewound, match="Run the archiver again"):
+            archive(bus)
+    archive(bus)
+    assert list(bus.events()) == before
+    assert bus.verify().findings == []

@@ -88,7 +88,8 @@ def import_(session: Session, file: BinaryIO) -> None:
     """Make an equal bus of an export.
 
     FILE is what `scratchbus tail --format jsonl` printed, from the first event on; `-` is standard input. The bus has
-    to be a new one. All events keep their places, times and ids. What was cut short goes on when it is called again.
+    to be a new one. All events keep their places, times and ids. The whole file is checked first; then all of it is
+    written or nothing. What was cut short is completed when it is called again.
     """
     from scratchbus.edges.cli.progress import progress_bar
 

@@ -1,0 +1,21 @@
+"""Unpacking zstd within bounds: a few kilobytes may otherwise become gigabytes."""
+
+from __future__ import annotations
+
+from backports import zstd
+
+
+def unzip(content: bytes, most: int) -> bytes:
+    """Return what is packed in a single frame. Raises ValueError when it is more than so many bytes, or damaged."""
+    unpacker = zstd.ZstdDecompressor()
+    try:
+        found = unpacker.decompress(content, max_length=most + 1)
+    except zstd.ZstdError as problem:
+        raise ValueError(str(problem)) from None
+    if len(found) > most:
+        raise ValueError(f"it unpacks to more than {most:,} bytes")
+    if not unpacker.eof:
+        raise ValueError("it is cut short")
+    if unpacker.unused_data:
+        raise ValueError("there is something behind its end")
+    return found

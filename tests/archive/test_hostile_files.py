@@ -1,0 +1,163 @@
+"""Whatever is in the files of an archive, it is refused with an error of ours, within bounds of memory and time."""
+
+from __future__ import annotations
+
+import json
+import random
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from scratchbus import Bus
+from scratchbus.archive.archiver import archive_bus
+from scratchbus.archive.manifest import END, Files, Manifest, StoredFile
+from scratchbus.archive.stores import open_store
+from scratchbus.archive.verify import verify
+from scratchbus.errors import ArchiveDamaged, ScratchbusError
+
+
+def folder(directory: Path) -> Path:
+    return directory / "kept" / "0000"
+
+
+def bomb() -> bytes:
+    """Return some 256 KiB that unpack to a gigabyte of line breaks."""
+    packer = zstd.ZstdCompressor(level=3)
+    part = b"\n" * 2**20
+    return b"".join(packer.compress(part) for _ in range(1024)) + packer.flush()
+
+
+def replace_file(directory: Path, which: str, content: bytes, **chain: object) -> None:
+    """Put other content into the first segment or index, and make its manifest fit."""
+    path = sorted(folder(directory).glob("*.manifest.json"))[0]
+    manifest = Manifest.parse(path.read_bytes())
+    files = manifest.files.model_dump()
+    stored = StoredFile.of(files[which]["name"], content)
+    (folder(directory) / stored.name).write_bytes(content)
+    new = Files.model_validate({**files, which: stored.model_dump()})
+    path.write_bytes(Manifest(manifest.chain.model_copy(update=chain), new).encode())
+
+
+def read_all(bus: Bus) -> None:
+    """Read everything that comes from the archive, with nothing at hand of what was read before."""
+    archive = bus.core.log.past
+    assert archive is not None
+    with Bus.connect(bus.settings.url, bus="kept", archive_url=bus.settings.archive_url) as other:
+        list(other.events())
+        for event in list(other.events())[:3]:
+            other.page(event.page).history(event.subject)
+
+
+@pytest.mark.parametrize("which", ["segment", "index"])
+def test_a_bomb_is_refused_before_it_goes_off(archived: Bus, directory: Path, which: str) -> None:
+    content = bomb()
+    assert len(content) < 1024 * 1024
+    replace_file(directory, which, content)
+    problems = [each.problem for log in verify(open_store(str(directory))) for each in log.problems]
+    assert any("unpack" in problem or "bytes" in problem for problem in problems)
+    if which == "segment":
+        with pytest.raises(ArchiveDamaged):
+            read_all(archived)
+
+
+def test_what_is_written_is_for_its_owner_alone(archived: Bus, directory: Path) -> None:
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    folders = [directory, *(path for path in directory.rglob("*") if path.is_dir())]
+    assert len(files) > 10
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
+
+
+def test_a_directory_that_is_there_keeps_its_mode(bus: Bus, directory: Path) -> None:
+    directory.mkdir(mode=0o750)
+    directory.chmod(0o750)
+    archive_bus(bus)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o750
+    assert stat.S_IMODE(folder(directory).stat().st_mode) == 0o700
+
+
+def flipped(content: bytes, draw: random.Random) -> bytes:
+    changed = bytearray(content)
+    for _ in range(draw.randint(1, 4)):
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+    return bytes(changed)
+
+
+def torn(content: bytes, draw: random.Random) -> bytes:
+    return content[: draw.randrange(len(content))]
+
+
+def odd_line(content: bytes, draw: random.Random) -> bytes:
+    """Change a value in a line, or in an index, and pack it again."""
+    lines = zstd.decompress(content).split(b"\n")
+    at = draw.randrange(len(lines))
+    try:
+        parsed = json.loads(lines[at])
+    except ValueError:
+        return zstd.compress(b"\n".join(lines[:at] + lines[at + 1 :]))
+    odd: list[object] = [None, True, -1, 2**70, 1.5, "x", "", [], [None], {}, {"a": None}, "9-9"]
+    key = draw.choice(list(parsed))
+    if isinstance(parsed[key], dict) and parsed[key] and draw.random() < 0.6:
+        parsed[key][draw.choice(list(parsed[key]))] = draw.choice(odd)
+    else:
+        parsed[key] = draw.choice(odd)
+    lines[at] = json.dumps(parsed, separators=(",", ":")).encode()
+    return zstd.compress(b"\n".join(lines))
+
+
+def odd_manifest(content: bytes, draw: random.Random) -> bytes:
+    """Change a value in a manifest, and make its checksum fit again."""
+    parts = json.loads(content)
+    del parts["sha256"]
+    holder = draw.choice([parts, parts["chain"], parts["files"], parts["chain"]["first"], parts["files"]["segment"]])
+    odd: list[object] = [None, True, -1, 0, 2**70, "x", "", [], [None], {}, "9-9", "../../x", "1-1", "/etc/passwd"]
+    holder[draw.choice(list(holder))] = draw.choice(odd)
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()
+    return (
+        json.dumps({**parts, "sha256": sha256(text).hexdigest()}, sort_keys=True, separators=(",", ":")).encode()
+        + b"\n"
+    )
+
+
+CHANGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "*.manifest.json flipped": flipped,
+    "*.manifest.json torn": torn,
+    "*.manifest.json odd": odd_manifest,
+    "*.jsonl.zst flipped": flipped,
+    "*.jsonl.zst odd": odd_line,
+    "*.index.json.zst flipped": flipped,
+    "*.index.json.zst odd": odd_line,
+    END + " flipped": flipped,
+    END + " torn": torn,
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("fits", [False, True], ids=["alone", "with a manifest that fits"])
+def test_a_changed_file_raises_nothing_but_our_errors(archived: Bus, directory: Path, what: str, fits: bool) -> None:
+    pattern, draw = what.split()[0], random.Random(what)
+    whole = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    for _ in range(25):
+        path = draw.choice(sorted(folder(directory).glob(pattern)))
+        content = CHANGES[what](whole[path], draw)
+        if fits and path.suffix == ".zst":
+            for manifest_path in folder(directory).glob("*.manifest.json"):
+                manifest = Manifest.parse(manifest_path.read_bytes())
+                for which in ("segment", "index"):
+                    stored = getattr(manifest.files, which)
+                    if stored.name == path.name:
+                        files = manifest.files.model_copy(update={which: StoredFile.of(path.name, content)})
+                        manifest_path.write_bytes(Manifest(manifest.chain, files).encode())
+        path.write_bytes(content)
+        verify(open_store(str(directory)))
+        archived.verify()
+        for act in (read_all, archive_bus):
+            with suppress(ScratchbusError):
+                act(archived)
+        for each, before in whole.items():
+            each.write_bytes(before)

@@ -1,0 +1,63 @@
+"""A large export is checked and imported in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from secrets import token_hex
+
+import pytest
+from ulid import ULID
+
+from scratchbus import Bus
+from scratchbus.errors import InvalidExport
+from scratchbus.importing import facts
+
+
+def lines(count: int) -> Iterator[str]:
+    """Yield an export in which every observation is another one, and the last line is wrong."""
+    for seq in range(1, count + 1):
+        subject = str(ULID(seq.to_bytes(16, "big")))
+        body = {"v": 1, "by": "tester", "content": f"observation {seq} " + "x" * 200, "dedupe_key": f"k{seq}"}
+        yield json.dumps(
+            {"shard": 0, "seq": seq, "ms": 1_700_000_000_000 + seq, "at": "", "id": f"e{seq}", "subject": subject,
+             "page": f"page-{seq % 50}", "kind": "added", "type": "observation", "batch": "1/1", "prev": "",
+             "event": body}
+        )  # fmt: skip
+    yield "{"
+
+
+def peak_of(count: int) -> int:
+    with Bus.connect(f"memory://{token_hex(6)}", bus="copy") as copy:
+        tracemalloc.start()
+        try:
+            with pytest.raises(InvalidExport, match=f"^line {count + 1}: "):
+                copy.import_events(lines(count))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+
+def test_four_times_as_many_lines_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "KEPT_BYTES", 2 * 1024 * 1024)
+    peak_of(100)  # what is loaded on the first call
+    small, large = peak_of(4_000), peak_of(16_000)
+    assert large < 1.3 * small
+
+
+def test_what_was_put_away_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "KEPT_BYTES", 20_000)
+    good = list(lines(300))[:-1]
+    changes = []
+    for number, line in enumerate(good, 1):
+        event = json.loads(line)
+        event |= {"seq": 300 + number, "kind": "updated", "id": f"u{number}", "prev": f"{event['ms']}-{event['seq']}"}
+        event |= {"ms": 1_800_000_000_000, "event": {"v": 1, "by": "tester", "changes": {"owner": f"o{number}"}}}
+        changes.append(json.dumps(event))
+    with Bus.connect(f"memory://{token_hex(6)}", bus="copy") as copy:
+        assert copy.import_events([*good, *changes]) == 600
+        assert copy.verify().findings == []
+        found = copy.page("page-1").list()
+        assert [one.owner for one in found] == [f"o{number}" for number in range(251, 0, -50)]
+        assert {one.version for one in found} == {2}

@@ -1,0 +1,145 @@
+"""An export that was changed is refused with its line, or what it makes is sound and can be read in every way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from secrets import token_hex
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scratchbus import Bus
+from scratchbus.errors import InvalidExport, NotFound
+from tests.contracts.test_exporting import export
+from tests.contracts.test_import_refusals import assert_untouched
+from tests.contracts.test_verifying import live
+from tests.inspection import assert_sound, project
+
+ODD: list[Any] = [
+    None, True, False, 0, 1, -1, 2, 7, 101, 2**31, 2**46, 2**53, 2**63, 2**64, 10**12, 10**30, 6 * 10**4000, 0.5, -0.5,
+    1e308, "", " ", "a|b", "a b", "x" * 300, "y" * 70_000, "\x1b]0;t\x07", "\u202e", "\x00", "ACTIVE", "active",
+    "resolved", "archived", "cleared", "erased", "open", "closed", "final", "main", "user:42", "_bus", "types",
+    "session", "note_1", "1-1", "9-9", "1/2", "2/1", "2026-01-01T00:00:00Z", "9999-12-31T23:59:59Z",
+    "0001-01-01T00:00:00", "01M7ZG05XPKZK2CR4XCAZB2BQ8", [], ["a", "a"], [1], [[]], {}, {"a": 1}, {"a": {"b": []}},
+    "added", "updated", "repeated", "status_changed", "claimed", "released", "lapsed", "linked", "due", "cleared",
+    "erased", "types_changed", "context_rendered", "notepad_written", "note_added", "session_ended", "todo_written",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    """An export in which every kind of event is."""
+    with Bus.connect(f"memory://{token_hex(6)}", bus="whole", source="tester") as bus:
+        live(bus)
+        remember(bus)
+        erased = bus.page().add("observation", "secret")
+        bus.page().update(erased.id, content="more of it")
+        bus.page().erase(erased.id, reason="asked for")
+        worked = bus.page().add("reminder", "now", ttl="1h")
+        claim = bus.page().claim(worked.id)
+        bus.page().release(worked.id, fence=claim.fence)
+        return export(bus)
+
+
+def remember(bus: Bus) -> None:
+    session = bus.notepad("s1")
+    session.write("a b c")
+    session.update("find_replace", find="b", replace="bb")
+    notes = bus.notes("s1")
+    note = notes.add("a note", tags=["t"]).note
+    notes.update(note.id, content="another")
+    notes.delete(notes.add("gone").note.id)
+    bus.todo("s1").write([{"id": "1", "content": "do"}])
+    bus.end_task(bus.begin_task("s1", "a task"), "done")
+    bus.fork_session("s1", session="s2")
+    bus.end_session("s2")
+
+
+def paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the places of everything in a line."""
+    yield at
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from paths(inner, (*at, key))
+
+
+def changed(line: str, draw: Callable[[st.SearchStrategy[Any]], Any]) -> str:
+    """Return a line with one thing in it set, dropped, added or torn."""
+    parsed = json.loads(line)
+    what = draw(st.sampled_from(["set", "set", "set", "drop", "add", "tear"]))
+    if what == "tear":
+        return line[: draw(st.integers(0, len(line) - 1))]
+    *way, last = draw(st.sampled_from([path for path in paths(parsed) if path]))
+    holder = parsed
+    for key in way:
+        holder = holder[key]
+    if what == "drop":
+        del holder[last]
+    elif what == "add" and isinstance(holder, dict):
+        names = ["priority", "times", "ttl", "fence", "status", "kind", "expires_at", "tags", "evidence", "v", "cause"]
+        holder[draw(st.sampled_from(names))] = draw(st.sampled_from(ODD))
+    else:
+        holder[last] = draw(st.sampled_from(ODD))
+    return json.dumps(parsed)
+
+
+def read_everything(bus: Bus) -> None:
+    """Read a bus in all ways; nothing may raise."""
+    events = list(bus.events())
+    for name in {event.page for event in events if event.page != "_bus"}:
+        page = bus.page(name)
+        everything = page.list(limit=1_000)
+        page.active()
+        bus.context.assemble(page=name, record=False)
+        with bus.view(name) as view:
+            view.list()
+        for each in everything:
+            page.get(each.id)
+            each.model_dump_json()
+        for subject in {event.subject for event in events if event.page == name}:
+            try:
+                page.history(subject)
+            except NotFound:
+                pytest.fail(f"{subject} on {name} has no history")
+        if name.startswith("session:"):
+            session = name.removeprefix("session:")
+            bus.notepad(session).read()
+            bus.notes(session).list()
+            bus.todo(session).read()
+            bus.notes(session).history()
+    bus.refresh_types()
+    bus.status()
+    export(bus)
+    bus.rebuild()
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_changed_export_is_refused_with_its_line_or_makes_a_sound_bus(lines: list[str], data: st.DataObject) -> None:
+    given_lines = list(lines)
+    for _ in range(data.draw(st.integers(1, 2))):
+        at = data.draw(st.integers(0, len(given_lines) - 1))
+        match data.draw(st.sampled_from(["change"] * 8 + ["drop", "twice", "swap"])):
+            case "change":
+                given_lines[at] = changed(given_lines[at], data.draw) if given_lines[at].endswith("}") else "{"
+            case "drop":
+                del given_lines[at]
+            case "twice":
+                given_lines.insert(at, given_lines[at])
+            case _:
+                given_lines[at - 1], given_lines[at] = given_lines[at], given_lines[at - 1]
+    with Bus.connect(f"memory://{token_hex(6)}", bus="copy", source="tester") as copy:
+        try:
+            copy.import_events(given_lines)
+        except InvalidExport:
+            assert_untouched(copy)
+            return
+        assert copy.verify().findings == []
+        read_everything(copy)
+        copy.page().add("observation", "and on it goes")
+        project(copy)
+        assert copy.verify().findings == []
+        assert_sound(copy)

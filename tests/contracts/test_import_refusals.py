@@ -1,0 +1,125 @@
+"""An import takes only what the live bus would have taken, and writes all of a file or nothing of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.errors import InvalidExport
+from tests.contracts.test_exporting import export
+from tests.contracts.test_verifying import live
+from tests.inspection import send
+
+Line = dict[str, object]
+
+REFUSED: dict[str, tuple[int, Callable[[Line], object]]] = {
+    "a time from 2**64 on": (3, lambda line: line.update(ms=2**64)),
+    "a time from 2**53 on": (3, lambda line: line.update(ms=2**53)),
+    "a time beyond all years": (3, lambda line: line.update(ms=10**14 * 9)),
+    "a time below zero": (1, lambda line: line.update(ms=-1)),
+    "a time that is a text": (3, lambda line: line.update(ms=str(line["ms"]))),
+    "a number far ahead": (3, lambda line: line.update(seq=10**12)),
+    "a number beyond 2**46": (3, lambda line: line.update(seq=2**46)),
+    "a number that is true": (1, lambda line: line.update(seq=True)),
+    "a number that is 0": (1, lambda line: line.update(seq=0)),
+    "a shard below zero": (1, lambda line: line.update(shard=-1)),
+    "a negative priority": (1, lambda line: _body(line).update(priority=-1)),
+    "a priority above 100": (1, lambda line: _body(line).update(priority=101)),
+    "a bar in the type": (1, lambda line: line.update(type="a|b")),
+    "a bar in the status": (1, lambda line: _body(line).update(status="a|b")),
+    "a status with a meaning of its own": (1, lambda line: _body(line).update(status="cleared")),
+    "a class that is none": (1, lambda line: _body(line).update(status_class="ajar")),
+    "a bar in the holder": (2, lambda line: _body(line).update(holder="a|b")),
+    "a claim without an end": (2, lambda line: _body(line).update(ttl=10**300)),
+    "a fence that is nobody's": (2, lambda line: _body(line).update(fence=7)),
+    "sightings beyond measure": (1, lambda line: _body(line).update(times=6 * 10**4299)),
+    "sightings that add up beyond measure": (3, lambda line: _body(line).update(times=10**15)),
+    "a life below zero": (1, lambda line: _body(line).update(ttl=-5)),
+    "no content": (1, lambda line: _body(line).update(content=" ")),
+    "too much content": (1, lambda line: _body(line).update(content="x" * 70_000)),
+    "an odd confidence": (1, lambda line: _body(line).update(confidence=7)),
+    "an odd tag": (1, lambda line: _body(line).update(tags=["\x1b[31m"])),
+    "an odd owner": (1, lambda line: _body(line).update(owner="")),
+    "an odd key": (1, lambda line: _body(line).update(dedupe_key="k" * 600)),
+    "evidence that is no id": (1, lambda line: _body(line).update(evidence=["yours"])),
+    "an odd speaker": (1, lambda line: _body(line).update(by="a b")),
+    "an odd cause": (1, lambda line: _body(line).update(cause="because")),
+    "an odd trace": (1, lambda line: _body(line).update(traceparent="00")),
+    "an odd event id": (1, lambda line: line.update(id="a b")),
+    "an odd subject": (1, lambda line: line.update(subject="mine")),
+    "an odd page": (1, lambda line: line.update(page="no page")),
+    "an odd batch": (1, lambda line: line.update(batch="1/x")),
+    "a batch beyond measure": (1, lambda line: line.update(batch=f"1/{10**9}")),
+    "an unknown kind": (1, lambda line: line.update(kind="sold")),
+    "an unknown field": (1, lambda line: _body(line).update(colour="red")),
+    "what was added twice": (3, lambda line: line.update(kind="added", event=_body(line) | {"content": "again"})),
+}
+
+
+def _body(line: Line) -> dict[str, object]:
+    body = line["event"]
+    assert isinstance(body, dict)
+    return body
+
+
+@pytest.fixture
+def copy(connect: Callable[..., Bus], bus_name: str) -> Bus:
+    return connect(bus=f"{bus_name}-copy")
+
+
+def assert_untouched(bus: Bus) -> None:
+    """Make sure that nothing at all was left on a bus but what was fixed when it was opened."""
+    left = [key.decode() for key in send(bus, "KEYS", f"{{{bus.core.log.bus}:*")]
+    assert [key for key in left if not key.endswith(":meta")] == []
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_the_live_bus_would_refuse_is_refused_with_its_line(what: str, bus: Bus, copy: Bus) -> None:
+    page = bus.page()
+    first = page.add("risk_alert", "first", owner="me", tags=["t"], dedupe_key="k", times=10**9)
+    page.claim(first.id, by="worker", ttl="1h")
+    page.add("risk_alert", "again", dedupe_key="k", times=2)
+    page.add("observation", "last")
+    number, change = REFUSED[what]
+    lines = export(bus)
+    line = json.loads(lines[number - 1])
+    change(line)
+    lines[number - 1] = json.dumps(line)
+    with pytest.raises(InvalidExport, match=rf"^line {number}: ") as caught:
+        copy.import_events(lines)
+    assert len(str(caught.value)) < 600
+    assert "\n" not in str(caught.value)
+    assert_untouched(copy)
+
+
+def test_nothing_is_written_when_a_late_line_is_wrong(bus: Bus, copy: Bus) -> None:
+    live(bus)
+    lines = export(bus)
+    with pytest.raises(InvalidExport, match=rf"^line {len(lines) + 1}: "):
+        copy.import_events([*lines, "{"])
+    assert_untouched(copy)
+
+
+def test_nothing_is_written_when_the_file_cannot_be_read_to_its_end(bus: Bus, copy: Bus) -> None:
+    live(bus)
+
+    def cut():
+        yield from export(bus)[:-1]
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="disk"):
+        copy.import_events(cut())
+    assert_untouched(copy)
+
+
+def test_a_gap_that_nothing_explains_is_refused_where_it_is(bus: Bus, copy: Bus) -> None:
+    for number in range(5):
+        bus.page().add("observation", f"{number}")
+    lines = [line for line in export(bus) if json.loads(line)["seq"] != 3]
+    assert len(lines) == 4
+    with pytest.raises(InvalidExport, match=r"^line \d: .*missing"):
+        copy.import_events(lines)
+    assert_untouched(copy)

@@ -1,0 +1,59 @@
+"""A small YAML file never makes much of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.errors import InvalidInput
+from scratchbus.roles.rules import parse_rules
+from scratchbus.roles.tools import parse_tools
+from scratchbus.settings import load_settings
+
+
+def bomb(key: str) -> str:
+    """Return a kilobyte of YAML whose last value has 10 ** 12 entries, or is a mapping of as many."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    return "\n".join(["types:", "  t:", f"    {key}:", *(f"      {line}" for line in lines)])
+
+
+def settings(text: str, tmp_path: Path) -> object:
+    file = tmp_path / "scratchbus.yaml"
+    file.write_text(text)
+    return load_settings(file)
+
+
+READERS: dict[str, Callable[[str, Path], object]] = {
+    "registry": lambda text, _: parse_registry(text, "types"),
+    "rules": lambda text, _: parse_rules(text, "rules"),
+    "tools": lambda text, _: parse_tools(text, "tools", ()),
+    "settings": settings,
+}
+
+
+@pytest.mark.parametrize("what", READERS)
+@pytest.mark.parametrize("key", ["context", "metadata", "lifecycle"])
+def test_aliases_of_aliases_are_refused(what: str, key: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"alias"):
+        READERS[what](bomb(key), tmp_path)
+
+
+def test_a_few_aliases_are_fine() -> None:
+    text = "types:\n  a: &a\n    context: &c {properties: {x: {type: string}}}\n  b: *a\n  c: {context: *c}\n"
+    registry = parse_registry(text, "types")
+    assert {kind.name for kind in registry.types.values()} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("text", ["types: &t\n  a: *t\n", "types: {a: &a {context: {x: *a}}}"])
+def test_what_has_itself_in_it_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="alias"):
+        parse_registry(text, "types")
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="deep"):
+        parse_registry("types: " + "[" * 100_000, "types")

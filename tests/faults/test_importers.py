@@ -1,0 +1,69 @@
+"""`kill -9` of an import, between any two steps: nothing of it can be read, or doing it again completes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus
+from tests.contracts.test_exporting import export
+from tests.contracts.test_verifying import live
+from tests.faults import importers
+from tests.faults.processes import Crew
+from tests.faults.servers import Server
+from tests.inspection import assert_sound, send
+
+pytestmark = pytest.mark.real
+
+
+def events_by_shard(bus: Bus) -> list[int]:
+    return [place.seq for place in bus.position().shards]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_an_import_that_is_killed_at_any_step_leaves_nothing_or_is_completed(
+    shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path, shards: int
+) -> None:
+    file, steps, step = tmp_path / "all.jsonl", tmp_path / "steps", 0
+    with Bus.connect(shared_server.url, bus=bus_name, shards=shards, source="tester") as bus:
+        live(bus)
+        lines, whole = export(bus), events_by_shard(bus)
+    file.write_text("\n".join(lines))
+    some_were_left = False
+    while not steps.exists():
+        step += 1
+        name = f"{bus_name}-{step}"
+        importer = crew.start(importers.import_and_die, shared_server.url, name, shards, file, step, steps)
+        importer.join()
+        with Bus.connect(shared_server.url, bus=name, shards=shards, source="tester") as copy:
+            found = events_by_shard(copy)
+            assert all(count in (0, wanted) for count, wanted in zip(found, whole, strict=True)), f"step {step}"
+            if shards == 1 and not any(found):
+                assert list(copy.events()) == [], f"step {step}"
+                assert copy.page().list() == [], f"step {step}"
+            kinds = {finding.kind for finding in copy.verify().findings}
+            some_were_left |= kinds == {"import"}
+            assert kinds <= {"import"}, f"step {step}"
+            assert copy.import_events(lines) == len(lines), f"step {step}"
+            assert copy.verify().findings == [], f"step {step}"
+            assert export(copy) == lines, f"step {step}"
+            assert_sound(copy)
+            assert send(copy, "KEYS", f"{{{name}:*}}:import*") == [], f"step {step}"
+    assert step > 20, "so many steps there are"
+    assert some_were_left
+
+
+def test_what_a_killed_import_left_does_not_hinder_the_live_bus(
+    shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path
+) -> None:
+    file = tmp_path / "all.jsonl"
+    with Bus.connect(shared_server.url, bus=bus_name, source="tester") as bus:
+        live(bus)
+        file.write_text("\n".join(export(bus)))
+    name = f"{bus_name}-copy"
+    crew.start(importers.import_and_die, shared_server.url, name, 1, file, 20, tmp_path / "steps").join()
+    with Bus.connect(shared_server.url, bus=name, source="tester") as copy:
+        added = copy.page().add("observation", "own")
+        assert [one.id for one in copy.page().list()] == [added.id]
+        assert {finding.kind for finding in copy.verify().findings} == {"import"}

@@ -1,0 +1,64 @@
+"""A reply that no script of ours gives is said to be one, in an error of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scratchbus.domain.position import Position
+from scratchbus.errors import EngineError, LogRewound
+from scratchbus.log import commit, rebuild, staging, subscription, trimming
+from scratchbus.log.keys import ShardKeys
+from scratchbus.log.steps import Step
+
+KEYS = ShardKeys("b", 0)
+PLACE = Position(1, 1)
+ODD: list[Any] = [None, 7, b"OK", [], [7], [-9], [b"1"], [None], [9, 3, 4, 5]]
+
+
+def archiving() -> trimming.Archiving:
+    return trimming.Archiving(KEYS, "token", "who", 1)
+
+
+def lease() -> subscription.Lease:
+    return subscription.Lease(KEYS, "name", "token", "who", 1)
+
+
+ASKED: dict[str, Callable[[], Step[Any]]] = {
+    "trim: take": lambda: archiving().take(),
+    "trim: floor": lambda: archiving().raise_floor("o", PLACE, "id"),
+    "trim: trim": lambda: archiving().trim("1-1"),
+    "commit": lambda: commit.commit(KEYS, "key", commit.Checkpoint(), PLACE, b"id", []),
+    "rebuild: take": lambda: rebuild.take(KEYS, "who"),
+    "rebuild: switch": lambda: rebuild.Lease(KEYS, "token", 2, 1).switch(),
+    "subscription: keep": lambda: lease().keep("1-1", ""),
+    "subscription: take": lambda: lease().take("{}", "1-1"),
+    "subscription: remove": lambda: subscription.remove(KEYS, "name"),
+    "import: take": lambda: staging.Staging(KEYS).take(),
+    "import: switch": lambda: staging.Staging(KEYS).switch("", "1-1|x"),
+}
+
+
+@pytest.mark.parametrize("what", ASKED)
+@pytest.mark.parametrize("reply", ODD, ids=repr)
+def test_an_unknown_reply_is_said_to_be_one(what: str, reply: Any) -> None:
+    conversation = ASKED[what]()
+    conversation.send(None)
+    with pytest.raises(EngineError, match=f"script '{what.partition(':')[0]}' answered .* upgrade"):
+        conversation.send([reply])
+
+
+def test_an_unknown_reason_is_said_to_be_one() -> None:
+    for conversation in (archiving().trim("1-1"), archiving().raise_floor("o", PLACE, "id")):
+        conversation.send(None)
+        with pytest.raises(EngineError, match="upgrade"):
+            conversation.send([[-1, b"moon"]])
+
+
+def test_a_floor_that_was_lost_is_said_to_be() -> None:
+    conversation = archiving().trim("1-1")
+    conversation.send(None)
+    with pytest.raises(LogRewound, match="Run the archiver again"):
+        conversation.send([[-1, b"floor"]])
