@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, Literal, NamedTuple, NoReturn
@@ -15,7 +16,7 @@ from scratchbus.log.codec import encode_body, entry_fields
 from scratchbus.log.connections import PATIENCE, backoff
 from scratchbus.log.keys import SYSTEM_PAGE, ShardKeys, shard_of
 from scratchbus.log.past import Past
-from scratchbus.log.revive import revive
+from scratchbus.log.revive import TRIES, drop_heads, revive
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, ask
 from scratchbus.log.writes import FIELDS, Write, refusal
 
@@ -163,7 +164,7 @@ def append(
     _check_size(arguments, len(writes))
     names = log.names(page)
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
-    scan, begun, attempt, revived = "", time.monotonic(), 0, set[str]()
+    scan, begun, attempt, revived = "", time.monotonic(), 0, dict[str, list[str]]()
     while True:
         options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by)
         try:
@@ -180,9 +181,13 @@ def append(
             raise
         else:
             subject = writes[reply[1] - 1].event.subject if reply[0] == 0 and reply[2] == b"missing" else None
-            if subject is None or subject in revived or not (yield from revive(keys, page, subject)):
+            seen = revived.setdefault(subject, []) if subject is not None else []
+            if subject is None or len(seen) >= TRIES or (head := (yield from revive(log, page, subject))) is None:
                 break
-            revived.add(subject)
+            seen.append(head)
+    if gone := {subject: seen[-1] for subject, seen in revived.items() if seen}:
+        with suppress(EngineError):  # the write is what counts
+            yield from drop_heads(keys, page, gone)  # those that were not written to: else they would stay for good
     outcome = _read_reply(log, shard, page, room, writes, reply)
     counts.append_took.add(time.monotonic() - begun)
     for row in outcome.written:

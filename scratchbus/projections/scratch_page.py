@@ -32,6 +32,9 @@ NAME = "scratch_page"
 FORM = 1
 """The form of what is stored of it. It grows when stored documents or indexes would no longer be what a fold makes."""
 
+PAGED = 2
+"""The form of state of which some documents were paged out: code that knows only `FORM` would take them for lost."""
+
 WAITING = ("waiting", "event")
 """The index of the reminders that wait for an event."""
 
