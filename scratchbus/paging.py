@@ -18,7 +18,7 @@ from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.log import paged
 from scratchbus.log.append import Log
 from scratchbus.log.below import read_floor, stretch_after
-from scratchbus.log.codec import Head, RawEntry, decode_document, encode_document, entry_fields, entry_position
+from scratchbus.log.codec import Head, RawEntry, decode_documents, entry_fields, entry_position
 from scratchbus.log.commit import Checkpoint, Command, Outcome, checkpoint_key, commit
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.lag import in_ms
@@ -40,8 +40,8 @@ _LASTING = (b"status_changed", b"linked", b"due")
 
 logger = stderr_logger()
 
-Final = dict[str, list[tuple[Observation, bytes]]]
-"""What may be paged out, by page: documents, and as they are stored."""
+Final = dict[str, list[Observation]]
+"""What may be paged out, by page."""
 
 
 def page_out(core: Core, keep_ms: int | None) -> Step[int]:
@@ -74,7 +74,7 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]
         names, until = PageKeys(keys, "", checkpoint.build), max(0, in_ms(time) - keep_ms)
         stored = yield from ask(shard, "HGET", names.paging, "cursor")
         after = Position.parse(stored.decode())._replace(shard=shard) if stored else START._replace(shard=shard)
-        entries = yield from _next(log, after, until)
+        entries, is_all = yield from _next(log, after, until)
         old = [entry for entry in entries if _is_old(entry_position(entry, shard), until, checkpoint)]
         if not old:
             return 0, True
@@ -95,7 +95,7 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]
                 continue
         else:
             yield from ask(shard, *cursor)  # sent twice it does no harm
-        return sum(map(len, final.values())), len(old) < len(entries) or len(entries) < CHUNK
+        return sum(map(len, final.values())), is_all or len(old) < len(entries)
     return 0, True  # others are busy with it: later
 
 
@@ -103,27 +103,27 @@ def _is_old(place: Position, until: int, checkpoint: Checkpoint) -> bool:
     return place.ms <= until and place.seq <= checkpoint.position.seq
 
 
-def _next(log: Log, after: Position, until: int) -> Step[list[RawEntry]]:
+def _next(log: Log, after: Position, until: int) -> Step[tuple[list[RawEntry], bool]]:
     """Return the next entries behind a position, up to a time (ms); what is archived and cannot be read is passed over.
 
-    More may come from the archive.
+    Say also whether these are all there are up to then.
     """
     shard = after.shard
     entries: list[RawEntry] = yield from ask(
         shard, "XRANGE", log.keys(shard).log, f"({after.stream_id}", until, "COUNT", CHUNK
     )
     if entries and entry_position(entries[0], shard).seq == after.seq + 1:
-        return entries
+        return entries, len(entries) < CHUNK
     floor = yield from read_floor(log, shard)
     try:
         while after < floor.position:
             stretch = yield from stretch_after(log, floor, after, CHUNK)
             if stretch.entries:
-                return stretch.entries
+                return stretch.entries, False
             after = stretch.at
     except PositionLost as problem:
         logger.warning("what was final before that stays in memory", shard=shard, reason=str(problem))
-    return entries
+    return entries, len(entries) < CHUNK
 
 
 def _final(keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry], until: int) -> Step[Final | None]:
@@ -140,28 +140,22 @@ def _final(keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry],
         return None
     final: Final = {}
     for page, rows in zip(subjects, found, strict=True):
-        documents = [(decode_document(stored), stored) for stored in rows if stored]
-        if old := [(one, stored) for one, stored in documents if may_be_paged_out(one) and one.ms <= until]:
+        documents = decode_documents([stored for stored in rows if stored])
+        if old := [one for one in documents if scratch_page.may_be_paged_out(one) and one.ms <= until]:
             final[page] = old
     return final
 
 
-def may_be_paged_out(document: Observation) -> bool:
-    """Say whether a document is final, and follows from its events alone."""
-    is_done = document.status_class == "final" and scratch_page.next_moment(document) is None
-    return is_done and not document.damaged
-
-
 def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
-    """Return those of these documents that their events make again, to the letter."""
+    """Return those of these documents that their events make again."""
     out: Final = {}
     for page, some in final.items():
         try:
-            made = yield from paged.rebuild(log, shard, [paged.Place.of(document) for document, _ in some])
+            made = yield from paged.rebuild(log, shard, [paged.Place.of(document) for document in some])
         except PositionLost:
             continue  # who may not read them must not page them out
-        same = {document.id: encode_document(document) for document in made}
-        if sure := [(document, stored) for document, stored in some if same.get(document.id) == stored]:
+        same = {document.id: document for document in made}
+        if sure := [document for document in some if same.get(document.id) == document]:
             out[page] = sure
     return out
 
@@ -169,7 +163,7 @@ def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
 def _drop(keys: ShardKeys, final: Final) -> Step[None]:
     """Drop the heads of what is to be paged out; one that is written to has it put back first."""
     for page, some in final.items():
-        ids = {document.id: document for document, _ in some}
+        ids = {document.id: document for document in some}
         rows = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
         heads: Mapping[str, bytes] = {
             id: row
@@ -180,26 +174,21 @@ def _drop(keys: ShardKeys, final: Final) -> Step[None]:
             yield from drop_heads(keys, page, heads)
 
 
-def _index(
-    keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Sequence[tuple[Observation, bytes]]
-) -> Step[paged.Edit]:
+def _index(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Sequence[Observation]) -> Step[paged.Edit]:
     """Return the index of what is paged out of a page, with these."""
-    documents = [document for document, _ in some]
     names = PageKeys(keys, page, checkpoint.build)
-    ids, added = [each.id for each in documents], [each.added_seq for each in documents]
+    ids, added = [each.id for each in some], [each.added_seq for each in some]
     edit = yield from paged.read_index(names, keys.shard, ids, added)
-    for document in documents:
+    for document in some:
         edit.add(document)
     return edit
 
 
-def _removals(
-    keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Iterable[tuple[Observation, bytes]]
-) -> list[Command]:
+def _removals(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Iterable[Observation]) -> list[Command]:
     """Return the writes that take these documents, and what indexes have of them, away."""
     names = PageKeys(keys, page, checkpoint.build)
     gone: dict[tuple[str, str], list[object]] = defaultdict(list)
-    for document, _ in some:
+    for document in some:
         gone["HDEL", names.docs].append(document.id)
         gone["ZREM", names.all].append(document.id)
         for index in scratch_page.index_entries(document):

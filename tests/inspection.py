@@ -29,7 +29,6 @@ from scratchbus.log.codec import (
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.steps import Call, Step, ask
-from scratchbus.paging import may_be_paged_out
 from scratchbus.projections import memory, scratch_page
 from scratchbus.working import Host
 from tests.waiting import eventually
@@ -220,7 +219,9 @@ def assert_sound(bus: Bus) -> None:
         state = folded(bus)
         gone = paged_out(bus)
         assert {key: paged.Place.of(state[key]) for key in gone} == gone, "what is paged out is not the fold of the log"
-        assert all(may_be_paged_out(state[key]) for key in gone), "something is paged out that is not final"
+        assert all(scratch_page.may_be_paged_out(state[key]) for key in gone), (
+            "something is paged out that is not final"
+        )
         _assert_heads(bus, state)
         state = {key: document for key, document in state.items() if key not in gone}
         assert documents(bus) == state, "the stored documents are not the fold of the log"

@@ -175,7 +175,7 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
 
 
 def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: int) -> Step[bool]:
-    """Fold anew, into the fold, those of these documents that were loaded and are paged out; say if any were looked for.
+    """Fold anew, into the fold, those of these documents that are paged out; say whether any were looked for.
 
     They are then as new to what is stored, which takes them back with all their indexes. Raises PositionLost when
     their events are in an archive that cannot be read.
@@ -191,6 +191,7 @@ def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: in
         places = {id: place for id in missing if (place := index.find(id)) is not None}
         for document in (yield from paged.rebuild(log, fold.shard, list(places.values()))):
             fold.documents[page, document.id] = document
-            index.remove(document.id, places[document.id])
+        for id, place in places.items():  # one that was erased goes too
+            index.remove(id, place)
         fold.paged_in += index.commands()
     return has_looked

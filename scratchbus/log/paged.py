@@ -21,8 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ulid import ULID
 
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.errors import PositionLost
 from scratchbus.log.chains import walk_chains
 from scratchbus.log.commit import Command
+from scratchbus.log.gaps import not_erased
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.steps import Step, ask
 from scratchbus.projections import scratch_page
@@ -184,7 +187,15 @@ def rebuild(log: Log, shard: int, places: Sequence[Place]) -> Step[list[Observat
 
     Raises PositionLost when their events are in an archive that cannot be read.
     """
-    chains = yield from walk_chains(log, shard, [place.stream_id for place in places])
+    try:
+        chains = yield from walk_chains(log, shard, [place.stream_id for place in places])
+    except PositionLost:
+        ends = [Position(place.ms, place.seq, shard) for place in places]
+        left = set((yield from not_erased(log.keys(shard), ends)))
+        if len(left) == len(ends):
+            raise
+        kept = [place for place, end in zip(places, ends, strict=True) if end in left]
+        return (yield from rebuild(log, shard, kept))
     documents = []
     for place in places:
         document: Observation | None = None

@@ -134,6 +134,12 @@ def next_moment(observation: Observation) -> int | None:
     return min(due, default=None)
 
 
+def may_be_paged_out(observation: Observation) -> bool:
+    """Say whether a document is final, and follows from its events alone."""
+    is_done = observation.status_class == "final" and next_moment(observation) is None
+    return is_done and not observation.damaged
+
+
 def index_entries(observation: Observation) -> Iterator[tuple[str, str]]:
     """Yield the (index, value) pairs under which an observation is found."""
     yield "type", observation.type
