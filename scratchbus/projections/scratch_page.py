@@ -41,7 +41,6 @@ WAITING = ("waiting", "event")
 INDEXED = ("tags", "owner", "remind_on")
 """The fields that can change and that an index follows."""
 
-
 RELATIONS = ("evidence", "links", "causes", "seen", "actions")
 """The relations that an event may tell of; see `log.keys.PageKeys`."""
 

@@ -7,11 +7,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from scratchbus import NewObservation
+from scratchbus import Bus, NewObservation
+from scratchbus.domain.events import StatusChanged
 from scratchbus.errors import CodeTooOld, InvalidTransition, NotFound, PositionLost
 from scratchbus.expiry import run_expirer
+from scratchbus.ids import new_event_id
+from scratchbus.log.append import append
 from scratchbus.log.commit import checkpoint_key, read_checkpoint
 from scratchbus.log.keys import PageKeys
+from scratchbus.log.writes import Write
 from scratchbus.paging import page_out
 from scratchbus.projections import scratch_page
 from tests.inspection import archive, documents, heads, keys_of, project, send
@@ -306,3 +310,66 @@ def test_an_expirer_pages_out(connect):
         stop.set()
         thread.join()
     assert {page.get(one.id).status for one in added} == {"active", "archived"}
+
+
+def test_a_view_drops_what_has_been_final_for_long(connect):
+    bus = connect(keep_final="200ms")
+    page = bus.page("main")
+    with bus.view("main") as view:
+        stays, goes = page.add("observation", "stays"), page.add("observation", "goes", tags=["t"])
+        view.wait_for(page.archive(goes.id))
+        eventually(lambda: view.get(goes.id) is None)
+        assert view.list(limit=None) == [stays]
+        page.link(goes.id, "goal")
+        later = page.add("observation", "later")
+        view.wait_for(later)
+        assert view.list(limit=None) == [later, stays]
+        page_all_out(bus)
+    assert page.get(goes.id).links == ["goal"]
+    with bus.view("main") as view:
+        assert view.list(limit=None) == [later, stays]
+
+
+@pytest.mark.real
+def test_memory_is_flat_however_many_are_archived(real_bus, embedded_url, tmp_path):
+    """Each round adds and archives 10,000 of them; what the engine and a view hold grows by some bytes for each."""
+    bus, rounds, each = real_bus, 5, 10_000
+    terms = {
+        "archive_url": tmp_path,
+        "retain": "1ms",
+        "retain_events": 10,
+        "keep_final": "1ms",
+        "max_observations": each,
+    }
+    with Bus.connect(embedded_url, bus=bus.core.log.bus, source="tester", **terms) as bus, bus.view("main") as view:
+        page, used = bus.page("main"), list[int]()
+        for _ in range(rounds):
+            for _ in range(each // 500):
+                added = page.add_many(
+                    [NewObservation(type="observation", content="x" * 300, tags=["a", "b"]) for _ in range(500)]
+                )
+                sweep_all(bus, [one.id for one in added])
+            archive(bus)
+            page_all_out(bus)
+            archive(bus)
+            used.append(bus.status().memory_bytes)
+        eventually(lambda: len(view.list(limit=None)) < 10)
+        assert len(documents(bus)) < 10
+        grown = (used[-1] - used[0]) / ((rounds - 1) * each)
+        assert grown < 120, f"{grown:.0f} bytes for each that was paged out"
+        assert len(page.list(status="archived", limit=5)) == 5
+
+
+def sweep_all(bus, ids):
+    """Archive these in one batch."""
+    writes = [
+        Write(
+            StatusChanged(
+                id=new_event_id(), page="main", subject=id, type="observation", by="tester", status="archived",
+                status_class="final", reason_code="archived",
+            ),
+            "s", status="archived", status_class="final", argument="tester",
+        )
+        for id in ids
+    ]  # fmt: skip
+    bus.converse(append(bus.core.log, "main", writes))
