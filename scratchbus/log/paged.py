@@ -72,6 +72,7 @@ def traits_of(document: Observation) -> int:
     return bits | trait("owner", document.owner) if document.owner is not None else bits
 
 
+@lru_cache(maxsize=4_096)
 def _bytes_of(id: str) -> bytes:
     """Return an id as buckets have it; nothing for a subject that is no observation."""
     try:
