@@ -27,8 +27,8 @@ _AT_ONCE = 1_000  # documents that one look takes: about a millisecond of the en
 def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None) -> Step[tuple[LivePage, Cursor]]:
     """Read a page whole, up to the end of the log as it is then; return where that is.
 
-    What has been final for `keep_final_ms` is left out. Documents may be newer than the checkpoint that was read before them: what they have in them already changes
-    nothing. Raises CodeTooOld, PositionLost, LogRewound or LogGap.
+    What has been final for `keep_final_ms` is left out. Documents may be newer than the checkpoint that was read before
+    them: what they have in them already changes nothing. Raises CodeTooOld, PositionLost, LogRewound or LogGap.
     """
     shard = log.shard(page)
     keys = log.keys(shard)

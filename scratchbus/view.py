@@ -61,8 +61,9 @@ class _Reads:
     ) -> Observations:
         """Return the observations that match everything given, newest first; `after` is the last item seen before.
 
-        What has been final for `keep_final` is not in a view; `Page.list` has it. Type, tags and owner are indexed; status and source are looked at on the way; `text` (in the content, any
-        case) and `context` look at every observation that the rest leaves.
+        Type, tags and owner are indexed; status and source are looked at on the way; `text` (in the content, any
+        case) and `context` look at every observation that the rest leaves. What has been final for `keep_final` is not
+        in a view; `Page.list` has it.
         """
         check_limit(limit)
         wanted = filter_of(type, status, owner, source, tags, text, context, since)

@@ -3,7 +3,7 @@
 Two hashes per page. `paged`: bucket of the id -> the ids in it (16 bytes each) with the `seq` of the event that added
 each. `places`: range of that `seq` -> where the last event of each is, and its traits, by which a list passes over
 most of those that it does not want. About 56 bytes each, and what the engine adds. In `places`, `=<status>` says that
-some may have this status, and `moves` counts those that were paged in again.
+some may have this status, and `moves` is another word each time something is paged in again.
 
 Every change of it moves the checkpoint, so whoever read it with the checkpoint knows whether it still holds.
 """
@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
 
 from ulid import ULID
@@ -114,7 +115,7 @@ class Edit:
     buckets: dict[str, dict[bytes, int]] = field(default_factory=dict)
     ranges: dict[str, dict[int, Place]] = field(default_factory=dict)
     _fields: dict[tuple[str, str], object] = field(default_factory=dict)
-    _moves: int = 0
+    _has_moves: bool = False
 
     def find(self, id: str) -> Place | None:
         """Return the place of an observation, if it is paged out."""
@@ -134,7 +135,7 @@ class Edit:
         bucket, span = bucket_of(id), range_of(place.added)
         del self.buckets[bucket][_bytes_of(id)], self.ranges[span][place.added]
         self._touch(bucket, span)
-        self._moves += 1
+        self._has_moves = True
 
     def _touch(self, bucket: str, span: str) -> None:
         self._fields[self.names.paged, bucket] = self._fields[self.names.places, span] = None
@@ -151,7 +152,7 @@ class Edit:
                 writes["HSET", key] += (name, value)
             else:
                 writes["HDEL", key].append(name)
-        out: list[Command] = [("HINCRBY", self.names.places, "moves", self._moves)] if self._moves else []
+        out: list[Command] = [("HSET", self.names.places, "moves", token_hex(6))] if self._has_moves else []
         for command, arguments in writes.items():
             out += [(*command, *arguments[at : at + 2_000]) for at in range(0, len(arguments), 2_000)]
         return out

@@ -61,6 +61,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         project(bus)
         private = bus.page("user:44")
         private.erase(private.add("observation", "private").id, reason="asked for")
+        bus.page("user:45").add("observation", "stays", tags=["a#b"], owner="agent")
         project(bus)
         eventually(lambda: bus.converse(page_out(bus.core, 0)))
         lease = bus.converse(take(bus.core.log.keys(0), "tester"))

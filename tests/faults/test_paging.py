@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
-from scratchbus import Bus, NewObservation
+from scratchbus import Bus, NewObservation, Observation
 from tests.faults import workers
 from tests.faults.processes import Crew, kill
 from tests.faults.servers import Server
@@ -19,11 +20,17 @@ pytestmark = pytest.mark.real
 ROUNDS, EACH = 12, 25
 
 
+@pytest.fixture
+def bus(shared_server: Server, bus_name: str) -> Iterator[Bus]:
+    with Bus.connect(shared_server.url, bus=bus_name, source="parent", shards=2) as bus:
+        yield bus
+
+
 def test_who_pages_out_may_be_killed_anywhere(shared_server: Server, bus: Bus, crew: Crew) -> None:
     page, random, name = bus.page("main"), Random(7), bus.core.log.bus
     hands = [crew.start(workers.page_out, shared_server.url, name) for _ in range(2)]
     projector = crew.start(workers.project, shared_server.url, name)
-    told = {}
+    told: dict[str, Observation] = {}
     for _ in range(ROUNDS):
         added = page.add_many(
             [NewObservation(type="observation", content=f"{n}", tags=["t"], owner="o") for n in range(EACH)]
@@ -36,7 +43,7 @@ def test_who_pages_out_may_be_killed_anywhere(shared_server: Server, bus: Bus, c
         kill(hands.pop(0))
         hands.append(crew.start(workers.page_out, shared_server.url, name))
         assert {one.id: one for one in page.list(limit=None)} == told
-    eventually(lambda: not documents(bus), 30)
+    eventually(lambda: not documents(bus))
     for process in (*hands, projector):
         kill(process)
     assert {id for _, id in paged_out(bus)} == told.keys()
