@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 from datetime import UTC, datetime
 
@@ -12,6 +13,7 @@ from scratchbus.domain.events import StatusChanged
 from scratchbus.errors import CodeTooOld, InvalidTransition, NotFound, PositionLost
 from scratchbus.expiry import run_expirer
 from scratchbus.ids import new_event_id
+from scratchbus.log import paged as index_of
 from scratchbus.log.append import append
 from scratchbus.log.commit import checkpoint_key, read_checkpoint
 from scratchbus.log.keys import PageKeys
@@ -238,6 +240,27 @@ def test_a_rebuild_brings_everything_back_and_pages_it_out_again(bus, paged):
     assert page_all_out(bus) == 7
     assert page.list(limit=None) == before["all"]
     assert bus.verify().is_sound
+
+
+@pytest.mark.damages_the_log
+def test_verify_finds_what_is_neither_stored_nor_paged_out_and_what_is_both(bus, page):
+    added = fill(page)
+    project(bus)
+    names = names_of(bus)
+    stored = {one.id: send(bus, "HGET", names.docs, one.id) for one in added}
+    page_all_out(bus)
+    lost, twice, moved = added[1], added[2], added[4]
+    send(bus, "HDEL", names.paged, index_of.bucket_of(lost.id))
+    send(bus, "HSET", names.docs, twice.id, stored[twice.id])
+    index = bus.converse(index_of.read_index(names, keys_of(bus).shard, [moved.id]))
+    index.ranges[index_of.range_of(moved.added_seq)][moved.added_seq] = index.find(moved.id)._replace(traits=7)
+    row = b"".join(struct.pack(">QQQQ", *place) for place in index.ranges[index_of.range_of(moved.added_seq)].values())
+    send(bus, "HSET", names.places, index_of.range_of(moved.added_seq), row)
+    found = {each.where.rpartition(" ")[2]: each.what for each in bus.verify().findings if each.kind == "paged"}
+    assert found.keys() == {lost.id, moved.id, twice.id}
+    assert found[twice.id] == "is stored and paged out at once"
+    assert found[lost.id] == "is missing"
+    assert found[moved.id].startswith("traits is 7 instead of")
 
 
 def test_what_is_young_or_not_final_stays(bus, page):
