@@ -41,7 +41,7 @@ def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
     subjects = needed(item for _, item in items).get(page, [])
     new = [subject for subject in subjects if not fold.is_loaded((page, subject))]
     key = checkpoint_key(keys)
-    if not (yield from load_documents(keys, fold, {page: new} if new else {}, ahead.checkpoint, key)):
+    if not (yield from load_documents(log, fold, {page: new} if new else {}, ahead.checkpoint, key)):
         return False
     for entry, item in items:
         fold.apply(entry, item)

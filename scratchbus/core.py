@@ -57,6 +57,7 @@ class Core:
     on_full: str = "displace"
     default_ttl_ms: int | None = None
     archive_after_ms: int | None = None
+    keep_final_ms: int | None = None
     max_content: int = MAX_BYTES
     kind: str = "subagent"
     max_note_content: int = 4_000

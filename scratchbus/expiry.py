@@ -22,6 +22,7 @@ from scratchbus.log.commit import checkpoint_key
 from scratchbus.log.steps import Call, Script, Step
 from scratchbus.log.writes import Write
 from scratchbus.logs import stderr_logger
+from scratchbus.paging import page_out
 from scratchbus.reminding import react
 
 _DUE = Script("due", only_reads=True)
@@ -114,11 +115,14 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
 def _sweep_job(bus: Host, failures: list[Exception]) -> None:
     try:
         count = bus.converse(sweep(bus.core))
+        paged_out = bus.converse(page_out(bus.core, bus.core.keep_final_ms))
     except Exception as problem:  # raised where reminders are followed
         failures.append(problem)
         return
     if count:
         logger.info("time has come", events=count)
+    if paged_out:
+        logger.debug("paged out", documents=paged_out)
 
 
 def _follow_reminders(bus: Host, stop: threading.Event, failures: list[Exception]) -> None:

@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
-from scratchbus.errors import LogRewound, NotFound, PositionLost
-from scratchbus.folding import decode_all
+from scratchbus.errors import LogRewound, NotFound
+from scratchbus.log import paged
 from scratchbus.log.append import Log
 from scratchbus.log.below import entries_at, from_archive, read_floor
+from scratchbus.log.chains import HISTORY, events_of, go_on_below
 from scratchbus.log.codec import decode_entry
 from scratchbus.log.gaps import not_erased
-from scratchbus.log.steps import Call, Script, Step
+from scratchbus.log.keys import PageKeys
+from scratchbus.log.steps import Call, Step
 from scratchbus.queries import Freshness, look
 
-_HISTORY = Script("history", only_reads=True)
 _SUBJECTS, _EVENTS = 50, 10  # whose histories are asked for at once, and of how many events each
 
 
@@ -41,23 +42,16 @@ def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tup
     """
     shard = log.shard(page)
     keys = log.keys(shard)
-    (reply,) = yield Call(shard, (_HISTORY.command((keys.log, keys.heads(page)), (subject, at, most)),))
+    (reply,) = yield Call(shard, (HISTORY.command((keys.log, keys.heads(page)), (subject, at, most)),))
     entries, rest = reply[0], reply[1].decode()
     if not entries and not rest:
-        rest = yield from _last_archived(log, page, subject)
+        rest = yield from _last_of(log, page, subject)
+        if rest:  # above the floor it is still in the log
+            (reply,) = yield Call(shard, (HISTORY.command((keys.log, keys.heads(page)), (subject, rest, most)),))
+            entries, rest = reply[0], reply[1].decode()
     if rest and len(entries) < most:
-        floor = yield from read_floor(log, shard)
-        position = Position.parse(rest)._replace(shard=shard)
-        if position > floor.position:
-            raise PositionLost(f"{subject}: its event {rest} is no longer in the log; the log was trimmed")
-        more, rest = yield from from_archive(
-            log,
-            shard,
-            f"the event {rest} about {subject}",
-            lambda past: past.back(shard, floor.origin, position, most - len(entries)),
-        )
-        entries += more
-    return [item for _, item in decode_all(entries, shard) if isinstance(item, Event)], rest
+        entries, rest = yield from go_on_below(log, shard, entries, rest, most, subject)
+    return events_of(entries, shard), rest
 
 
 def walk_all_back(log: Log, page: str, ends: Mapping[str, str]) -> Step[dict[str, list[Event]]]:
@@ -66,10 +60,10 @@ def walk_all_back(log: Log, page: str, ends: Mapping[str, str]) -> Step[dict[str
     keys = log.keys(shard)
     for first in range(0, len(asked), _SUBJECTS):
         some = asked[first : first + _SUBJECTS]
-        commands = [_HISTORY.command((keys.log, keys.heads(page)), (*each, _EVENTS)) for each in some]
+        commands = [HISTORY.command((keys.log, keys.heads(page)), (*each, _EVENTS)) for each in some]
         replies = yield Call(shard, tuple(commands))
         for (subject, _), (entries, rest) in zip(some, replies, strict=True):
-            events, at = [item for _, item in decode_all(entries, shard) if isinstance(item, Event)], rest.decode()
+            events, at = events_of(entries, shard), rest.decode()
             while at:
                 more, at = yield from walk_back(log, page, subject, at, 500)
                 events += more
@@ -77,14 +71,18 @@ def walk_all_back(log: Log, page: str, ends: Mapping[str, str]) -> Step[dict[str
     return found
 
 
-def _last_archived(log: Log, page: str, subject: str) -> Step[str]:
+def _last_of(log: Log, page: str, subject: str) -> Step[str]:
     """Return the stream id of the last event about a subject whose head was dropped, "" if it never was."""
-    floor = yield from read_floor(log, log.shard(page))
-    if not floor.position.seq:
-        return ""
     seen = yield from look(log, page, Freshness(), lambda _: (), "get", subject)
     for document in seen.found:
         return document.position.stream_id
+    if seen.checkpoint.is_paged:
+        names = PageKeys(log.keys(log.shard(page)), page, seen.checkpoint.build)
+        for found in (yield from paged.locate(names, log.shard(page), [subject])).values():
+            return found.stream_id
+    floor = yield from read_floor(log, log.shard(page))
+    if not floor.position.seq:
+        return ""
     last = yield from from_archive(
         log,
         floor.position.shard,

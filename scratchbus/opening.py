@@ -79,6 +79,7 @@ def prepare(
         on_full=settings.on_full,
         default_ttl_ms=settings.ms("default_expiration"),
         archive_after_ms=settings.ms("auto_archive_after") if settings.auto_archive_resolved else None,
+        keep_final_ms=settings.ms("keep_final"),
         max_content=settings.max_content,
         kind=settings.kind,
         max_note_content=settings.max_note_content,

@@ -10,22 +10,22 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from scratchbus.ahead import Ahead, fold_ahead
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import Position, millis
+from scratchbus.domain.position import Position
 from scratchbus.domain.remembered import Remembered
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
-from scratchbus.folding import Fold, decode_all, fold_once
+from scratchbus.folding import Fold, decode_all, fold_once, needed, page_in
+from scratchbus.log import paged
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Head, Poison, decode_documents, decode_remembered
-from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
+from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key, read_checkpoint
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.lag import end_of
 from scratchbus.log.steps import Call, Pause, Script, Step, ask
 from scratchbus.projections import scratch_page
-from scratchbus.projections.filters import Filter
 from scratchbus.projections.memory import is_remembered
 from scratchbus.projections.scratch_page import by_priority, is_active
 
@@ -34,8 +34,8 @@ _QUERY = Script("query", only_reads=True)
 IN_MEMORY = 200
 """With more unfolded events than this, a reader commits what it folds."""
 
-_SCAN = 200  # documents a scan asks for at once
 _ALL = 1_000_000
+_LOOKS = 3  # for what is being paged in just then
 
 
 class Look(NamedTuple):
@@ -49,6 +49,7 @@ class Look(NamedTuple):
     overlay: dict[str, Observation | None]
     is_end: bool
     below: str
+    checkpoint: Checkpoint
     ahead: Ahead | None = None
 
 
@@ -84,7 +85,7 @@ def look(
         now = earlier.ms
         overlay |= yield from earlier.undo(log, page, seen.end)
     documents = decode_documents([row for row in seen.found if row])
-    return Look(now, documents, overlay, seen.is_end, seen.below, seen.ahead)
+    return Look(now, documents, overlay, seen.is_end, seen.below, seen.checkpoint, seen.ahead)
 
 
 def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness) -> Step[dict[str, Remembered]]:
@@ -108,6 +109,7 @@ class _Seen(NamedTuple):
     fold: Fold
     is_end: bool
     below: str
+    checkpoint: Checkpoint
     ahead: Ahead | None
 
 
@@ -138,7 +140,11 @@ def _look(
             build, ahead = checkpoint.build, None
             continue
         if reply[3] != -1:
-            break
+            fold = ahead.fold if ahead else Fold(shard)
+            if (yield from _fold_rest(log, page, is_memory, checkpoint, fold, reply, stale=freshness.stale_ok)):
+                break
+            ahead = None
+            continue
         if time.monotonic() > deadline:
             raise Behind(
                 f"page {page!r}: the projection is still behind after {freshness.timeout:g} s; start a projector"
@@ -146,25 +152,37 @@ def _look(
             )
         ahead = yield from _fold_some(log, page, checkpoint, ahead)
     if freshness.stale_ok:
-        since, reply[3] = reply[3], []
+        since = reply[3]
         if since and reply[0] - since > freshness.timeout * 1000:
             raise Behind(
                 f"page {page!r}: what is folded is {(reply[0] - since) / 1000:.1f} s old, over fresh_timeout;"
                 " start a projector (`scratchbus up`), or read without stale_ok"
             )
-    now, tail, _, entries, touched, rows, _, found, is_end, *below = reply
-    fold = ahead.fold if ahead else Fold(shard)
+    now, tail, _, _, _, _, _, found, is_end, *below = reply
+    end = end_of(tail, shard)
+    if ahead:
+        ahead.at = end
+    return _Seen(now, end, found, fold, bool(is_end), below[0].decode() if below else "", checkpoint, ahead)
+
+
+def _fold_rest(
+    log: Log, page: str, is_memory: bool, checkpoint: Checkpoint, fold: Fold, reply: list[Any], *, stale: bool
+) -> Step[bool]:
+    """Fold what a look found behind the checkpoint; say whether it holds, or something was paged in meanwhile."""
+    entries, touched, rows = [] if stale else reply[3], reply[4], reply[5]
     for subject, row in zip(touched, rows, strict=True):
         key = page, subject.decode()
         if is_remembered(key[1]) == is_memory and not fold.is_loaded(key):
             fold.load(key, row)
-    for entry, item in decode_all(entries, shard):
+    items = list(decode_all(entries, fold.shard))
+    if checkpoint.is_paged and (yield from page_in(log, fold, needed(item for _, item in items), checkpoint.build)):
+        key_now = yield from ask(fold.shard, "GET", checkpoint_key(log.keys(fold.shard)))
+        if Checkpoint.parse(key_now, fold.shard) != checkpoint:
+            return False
+    for entry, item in items:
         if is_remembered(item.envelope["subject"] if isinstance(item, Poison) else item.subject) == is_memory:
             fold.apply(entry, item)
-    end = end_of(tail, shard)
-    if ahead:
-        ahead.at = end
-    return _Seen(now, end, found, fold, bool(is_end), below[0].decode() if below else "", ahead)
+    return True
 
 
 def _fold_some(log: Log, page: str, checkpoint: Checkpoint, ahead: Ahead | None) -> Step[Ahead | None]:
@@ -181,7 +199,8 @@ def _fold_some(log: Log, page: str, checkpoint: Checkpoint, ahead: Ahead | None)
     return ahead if (yield from fold_ahead(log, page, ahead)) else None
 
 
-def _settle(documents: Iterable[Observation], now: int) -> Iterator[Observation]:
+def settle(documents: Iterable[Observation], now: int) -> Iterator[Observation]:
+    """Yield observations as they read at this time."""
     for document in documents:
         yield scratch_page.settled(document, now)
 
@@ -190,8 +209,17 @@ def get(
     log: Log, page: str, ids: list[str], freshness: Freshness, earlier: Earlier | None = None
 ) -> Step[dict[str, Observation]]:
     """Return the observations with these ids, by id; those that are not on the page are left out."""
-    seen = yield from look(log, page, freshness, lambda _: (), "get", *ids, earlier=earlier)
-    found = {document.id: document for document in seen.found}
+    for _ in range(_LOOKS):
+        seen = yield from look(log, page, freshness, lambda _: (), "get", *ids, earlier=earlier)
+        found = {document.id: document for document in seen.found}
+        missing = [id for id in ids if id not in found and id not in seen.overlay]
+        if not (missing and seen.checkpoint.is_paged):
+            break
+        names, shard = PageKeys(log.keys(log.shard(page)), page, seen.checkpoint.build), log.shard(page)
+        places = yield from paged.locate(names, shard, missing)
+        found |= {document.id: document for document in (yield from paged.rebuild(log, shard, list(places.values())))}
+        if len(places) == len(missing) or (yield from read_checkpoint(log.keys(shard))) == seen.checkpoint:
+            break  # else one of them may have been paged in meanwhile
     for id in ids:
         if id in seen.overlay:
             late = seen.overlay[id]
@@ -224,7 +252,7 @@ def active(
             late = [document for document in late if by_priority(document) <= last]
         first = [document for document in seen.found if document.id not in seen.overlay]
         merged = sorted([*first, *late], key=by_priority) if seen.overlay else first
-        out = [document for document in _settle(merged, seen.now) if wanted(document)]
+        out = [document for document in settle(merged, seen.now) if wanted(document)]
         if seen.is_end or len(out) >= want:
             return out if limit is None else out[:limit]
         want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them
@@ -234,49 +262,6 @@ def count_of_open(log: Log, page: str) -> Step[int]:
     """Return how many observations of a page are open, what has expired and was not swept yet among them."""
     keys = log.keys(log.shard(page))
     return int((yield from ask(keys.shard, "ZCARD", keys.open(page))))
-
-
-def search(
-    log: Log,
-    page: str,
-    freshness: Freshness,
-    wanted: Filter,
-    limit: int | None,
-    below: int | None,
-    earlier: Earlier | None = None,
-) -> Step[list[Observation]]:
-    """Return the observations that match, newest first by when they were added; `below` is a seq to go on below."""
-    bound = "" if below is None else str(below)
-    by_status = wanted.status is not None and earlier is None  # the heads know no status but the last
-    statuses = f",{','.join(wanted.status or ())}," if by_status else ""
-    source = f'"source":"{wanted.source}"' if wanted.source is not None else ""
-    is_scan = wanted.text is not None or wanted.context is not None
-    since = millis(wanted.since) if wanted.since is not None else 0
-    ceiling, out, ahead = below, list[Observation](), None
-
-    def keys_of(names: PageKeys) -> list[str]:
-        return [names.index(*index) for index in wanted.indexes()] or [names.all]
-
-    while limit is None or len(out) < limit:
-        ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))
-        asked = "list", ask_for, bound, statuses, source
-        seen = yield from look(log, page, freshness, keys_of, *asked, ahead=ahead, earlier=earlier)
-        ahead = seen.ahead
-        floor = int(float(seen.below)) if seen.below and not seen.is_end else 0
-        late = [
-            document
-            for document in seen.overlay.values()
-            if document is not None
-            and document.added_seq >= floor
-            and (ceiling is None or document.added_seq < ceiling)
-        ]
-        first = [document for document in seen.found if document.id not in seen.overlay]
-        merged = sorted([*first, *late], key=lambda document: -document.added_seq) if late else first
-        out += [document for document in _settle(merged, seen.now) if wanted.matches(document)]
-        if seen.is_end or (merged and merged[-1].added_ms < since):
-            break
-        bound, ceiling = seen.below, floor
-    return out if limit is None else out[:limit]
 
 
 def read_head(log: Log, page: str, id: str) -> Step[Head | None]:

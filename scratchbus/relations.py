@@ -16,6 +16,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.folding import CHUNK, catch_up, decode_all
+from scratchbus.log import paged
 from scratchbus.log.append import Log
 from scratchbus.log.codec import entry_position
 from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
@@ -145,7 +146,8 @@ def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
     found: dict[str, str] = {}
     for shard in range(log.shards):
         keys = log.keys(shard)
-        build = (yield from read_checkpoint(keys)).build
+        checkpoint = yield from read_checkpoint(keys)
+        build = checkpoint.build
         names = [row.decode() for row in (yield from ask(shard, "HKEYS", keys.pages))]
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
@@ -153,4 +155,7 @@ def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
             old = yield from ask_all(shard, [("ZMSCORE", PageKeys(keys, name, build).all, *ids) for name in some])
             for name, heads, scores in zip(some, rows, old, strict=True):
                 found |= {id: name for id, *there in zip(ids, heads, scores, strict=True) if any(there)}
+            for name in some if checkpoint.is_paged else ():
+                left = [id for id in ids if id not in found]
+                found |= dict.fromkeys((yield from paged.locate(PageKeys(keys, name, build), shard, left)), name)
     return found

@@ -23,8 +23,9 @@ from scratchbus.log.writes import Write
 from scratchbus.logs import stderr_logger
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import evolve
-from scratchbus.queries import get, look, search
+from scratchbus.queries import get, look
 from scratchbus.refutation import complete
+from scratchbus.search import search
 
 HAPPENINGS = ("added", "repeated", "updated", "status_changed")
 """The kinds of events that a reminder may wait for: what says how an observation is, not who deals with it."""

@@ -28,6 +28,7 @@ DurationName = Literal[
     "fresh_timeout",
     "idempotency_window",
     "sweep_interval",
+    "keep_final",
     "subscription_lease",
     "subscription_ttl",
     "retain",
@@ -105,6 +106,7 @@ class Settings(BaseModel):
     auto_archive_resolved: bool = True
     auto_archive_after: Lasting = "1h"
     sweep_interval: Finite = "1s"
+    keep_final: Lasting = "7d"
     subscription_lease: Finite = "3s"
     subscription_ttl: Lasting = "30d"
 

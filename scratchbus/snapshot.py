@@ -24,11 +24,11 @@ from scratchbus.projections.live_page import LivePage, Turn
 _AT_ONCE = 1_000  # documents that one look takes: about a millisecond of the engine's time
 
 
-def read_page(log: Log, page: str, now_ms: int) -> Step[tuple[LivePage, Cursor]]:
+def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None) -> Step[tuple[LivePage, Cursor]]:
     """Read a page whole, up to the end of the log as it is then; return where that is.
 
-    Documents may be newer than the checkpoint that was read before them: what they have in them already changes
-    nothing. Raises CodeTooOld, PositionLost, LogRewound or LogGap.
+    What has been final for `keep_final_ms` is left out. Documents may be newer than the checkpoint that was read before
+    them: what they have in them already changes nothing. Raises CodeTooOld, PositionLost, LogRewound or LogGap.
     """
     shard = log.shard(page)
     keys = log.keys(shard)
@@ -38,7 +38,7 @@ def read_page(log: Log, page: str, now_ms: int) -> Step[tuple[LivePage, Cursor]]
     checkpoint = Checkpoint.parse(row, shard)
     with collector_at_rest():
         documents = yield from _read_documents(PageKeys(keys, page, checkpoint.build), shard)
-        live = LivePage(documents, now_ms)
+        live = LivePage(documents, now_ms, keep_final_ms)
     cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
     name = page.encode()
 
@@ -49,7 +49,7 @@ def read_page(log: Log, page: str, now_ms: int) -> Step[tuple[LivePage, Cursor]]
 
     yield from replay(log, cursor, fold)
     if (yield from read_checkpoint(keys)).build != checkpoint.build:
-        return (yield from read_page(log, page, now_ms))
+        return (yield from read_page(log, page, now_ms, keep_final_ms))
     return live, cursor
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from scratchbus.domain.values import check_id
 from scratchbus.errors import InvalidId, NotFound, shown
+from scratchbus.log import paged
 from scratchbus.log.append import Log
 from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.keys import PageKeys
@@ -70,4 +71,10 @@ def _ending_in(log: Log, page: str, suffix: str) -> Step[set[str]]:
             found.update(field.decode() for field in row[::2] if len(field) == WHOLE)
             if cursor in (b"0", 0):
                 break
-    return found
+    at: object = b"0"
+    while True:
+        at, row = yield from ask(shard, "HSCAN", PageKeys(keys, page, build).paged, at, "COUNT", _AT_ONCE)
+        ids = (paged.whole(id) for bucket in row[1::2] for id in paged.ids_in(bucket))
+        found.update(id for id in ids if id.endswith(suffix))
+        if at in (b"0", 0):
+            return found

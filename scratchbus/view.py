@@ -37,7 +37,10 @@ class _Reads:
         self._live: Live | None = None
 
     def get(self, id: str) -> Observation | None:
-        """Return an observation, or None when it is not on the page."""
+        """Return an observation, or None when it is not on the page, or has been final for `keep_final`.
+
+        `Page.get` still has one of those.
+        """
         id, live = check_id(id), self._open()
         with live.lock:
             return live.now().get(id)
@@ -59,7 +62,8 @@ class _Reads:
         """Return the observations that match everything given, newest first; `after` is the last item seen before.
 
         Type, tags and owner are indexed; status and source are looked at on the way; `text` (in the content, any
-        case) and `context` look at every observation that the rest leaves.
+        case) and `context` look at every observation that the rest leaves. What has been final for `keep_final` is not
+        in a view; `Page.list` has it.
         """
         check_limit(limit)
         wanted = filter_of(type, status, owner, source, tags, text, context, since)

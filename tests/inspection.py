@@ -16,6 +16,7 @@ from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import Position
 from scratchbus.domain.remembered import Remembered
 from scratchbus.folding import fold_once
+from scratchbus.log import paged
 from scratchbus.log.below import Floor
 from scratchbus.log.codec import (
     Head,
@@ -175,6 +176,25 @@ def documents(bus: Bus) -> Documents:
     return state
 
 
+def paged_out(bus: Bus) -> dict[tuple[str, str], paged.Place]:
+    """Return where the last events of paged-out observations are."""
+    found: dict[tuple[str, str], paged.Place] = {}
+    for keys, page in _pages(bus):
+        names = PageKeys(keys, page, _build(bus, keys))
+        places: dict[int, paged.Place] = {}
+        for name, row in _pairs(bus, names.places):
+            places |= paged.places_in(row) if name.isdigit() else {}
+        ids = {id: at for _, row in _pairs(bus, names.paged) for id, at in paged.ids_in(row).items()}
+        assert sorted(ids.values()) == sorted(places), "the two halves of the index of what is paged out differ"
+        found |= {(page, paged.whole(id)): places[at] for id, at in ids.items()}
+    return found
+
+
+def _pairs(bus: Bus, key: str) -> list[tuple[bytes, bytes]]:
+    flat = send(bus, "HGETALL", key)
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
 def heads(bus: Bus) -> dict[tuple[str, str], Head]:
     """Return what the append script knows of every subject."""
     return {
@@ -198,9 +218,15 @@ def assert_sound(bus: Bus) -> None:
         for shard in range(bus.core.log.shards):
             _assert_ordered(bus, bus.core.log.keys(shard))
         state = folded(bus)
+        gone = paged_out(bus)
+        assert {key: paged.Place.of(state[key]) for key in gone} == gone, "what is paged out is not the fold of the log"
+        assert all(scratch_page.may_be_paged_out(state[key]) for key in gone), (
+            "something is paged out that is not final"
+        )
+        _assert_heads(bus, state)
+        state = {key: document for key, document in state.items() if key not in gone}
         assert documents(bus) == state, "the stored documents are not the fold of the log"
         assert remembered(bus) == recollected(bus), "what agents remember is not the fold of the log"
-        _assert_heads(bus, state)
         _assert_versions(bus)
         _assert_open_and_keys(bus)
         _assert_due(bus)
@@ -267,12 +293,7 @@ def _assert_heads(bus: Bus, state: Documents) -> None:
         for key, head in found.items()
         if head.status not in ("cleared", "erased") and key[0] != "_bus" and not memory.is_remembered(key[1])
     }
-    floors = {shard: _floor(bus, shard).position for shard in range(bus.core.log.shards)}
-    dropped = {
-        key
-        for key, document in state.items()
-        if document.status_class == "final" and document.position <= floors[document.shard]
-    }
+    dropped = {key for key, document in state.items() if document.status_class == "final"}
     assert known | dropped == state.keys(), "heads and documents are about different observations"
     for key in known:
         head, document = found[key], state[key]

@@ -65,6 +65,7 @@ def commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[Co
         places[item.page] += (item.ms, item.seq)
         for relation, start, end in scratch_page.relations(item):
             writes["ZADD", names_of(item.page).relation(relation)] += (0, f"{start}\t{end}")
+    yield from fold.paged_in
     for page in fold.emptied:
         yield ("DEL", names_of(page).memory)  # first: what was remembered since is written again
     for command, arguments in writes.items():

@@ -11,6 +11,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.remembered import Remembered
 from scratchbus.log.codec import Poison, RawEntry, decode_document, decode_entry, decode_remembered
+from scratchbus.log.commit import Command
 from scratchbus.projections import memory, scratch_page
 from scratchbus.projections.memory import Memory, memory_of
 
@@ -28,7 +29,8 @@ _BEGINNINGS = ("added", "note_added")
 class Fold:
     """The fold of a stretch of one shard's log over the documents it touches.
 
-    What is archived has no positions in the history index: who reads that reads the archive.
+    What is archived has no positions in the history index: who reads that reads the archive. `paged_in` takes those
+    documents out of the index of what is paged out that were, and are loaded all the same.
     """
 
     shard: int
@@ -41,6 +43,7 @@ class Fold:
     folded: list[Event | Poison] = field(default_factory=list)
     rejected: list[tuple[RawEntry, str]] = field(default_factory=list)
     gaps: dict[str, int] = field(default_factory=dict)
+    paged_in: list[Command] = field(default_factory=list)
 
     def load(self, key: tuple[str, str], row: bytes | None) -> None:
         """Take a document as it was before the stretch."""

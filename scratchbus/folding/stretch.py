@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from scratchbus.counts import counts
@@ -16,13 +16,14 @@ from scratchbus.domain.position import Position
 from scratchbus.errors import LogRewound
 from scratchbus.folding.commands import commands
 from scratchbus.folding.fold import Fold, decode_all, needed
+from scratchbus.log import paged
 from scratchbus.log.append import Log
 from scratchbus.log.below import read_floor, stretch_after
 from scratchbus.log.codec import Poison, RawEntry, entry_fields, entry_position, is_batch_end
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key, commit
 from scratchbus.log.gaps import find_gaps
 from scratchbus.log.keys import PageKeys, ShardKeys
-from scratchbus.log.steps import Pause, Step, ask_all
+from scratchbus.log.steps import Pause, Step, ask, ask_all
 from scratchbus.logs import stderr_logger
 from scratchbus.projections.memory import is_remembered
 
@@ -63,7 +64,7 @@ def fold_once(
     fold = Fold(shard, is_archived)
     if entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
         fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
-    if not (yield from load_documents(keys, fold, needed(item for _, item in items), checkpoint, key)):
+    if not (yield from load_documents(log, fold, needed(item for _, item in items), checkpoint, key)):
         return Folded(0, False, Outcome.LOST), checkpoint
     for entry, item in items:
         fold.apply(entry, item)
@@ -146,9 +147,7 @@ def _whole_batches(entries: list[RawEntry], chunk: int) -> list[RawEntry]:
     return entries[: max((at for at in ends if at <= chunk), default=ends[0] if ends else 0)]
 
 
-def load_documents(
-    keys: ShardKeys, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint, key: str
-) -> Step[bool]:
+def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint, key: str) -> Step[bool]:
     """Load into the fold the documents of these subjects, by page; say whether they are still those of the checkpoint.
 
     `key` is where the checkpoint is kept.
@@ -158,7 +157,7 @@ def load_documents(
     """
     if not wanted:
         return True
-    asked: list[tuple[str, list[str]]] = []
+    keys, asked = log.keys(fold.shard), list[tuple[str, list[str]]]()
     reads: list[tuple[str, ...]] = []
     for page, subjects in wanted.items():
         name = PageKeys(keys, page, checkpoint.build)
@@ -170,4 +169,29 @@ def load_documents(
     for (page, subjects), found in zip(asked, rows, strict=True):
         for subject, row in zip(subjects, found, strict=True):
             fold.load((page, subject), row)
+    if checkpoint.is_paged and (yield from page_in(log, fold, wanted, checkpoint.build)):
+        last = yield from ask(keys.shard, "GET", key)
     return (last or b"").decode() == str(checkpoint)
+
+
+def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: int) -> Step[bool]:
+    """Fold anew, into the fold, those of these documents that are paged out; say whether any were looked for.
+
+    They are then as new to what is stored, which takes them back with all their indexes. Raises PositionLost when
+    their events are in an archive that cannot be read.
+    """
+    has_looked = False
+    for page, subjects in wanted.items():
+        missing = [subject for subject in subjects if (page, subject) in fold.documents]
+        missing = [subject for subject in missing if fold.documents[page, subject] is None]
+        if not missing:
+            continue
+        has_looked = True
+        index = yield from paged.read_index(PageKeys(log.keys(fold.shard), page, build), fold.shard, missing)
+        places = {id: place for id in missing if (place := index.find(id)) is not None}
+        for document in (yield from paged.rebuild(log, fold.shard, list(places.values()))):
+            fold.documents[page, document.id] = document
+        for id, place in places.items():  # one that was erased goes too
+            index.remove(id, place)
+        fold.paged_in += index.commands()
+    return has_looked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from scratchbus.log.keys import SYSTEM_PAGE, ShardKeys, shard_of
 from scratchbus.log.past import Past
 from scratchbus.log.replies import Appended, read_reply, wrote_by
 from scratchbus.log.retries import bound, bound_of, check_same, look_below, look_for, positions_of, wanted_of
-from scratchbus.log.revive import revive
+from scratchbus.log.revive import TRIES, drop_heads, revive
 from scratchbus.log.steps import Call, Interrupted, Pause, Script, Step, Wrote, ask, ask_all
 from scratchbus.log.writes import FIELDS, Write
 
@@ -145,7 +146,7 @@ def append(
     _check_size(arguments, len(writes))
     names = log.names(page)
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
-    scan, begun, attempt, revived = "", time.monotonic(), 0, set[str]()
+    scan, begun, attempt, revived = "", time.monotonic(), 0, dict[str, list[str]]()
     after = bound_of(first) if writes[0].digest else None
     if after is not None:
         recalled = yield from _recall(log, shard, after, writes)
@@ -174,9 +175,13 @@ def append(
         else:
             reason = reply[2] if reply[0] == b"refused" else None
             subject = writes[reply[1] - 1].event.subject if reason == b"missing" else None
-            if subject is None or subject in revived or not (yield from revive(keys, page, subject)):
+            seen = revived.setdefault(subject, []) if subject is not None else []
+            if subject is None or len(seen) >= TRIES or (head := (yield from revive(log, page, subject))) is None:
                 break
-            revived.add(subject)
+            seen.append(head)
+    if gone := {subject: seen[-1] for subject, seen in revived.items() if seen}:
+        with suppress(EngineError):  # the write is what counts
+            yield from drop_heads(keys, page, gone)  # those that were not written to: else they would stay for good
     outcome = read_reply(shard, page, room, writes, reply)
     if after is not None and outcome.recalled is not None:
         yield from _check_recalled(log, shard, writes, outcome.recalled)

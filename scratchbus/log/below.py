@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import PositionLost
-from scratchbus.log.append import Log
 from scratchbus.log.codec import RawEntry, entry_position
 from scratchbus.log.gaps import count_all_erased, not_erased
 from scratchbus.log.past import Past, Stretch
 from scratchbus.log.steps import Call, Fetch, Script, Step, ask_all
+
+if TYPE_CHECKING:
+    from scratchbus.log.append import Log  # which reads below the floor to put a head back
 
 T = TypeVar("T")
 

@@ -24,7 +24,8 @@ Command = tuple[Any, ...]
 class Checkpoint(NamedTuple):
     """How far a projection is folded: the last folded event, in which log, and in which build of the state.
 
-    Its stored form says in which form the state is stored: code that knows another one cannot use it.
+    Its stored form says in which form the state is stored: code that knows another one cannot use it. Some documents
+    of one that `is_paged` may be paged out.
     """
 
     position: Position = START
@@ -32,6 +33,7 @@ class Checkpoint(NamedTuple):
     build: int = 1
     origin: str = ""
     token: str = ""
+    is_paged: bool = False
 
     @classmethod
     def parse(cls, row: bytes | None, shard: int) -> Checkpoint:
@@ -42,20 +44,27 @@ class Checkpoint(NamedTuple):
         if stored is None:
             _refuse(shard, 0)  # from before forms were numbered
         id, event_id, build, form, origin, token = stored.groups()
-        if int(form) != scratch_page.FORM:
+        if int(form) not in (scratch_page.FORM, scratch_page.PAGED):
             _refuse(shard, int(form))
-        return cls(Position.parse(id)._replace(shard=shard), event_id, int(build), origin, token)
+        return cls(
+            Position.parse(id)._replace(shard=shard),
+            event_id,
+            int(build),
+            origin,
+            token,
+            int(form) == scratch_page.PAGED,
+        )
 
     def __str__(self) -> str:
         if self.position.seq == 0:
             return ""
-        build = f"{self.build}|{scratch_page.FORM}"
-        return f"{self.position.stream_id}|{self.event_id}|{build}|{self.origin}|{self.token}"
+        form = scratch_page.PAGED if self.is_paged else scratch_page.FORM
+        return f"{self.position.stream_id}|{self.event_id}|{self.build}|{form}|{self.origin}|{self.token}"
 
 
 def _refuse(shard: int, form: int) -> NoReturn:
-    what = f"shard {shard}: the state is stored in form {form}, this code reads form {scratch_page.FORM}"
-    if form > scratch_page.FORM:
+    what = f"shard {shard}: the state is stored in form {form}, this code reads form {scratch_page.PAGED}"
+    if form > scratch_page.PAGED:
         raise CodeTooOld(f"{what}; upgrade scratchbus")
     raise StateTooOld(f"{what}; run `scratchbus rebuild`")
 
@@ -81,13 +90,22 @@ class Outcome(Enum):
 
 
 def commit(
-    keys: ShardKeys, key: str, was: Checkpoint, position: Position, event_id: bytes, commands: Iterable[Command]
+    keys: ShardKeys,
+    key: str,
+    was: Checkpoint,
+    position: Position,
+    event_id: bytes,
+    commands: Iterable[Command],
+    *,
+    pages_out: bool = False,
 ) -> Step[tuple[Outcome, Checkpoint]]:
     """Write the state and move the checkpoint at `key`, if both the log and the checkpoint are still as they were read.
 
+    One that pages documents out leaves the checkpoint where it is, and has it say so from then on.
     A commit whose reply is lost is recognised by its token when the checkpoint is read again.
     """
     now = was._replace(position=position, event_id=event_id.decode("utf-8", "replace"), token=token_hex(6))
+    now = now._replace(is_paged=was.is_paged or pages_out)
     arguments: list[Any] = [str(was), str(now), position.stream_id, event_id, was.origin, keys.floor]
     for command in commands:
         arguments.append(len(command))

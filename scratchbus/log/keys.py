@@ -152,6 +152,9 @@ class PageKeys:
     positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
     gaps        hash of the whole shard: stream id of an event -> how many events were missing before it
     snapshots   hash: stream id -> the documents as they were then, compressed (see `log.snapshots`)
+    paged       hash: bucket -> ids of paged-out observations, each with when it was added (see `log.paged`)
+    places      hash: range of when they were added -> where the last event of each paged-out observation is
+    paging      hash of the whole shard: `cursor` -> up to where events were looked at for what may be paged out
 
     Relations are sorted sets of the whole shard, all scores 0, with members `<from>` TAB `<to>`; nothing leaves them:
 
@@ -163,8 +166,8 @@ class PageKeys:
     """
 
     __slots__ = (
-        "_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "memory", "page", "positions",
-        "rejected", "snapshots",
+        "_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "memory", "page", "paged", "paging", "places",
+        "positions", "rejected", "snapshots",
     )  # fmt: skip
 
     def __init__(self, shard: ShardKeys, page: str, build: int = 1) -> None:
@@ -179,6 +182,9 @@ class PageKeys:
         self.all = f"{tag}all:{page}"
         self.positions = f"{tag}positions:{page}"
         self.snapshots = f"{tag}snapshots:{page}"
+        self.paging = f"{tag}paging"
+        self.paged = f"{tag}paged:{page}"
+        self.places = f"{tag}places:{page}"
         self._indexes: dict[tuple[str, str], str] = {}
 
     def relation(self, name: str) -> str:

@@ -1,33 +1,69 @@
-"""Heads that were dropped below the floor of a log: until someone asks, only its document knows what is final.
+"""Heads that were dropped: until someone asks, only the document knows what is final, or, paged out, its events.
 
 A link to it, or a change that has to be refused, then finds its head as if it had never been away.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import millis
+from scratchbus.log import paged
 from scratchbus.log.codec import Head, decode_document
 from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.script_replies import reply_of
-from scratchbus.log.steps import Call, Script, Step, ask
+from scratchbus.log.steps import Call, Script, Step, ask, ask_all
+from scratchbus.projections.memory import is_remembered
+
+if TYPE_CHECKING:
+    from scratchbus.log.append import Log
+
+TRIES = 5
+"""How often a head is put back for one write: who pages out may drop it again at once."""
 
 _SCRIPT = Script("revive")
+_DROP = Script("drop_heads")
 
 
-def revive(keys: ShardKeys, page: str, subject: str) -> Step[bool]:
-    """Put back the head of a subject whose last event is below the floor; say whether it is there now."""
-    if not (yield from ask(keys.shard, "GET", keys.floor)):
-        return False
-    docs = PageKeys(keys, page, (yield from read_checkpoint(keys)).build).docs
-    stored = yield from ask(keys.shard, "HGET", docs, subject)
-    document = decode_document(stored) if stored else None
-    if document is None or document.status_class != "final":
-        return False
-    arguments = (subject, str(head_of(document)), docs, stored)
-    (reply,) = yield Call(keys.shard, (_SCRIPT.command((keys.heads(page), keys.ids), arguments),))
-    return reply_of("revive", reply, 1, 0) == [1]
+def revive(log: Log, page: str, subject: str) -> Step[str | None]:
+    """Put back the head of a subject that is final; return it if it is there now."""
+    keys = log.keys(log.shard(page))
+    if is_remembered(subject):
+        return None
+    for _ in range(TRIES):
+        checkpoint = yield from read_checkpoint(keys)
+        names = PageKeys(keys, page, checkpoint.build)
+        key, name, stored = names.docs, subject, (yield from ask(keys.shard, "HGET", names.docs, subject))
+        document = decode_document(stored) if stored else None
+        if document is None and checkpoint.is_paged:
+            place = (yield from paged.locate(names, keys.shard, [subject])).get(subject)
+            key, name = names.places, paged.range_of(place.added) if place else ""
+            stored = yield from ask(keys.shard, "HGET", key, name)
+            if place is not None and place == paged.places_in(stored).get(place.added):
+                document = next(iter((yield from paged.rebuild(log, keys.shard, [place]))), None)
+        if document is None or document.status_class != "final":
+            return None
+        head = str(head_of(document))
+        (reply,) = yield Call(
+            keys.shard, (_SCRIPT.command((keys.heads(page), keys.ids), (subject, head, key, name, stored)),)
+        )
+        if reply_of("revive", reply, 1, 0)[0]:
+            return head
+    return None
+
+
+def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> Step[int]:
+    """Drop these heads, as far as they are still as they were read; return how many."""
+    flat = [part for each in heads.items() for part in each]
+    count = 0
+    for at in range(0, len(flat), 2_000):
+        command = _DROP.command((keys.heads(page), keys.ids), flat[at : at + 2_000])
+        (reply,) = yield from ask_all(keys.shard, [command])  # sent twice it does no harm
+        count += reply
+    return count
 
 
 def head_of(document: Observation) -> Head:

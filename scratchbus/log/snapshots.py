@@ -124,11 +124,14 @@ def pack(rows: Sequence[bytes]) -> bytes:
 def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool]:
     """Write a snapshot of a page as it is folded now, if one is due; say whether it was written.
 
-    Gives up when someone goes on folding meanwhile, or when it is no longer wanted.
+    Gives up when someone goes on folding meanwhile, or when it is no longer wanted. One of a page of which documents
+    are paged out would lack them: who looks back folds its own.
     """
     shard, key = keys.shard, checkpoint_key(keys)
     checkpoint = yield from read_checkpoint(keys)
     names = PageKeys(keys, page, checkpoint.build)
+    if checkpoint.is_paged and (yield from ask(shard, "EXISTS", names.paged)):
+        return False
     last = yield from nearest(keys, names, checkpoint.position)
     before, events = yield from count_positions(shard, names.positions, last.position if last else START)
     if not is_due(events - before, (yield from ask(shard, "ZCARD", names.all))):

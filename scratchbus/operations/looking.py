@@ -22,7 +22,8 @@ from scratchbus.log.steps import Step
 from scratchbus.operations.outcome import check_statuses, not_found
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.memory import check_subject
-from scratchbus.queries import Freshness, active, get, read_head, search
+from scratchbus.queries import Freshness, active, get, read_head
+from scratchbus.search import search
 
 
 def filter_of(

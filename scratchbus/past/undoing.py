@@ -20,7 +20,8 @@ from scratchbus.log.reading import CHUNK, read
 from scratchbus.log.steps import Step
 from scratchbus.projections import scratch_page
 from scratchbus.projections.filters import Filter
-from scratchbus.queries import Freshness, active, get, search
+from scratchbus.queries import Freshness, active, get
+from scratchbus.search import search
 
 
 class Known(NamedTuple):

@@ -36,9 +36,13 @@ _EPOCH, _MILLISECOND = moment(0), timedelta(milliseconds=1)
 
 
 class LivePage:
-    """The observations of a page, as they read at the latest time it was told."""
+    """The observations of a page, as they read at the latest time it was told.
 
-    def __init__(self, documents: Iterable[Observation], now_ms: int) -> None:
+    One that may be paged out is dropped `keep_final_ms` after its last event; what is told of it then changes nothing.
+    """
+
+    def __init__(self, documents: Iterable[Observation], now_ms: int, keep_final_ms: int | None = None) -> None:
+        self._keep = keep_final_ms
         by_place = sorted(documents, key=attrgetter("added_seq"))
         seqs = [document.added_seq for document in by_place]
         self._now = now_ms
@@ -50,7 +54,7 @@ class LivePage:
                 self._indexes[name].append(document.added_seq)
         self._active = [document for document in reversed(by_place) if is_active(document)]
         self._active.sort(key=attrgetter("priority"), reverse=True)  # the newest stay first within each
-        self._alarms = [alarm for document in by_place for alarm in _alarms(document)]
+        self._alarms = [alarm for document in by_place for alarm in self._alarms_of(document)]
         heapify(self._alarms)
         self.next_ms: float = 0
         self.advance(now_ms)
@@ -104,7 +108,12 @@ class LivePage:
         self._now = now = max(self._now, now_ms)
         while self._alarms and self._alarms[0] >> _SEQ_BITS <= now:
             document = self._shown.get(heappop(self._alarms) & _SEQ_MASK)
-            if document is not None:
+            if document is None:
+                continue
+            its = self._documents[document.id]  # as the log has it: what has expired and was not swept is not final
+            if self._keep is not None and scratch_page.may_be_paged_out(its) and its.ms + self._keep <= now:
+                self._drop(its)
+            else:
                 self._show(document, scratch_page.settled(document, now))
         self._await_next()
 
@@ -121,16 +130,28 @@ class LivePage:
             self._rank(was_shown, None)
             return before, after
         self._documents[id] = after
-        known = _alarms(before) if before is not None else []
-        for alarm in _alarms(after):
+        known = self._alarms_of(before) if before is not None else []
+        for alarm in self._alarms_of(after):
             if alarm not in known:
                 heappush(self._alarms, alarm)
         if len(self._alarms) > _MOST_STALE + 2 * len(self._documents):
-            self._alarms = [alarm for document in self._shown.values() for alarm in _alarms(document)]
+            self._alarms = [alarm for document in self._shown.values() for alarm in self._alarms_of(document)]
             heapify(self._alarms)
         self._await_next()
         self._show(was_shown, scratch_page.settled(after, self._now))
         return before, after
+
+    def _drop(self, document: Observation) -> None:
+        """Forget an observation that has been final for so long."""
+        self._index(self._documents.pop(document.id), None)
+        del self._shown[document.added_seq]
+
+    def _alarms_of(self, observation: Observation) -> list[int]:
+        """Return when time changes how an observation reads, or drops it."""
+        alarms = _alarms(observation)
+        if self._keep is not None and scratch_page.may_be_paged_out(observation):
+            alarms.append(_alarm(observation.ms + self._keep, observation))
+        return alarms
 
     def _show(self, before: Observation | None, after: Observation) -> None:
         self._shown[after.added_seq] = after
@@ -169,7 +190,11 @@ def _alarms(observation: Observation) -> list[int]:
         moments.append(observation.expires_at)
     if observation.claim is not None:
         moments.append(observation.claim.until)
-    return [-(-(at - _EPOCH) // _MILLISECOND) << _SEQ_BITS | observation.added_seq for at in moments]
+    return [_alarm(-(-(at - _EPOCH) // _MILLISECOND), observation) for at in moments]
+
+
+def _alarm(ms: int, observation: Observation) -> int:
+    return ms << _SEQ_BITS | observation.added_seq
 
 
 def _entries(document: Observation | None) -> set[tuple[Name, int]]:

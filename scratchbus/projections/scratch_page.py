@@ -32,12 +32,14 @@ NAME = "scratch_page"
 FORM = 1
 """The form of what is stored of it. It grows when stored documents or indexes would no longer be what a fold makes."""
 
+PAGED = 2
+"""The form of state of which some documents were paged out: code that knows only `FORM` would take them for lost."""
+
 WAITING = ("waiting", "event")
 """The index of the reminders that wait for an event."""
 
 INDEXED = ("tags", "owner", "remind_on")
 """The fields that can change and that an index follows."""
-
 
 RELATIONS = ("evidence", "links", "causes", "seen", "actions")
 """The relations that an event may tell of; see `log.keys.PageKeys`."""
@@ -129,6 +131,12 @@ def next_moment(observation: Observation) -> int | None:
             moments.append(observation.claim.until)
     due = [millis(moment) for moment in moments if moment is not None]
     return min(due, default=None)
+
+
+def may_be_paged_out(observation: Observation) -> bool:
+    """Say whether a document is final, and follows from its events alone."""
+    is_done = observation.status_class == "final" and next_moment(observation) is None
+    return is_done and not observation.damaged
 
 
 def index_entries(observation: Observation) -> Iterator[tuple[str, str]]:

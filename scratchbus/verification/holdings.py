@@ -10,10 +10,12 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.remembered import Session
 from scratchbus.errors import shown
+from scratchbus.log import paged
 from scratchbus.log.codec import Head, decode_document, encode_document, encode_remembered
 from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys
 from scratchbus.projections import scratch_page
 from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.scratch_page import may_be_paged_out
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.verification.state import PageState, State
 
@@ -36,7 +38,11 @@ class Holding(NamedTuple):
 
 
 class Holdings:
-    """What a shard has to hold: by `base` what is folded of it, and by `tip` what the append script wrote."""
+    """What a shard has to hold: by `base` what is folded of it, and by `tip` what the append script wrote.
+
+    `absent` are the pages and ids of what may be paged out, since its document is not stored, or an index does not have
+    it (`unindexed`): whether it is has to be seen in one look.
+    """
 
     def __init__(self, keys: ShardKeys) -> None:
         self.keys = keys
@@ -44,6 +50,8 @@ class Holdings:
         self.floor = START
         self.base = State()
         self.tip = self.base.branch()
+        self.absent: set[tuple[str, str]] = set()
+        self.unindexed: set[tuple[str, str]] = set()
 
     def names(self) -> set[str]:
         """Return the keys that have to be there, as they are now."""
@@ -84,13 +92,15 @@ class Holdings:
             return (one.id for one in self.base.peek(page).live())
 
         if kind == "docs":
-            return Holding("document", key, "hash", ids, lambda id, row: _judge_document(document(id), row))
+            return Holding("document", key, "hash", ids, partial(self._judge_document, page))
+        if kind == "paged":
+            return Holding("paged", key, "hash", lambda: (), lambda _, row: self._judge_bucket(page, row))
         if kind == "memory":
             return Holding(
                 "document", key, "hash", lambda: self.base.peek(page).kept(), partial(self._judge_kept, page)
             )
         if kind == "all":
-            return _scores("index", key, ids, lambda id: one.added_seq if (one := document(id)) else None)
+            return self._index(key, page, ids, lambda id: one.added_seq if (one := document(id)) else None)
         if is_index:
             index = (kind, value)
 
@@ -98,7 +108,7 @@ class Holdings:
                 one = document(id)
                 return one.added_seq if one is not None and index in scratch_page.index_entries(one) else None
 
-            return _scores("index", key, lambda: (id for id in ids() if place(id) is not None), place)
+            return self._index(key, page, lambda: (id for id in ids() if place(id) is not None), place)
         if kind == "due":
             return _scores("due", key, self._due, self._moment)
         if kind in scratch_page.RELATIONS:
@@ -133,8 +143,10 @@ class Holdings:
         return _differences(head, wanted, Head._fields) if wanted is not None else _presence(False, True)
 
     def _may_be_dropped(self, page: str, id: str) -> bool:
-        """Say whether an archiver may have dropped a head: it is below the floor, and nothing more happens to it."""
+        """Say whether a head may have been dropped: nothing more happens to it, and it follows from the rest."""
         head, session = self.tip.peek(page).head(id), self.tip.peek(page).remembered.get(SESSION)
+        if (document := self.tip.peek(page).documents.get(id)) is not None and may_be_paged_out(document):
+            return True
         if head is None or Position.parse(head.position).seq > self.floor.seq:
             return False
         is_over = isinstance(session, Session) and session.ended and session.seq <= self.floor.seq
@@ -164,6 +176,53 @@ class Holdings:
         if not row.isdigit() or (soonest and int(row) > soonest):
             return f"is {shown(row)}, after {soonest}, when the first on it expires"
         return ""
+
+    # -- what is paged out -----------------------------------------------------------------------------------------
+
+    def _judge_document(self, page: str, id: str, row: bytes | None) -> str:
+        wanted = self.base.peek(page).documents.get(id)
+        if row is None and wanted is not None and may_be_paged_out(wanted):
+            self.absent.add((page, id))
+            return ""
+        return _judge_document(wanted, row)
+
+    def _index(
+        self, key: str, page: str, members: Callable[[], Iterable[str]], wanted: Callable[[str], float | None]
+    ) -> Holding:
+        held = _scores("index", key, members, wanted)
+
+        def judge(id: str, row: bytes | None) -> str:
+            document = self.base.peek(page).documents.get(id)
+            if row is None and document is not None and may_be_paged_out(document):
+                self.absent.add((page, id))
+                self.unindexed.add((page, id))
+                return ""
+            return held.judge(id, row)
+
+        return held._replace(judge=judge)
+
+    def _judge_bucket(self, page: str, row: bytes | None) -> str:
+        """Judge the ids of a bucket, which may be paged in by the time their places are compared."""
+        wrong = []
+        for id, added in paged.ids_in(row).items():
+            document = self.base.peek(page).documents.get(paged.whole(id))
+            if document is None or document.added_seq != added:
+                wrong.append(f"{paged.whole(id)} was not added by event {added}")
+            self.absent.add((page, paged.whole(id)))
+        return ", ".join(wrong)
+
+    def judge_absent(self, page: str, id: str, row: bytes | None, index: paged.Edit) -> str:
+        """Say what is wrong with a document that may be stored or paged out, but not both, and not neither."""
+        wanted = self.base.peek(page).documents.get(id)
+        place = index.find(id)
+        if place is None or wanted is None:
+            is_unindexed = row is not None and (page, id) in self.unindexed
+            return _judge_document(wanted, row) or ("is stored, and missing in an index" if is_unindexed else "")
+        if row is not None:
+            return "is stored and paged out at once"
+        if not may_be_paged_out(wanted):
+            return "is paged out and not final"
+        return _differences(place, paged.Place.of(wanted), paged.Place._fields)
 
     # -- what is folded --------------------------------------------------------------------------------------------
 

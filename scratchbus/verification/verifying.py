@@ -6,14 +6,14 @@ folded to just there. So it does not matter what happens between two looks.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
 from itertools import chain, islice
 
 from scratchbus.core import Core
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidInput, shown
-from scratchbus.log import positions, snapshots
+from scratchbus.log import paged, positions, snapshots
 from scratchbus.log.append import Log
 from scratchbus.log.below import read_floor
 from scratchbus.log.codec import entry_fields
@@ -36,7 +36,7 @@ _APART = (
 )  # fmt: skip
 """The keys, up to their first colon, that are not compared member by member."""
 
-_APART_IN_BUILD = ("rejected", "positions", "snapshots")
+_APART_IN_BUILD = ("rejected", "positions", "snapshots", "places", "paging")
 """The same, of a build of the state."""
 
 
@@ -104,6 +104,7 @@ class _Shard:
                 yield from self._compare_ids(key)
             else:
                 self._recognise(key.removeprefix(self._keys.tag))
+        yield from self._compare_paged()
         yield from self._compare_lasts()
         yield from self._read_snapshots()
         yield from self._compare_rejected()
@@ -181,6 +182,38 @@ class _Shard:
                     self._verified.add("id", f"{key} {id.decode('utf-8', 'replace')}", f"is not that of {place}")
             if int(at) == 0:
                 return
+
+    def _compare_paged(self) -> Step[None]:
+        """Look whether each document that may be paged out is stored or paged out, and what is known of it then."""
+        pages: dict[str, list[str]] = defaultdict(list)
+        for page, id in sorted(self._wanted.absent):
+            pages[page].append(id)
+        for page, ids in pages.items():
+            names = PageKeys(self._keys, page, self._wanted.build)
+            for some in batches(ids, _AT_ONCE):
+                buckets = sorted({paged.bucket_of(id) for id in some})
+                spans = sorted(
+                    {
+                        paged.range_of(document.added_seq)
+                        for id in some
+                        if (document := self._wanted.base.peek(page).documents.get(id))
+                    }
+                ) or ["0"]
+                rows, found, places = yield from self._look(
+                    [
+                        ("HMGET", names.docs, *some),
+                        ("HMGET", names.paged, *buckets),
+                        ("HMGET", names.places, *spans),
+                    ]
+                )
+                index = paged.Edit(
+                    names,
+                    {name: paged.ids_in(row) for name, row in zip(buckets, found, strict=True)},
+                    {name: paged.places_in(row) for name, row in zip(spans, places, strict=True)},
+                )
+                for id, row in zip(some, rows, strict=True):
+                    if wrong := self._wanted.judge_absent(page, id, row, index):
+                        self._verified.add("paged", f"{names.paged} {id}", wrong)
 
     def _compare_lasts(self) -> Step[None]:
         """Look whether pages have positions behind that of their last event."""

@@ -159,7 +159,7 @@ def test_a_reply_that_nobody_knows_is_told(connect):
     def around(call, send):
         return [[b"surprise", 1]] if call.is_write else send()
 
-    with interposed(bus, around), pytest.raises(AssertionError, match=r"the append script answered .*surprise"):
+    with interposed(bus, around), pytest.raises(EngineError, match=r"answered .*surprise"):
         bus.page().add("observation", "x")
 
 

@@ -16,9 +16,11 @@ from scratchbus.folding import fold_once
 from scratchbus.log.codec import Head, entry_fields
 from scratchbus.log.rebuild import take
 from scratchbus.log.trimming import Archiving
+from scratchbus.paging import page_out
 from tests.docs.markdown import ROOT, codes, rows
 from tests.inspection import entries, project, raw_append, send
 from tests.travelling import only
+from tests.waiting import eventually
 
 TEXT = (ROOT / "docs" / "redis-layout.md").read_text("utf-8")
 
@@ -59,6 +61,9 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         project(bus)
         private = bus.page("user:44")
         private.erase(private.add("observation", "private").id, reason="asked for")
+        bus.page("user:45").add("observation", "stays", tags=["a#b"], owner="agent")
+        project(bus)
+        eventually(lambda: bus.converse(page_out(bus.core, 0)))
         lease = bus.converse(take(bus.core.log.keys(0), "tester"))
         bus.converse(fold_once(bus.core.log, 0, build=lease.build))
         bus.converse(Archiving(bus.core.log.keys(0), "0123", "tester", 60_000).take())

@@ -13,9 +13,10 @@ import pytest
 
 from scratchbus import AsyncBus, Bus, because
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.errors import EngineAuth, EngineForbidden
+from scratchbus.errors import EngineAuth, EngineForbidden, InvalidTransition
 from scratchbus.log import append, subscription
 from scratchbus.page import Page
+from scratchbus.paging import page_out
 from scratchbus.queries import IN_MEMORY
 from tests.faults.checker import check
 from tests.faults.operations import SUBJECT
@@ -100,6 +101,29 @@ def test_what_was_archived_is_read_by_every_role(guarded: GuardedServer, bus: Bu
         assert len(list(mine.events())) == 9
         assert [event.kind for event in mine.page().history(ids[0])] == ["added", "status_changed"]
         assert len(list(mine.events(pages="main"))) == 8
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_whoever_may_commit_pages_out_and_every_role_reads_it(guarded: GuardedServer, bus: Bus, role: str) -> None:
+    one = bus.page().add("observation", "x", tags=["t"])
+    done = bus.page().archive(one.id)
+    project(bus)
+    with Bus.connect(guarded.url_of(role), source="subject") as mine:
+        if role in COMMITS:
+            eventually(lambda: mine.converse(page_out(mine.core, 1)))
+        else:
+            assert mine.converse(page_out(mine.core, 1)) == 0
+            eventually(lambda: bus.converse(page_out(bus.core, 1)))
+        assert mine.page().get(one.id) == done
+        assert mine.page().list(tags="t", status="archived") == [done]
+        assert [event.kind for event in mine.page().history(one.id)] == ["added", "status_changed"]
+    with Bus.connect(guarded.url_of("publisher"), source="other") as other:
+        linked = other.page().link(one.id, "goal")
+        with pytest.raises(InvalidTransition):
+            other.page().reopen(one.id)
+    with Bus.connect(guarded.url_of(role), source="subject") as mine:
+        assert mine.page().get(one.id) == linked
+    assert bus.verify().is_sound
 
 
 @pytest.mark.parametrize("role", ROLES)

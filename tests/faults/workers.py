@@ -37,6 +37,11 @@ def expire(url: str, bus: str, interval: str) -> None:
     _serve(url, bus, run_expirer, sweep_interval=interval)
 
 
+def page_out(url: str, bus: str) -> None:
+    """Be an expirer that pages out at once, until the end."""
+    _serve(url, bus, run_expirer, sweep_interval="10ms", keep_final="1ms")
+
+
 def _serve(url: str, name: str, run: Callable[[Bus, threading.Event], None], **settings: Any) -> None:
     never = threading.Event()
     while True:

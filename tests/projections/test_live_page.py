@@ -158,3 +158,20 @@ def test_alarms_that_no_longer_count_do_not_pile_up(monkeypatch):
     assert len(story.page._alarms) <= 12
     story.page.advance(START + 200_000 + 3_600_000 - 1)
     assert story.page.get("A").claim is not None
+
+
+def test_what_has_been_final_for_long_is_dropped_with_all_its_indexes():
+    story = Story()
+    story.page = LivePage((), START, 60_000)
+    for subject in "ABC":
+        story.add(subject, tags=["a"], ttl=10_000 if subject == "C" else None)
+    story.tell("A", status("archived"))
+    story.tell("B", status("resolved"))
+    story.page.advance(START + 63_999)
+    assert ids(story.page.walk([("tag", "a")], None)) == ["C", "B", "A"]
+    story.page.advance(START + 64_000)
+    assert ids(story.page.walk([("tag", "a")], None)) == ["C", "B"]
+    assert (len(story.page), story.page.get("A"), story.page.get("B").status) == (2, None, "resolved")
+    assert story.page.get("C").status == "archived"  # it has expired, and nobody has swept it yet
+    story.page.evolve(Linked(action="goal", by="tool").placed(subject="A", ms=START + 70_000, seq=9))
+    assert len(story.page) == 2

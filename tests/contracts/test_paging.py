@@ -1,0 +1,397 @@
+"""Documents that have been final for long leave the engine's memory, and everything is answered as before."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from scratchbus import Bus, NewObservation
+from scratchbus.domain.events import StatusChanged
+from scratchbus.errors import CodeTooOld, InvalidTransition, NotFound, PositionLost
+from scratchbus.expiry import run_expirer
+from scratchbus.ids import new_event_id
+from scratchbus.log import paged as index_of
+from scratchbus.log.append import append
+from scratchbus.log.commit import checkpoint_key, read_checkpoint
+from scratchbus.log.keys import PageKeys
+from scratchbus.log.writes import Write
+from scratchbus.paging import page_out
+from scratchbus.projections import scratch_page
+from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send
+from tests.waiting import eventually
+
+
+def names_of(bus, page="main"):
+    keys = keys_of(bus, page)
+    return PageKeys(keys, page, bus.converse(read_checkpoint(keys)).build)
+
+
+def page_all_out(bus):
+    """Page out all that is final by now; return how many documents that were."""
+    project(bus)
+    clock = send(bus, "TIME")
+    eventually(lambda: send(bus, "TIME") > [clock[0], clock[1] + b"9"] or send(bus, "TIME")[0] > clock[0])
+    count, some = 0, -1
+    while some:
+        some = bus.converse(page_out(bus.core, 0))
+        count += some
+    return count
+
+
+def fill(page, count=12):
+    """Put observations on a page; two of three end archived."""
+    added = page.add_many(
+        [
+            NewObservation(
+                type="risk_alert" if n % 2 else "observation", content=f"story {n}", tags=[f"t{n % 3}"],
+                owner=f"o{n % 2}", source=f"s{n % 4}", context={"n": n},
+            )
+            for n in range(count)
+        ]
+    )  # fmt: skip
+    for one in added:
+        if one.content[-1] not in "0369":
+            page.archive(one.id, reason="done")
+    return added
+
+
+@pytest.fixture
+def bus(connect, tmp_path):
+    return connect(archive_url=tmp_path / "archive", retain="1ms", retain_events=2, archive_segment=5)
+
+
+@pytest.fixture(params=["in the log", "in the archive"])
+def paged(request, bus):
+    """A page of which what is archived is paged out, with what it answered before that."""
+    page = bus.page("main")
+    added = fill(page)
+    page.link(added[1].id, "goal-1")
+    page.add("observation", "rests", evidence=[added[1].id])
+    before = {
+        "all": page.list(limit=None),
+        "histories": {one.id: page.history(one.id) for one in added},
+        "trace": page.trace("goal-1"),
+    }
+    if request.param == "in the archive":
+        archive(bus)
+    assert page_all_out(bus) == 7
+    if request.param == "in the archive":
+        archive(bus)
+    return page, added, before
+
+
+def test_what_is_final_leaves_the_engine_and_is_answered_as_before(bus, paged):
+    page, _, before = paged
+    gone = {one.id for one in before["all"] if one.status == "archived"}
+    assert {id for _, id in documents(bus)} == {one.id for one in before["all"]} - gone
+    assert {id for _, id in heads(bus)}.isdisjoint(gone)
+    names = names_of(bus)
+    assert {id.decode() for id in send(bus, "ZRANGE", names.all, 0, -1)}.isdisjoint(gone)
+    for one in before["all"]:
+        assert page.get(one.id) == one
+        assert one.id not in before["histories"] or page.history(one.id) == before["histories"][one.id]
+    assert page.list(limit=None) == before["all"]
+    assert page.trace("goal-1") == before["trace"]
+    assert bus.verify().is_sound
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"status": "archived"},
+        {"status": ["archived", "active"]},
+        {"status": "active"},
+        {"type": "risk_alert"},
+        {"type": "observation", "status": "archived"},
+        {"tags": ["t1"]},
+        {"tags": ["t1", "t2"]},
+        {"owner": "o1", "tags": "t2"},
+        {"source": "s2"},
+        {"source": "tester"},
+        {"text": "STORY 1"},
+        {"context": {"n": 4}},
+    ],
+    ids=str,
+)
+def test_lists_have_what_is_paged_out_in_its_place(paged, wanted):
+    page, _, before = paged
+    one = before["all"]
+    expected = [each for each in one if each.id in {found.id for found in _matching(one, wanted)}]
+    assert page.list(limit=None, **wanted) == expected
+    assert page.list(limit=3, **wanted) == expected[:3]
+    after, pages = None, []
+    while some := page.list(limit=2, after=after, **wanted):
+        pages += some
+        after = some[-1].id
+    assert pages == expected
+
+
+def _matching(found, wanted):
+    def has(one):
+        statuses = [wanted["status"]] if isinstance(wanted.get("status"), str) else wanted.get("status", [one.status])
+        tags = [wanted["tags"]] if isinstance(wanted.get("tags"), str) else wanted.get("tags", [])
+        return (
+            one.status in statuses
+            and one.type == wanted.get("type", one.type)
+            and one.owner == wanted.get("owner", one.owner)
+            and one.source == wanted.get("source", one.source)
+            and set(tags) <= set(one.tags)
+            and wanted.get("text", "").lower() in one.content
+            and one.context.get("n") == wanted.get("context", one.context).get("n")
+        )
+
+    return [one for one in found if has(one)]
+
+
+def test_a_write_to_what_is_paged_out_is_refused_as_before(bus, paged):
+    page, added, _ = paged
+    id = added[1].id
+    for write in (
+        lambda: page.update(id, content="other"),
+        lambda: page.reopen(id),
+        lambda: page.archive(id),
+        lambda: page.resolve(id),
+        lambda: page.claim(id, by="x"),
+    ):
+        with pytest.raises(InvalidTransition):
+            write()
+    with pytest.raises(InvalidTransition):
+        page.clear_resolved([id])
+    assert ("main", id) not in heads(bus)
+    assert len(page.history(id)) == 3
+    with pytest.raises(NotFound):
+        page.update("01M7YS0X7YM47HSFZZZJC2DZ9D", content="x")
+
+
+def test_a_retry_of_what_is_paged_out_is_answered_as_before(bus):
+    page = bus.page("main")
+    one = page.add("observation", "once", event_id="add-1")
+    done = page.archive(one.id, event_id="archive-1")
+    assert page_all_out(bus) == 1
+    assert page.add("observation", "once", event_id="add-1").id == one.id
+    assert page.archive(one.id, event_id="archive-1") == done
+    assert [event.kind for event in page.history(one.id)] == ["added", "status_changed"]
+
+
+def test_a_link_to_what_is_paged_out_brings_it_back_until_it_is_paged_out_again(bus, paged):
+    page, added, _ = paged
+    id = added[2].id
+    linked = page.link(id, "goal-2")
+    assert page.get(id) == linked  # folded by the reader
+    assert linked in page.list(limit=None, status="archived")
+    project(bus)
+    assert page.get(id) == linked
+    assert ("main", id) in documents(bus)
+    assert page.list(limit=None).count(linked) == 1
+    assert bus.verify().is_sound
+    assert page_all_out(bus) == 1
+    assert ("main", id) not in documents(bus)
+    assert page.get(id) == linked
+    assert bus.verify().is_sound
+
+
+def test_refuting_what_a_paged_out_observation_rests_on_leaves_it_final(bus):
+    page = bus.page("main")
+    base = page.add("observation", "base")
+    rests = page.add("observation", "rests", evidence=[base.id])
+    page.archive(rests.id)
+    assert page_all_out(bus) == 1
+    page.refute(base.id, reason="wrong")
+    assert page.get(rests.id).status == "archived"
+    page_all_out(bus)
+    again = page.add("observation", "rests too", evidence=[base.id, rests.id])
+    assert page.consequences(base.id).observations.keys() >= {rests.id, again.id}
+
+
+def test_what_is_paged_out_can_be_erased(bus, paged):
+    page, added, before = paged
+    id = added[4].id
+    page.erase(id, reason="asked for")
+    assert page.get(id) is None
+    assert id not in {one.id for one in page.list(limit=None)}
+    assert len(page.list(limit=None)) == len(before["all"]) - 1
+    assert bus.verify().is_sound
+
+
+def test_the_past_has_what_was_paged_out_since(bus, paged):
+    page, added, before = paged
+    middle = before["histories"][added[5].id][-1].position
+    was = page.as_of(middle)
+    assert {one.id: one.status for one in was.list(limit=None)} == {
+        one.id: "archived"
+        if one.content[-1] not in "0369" and before["histories"][one.id][1].position <= middle
+        else "active"
+        for one in added
+    }
+    now = page.as_of(datetime.now(UTC))
+    assert now.list(limit=None) == before["all"]
+    assert now.get(added[1].id) == before["all"][-2]
+
+
+def test_a_rebuild_brings_everything_back_and_pages_it_out_again(bus, paged):
+    page, _, before = paged
+    bus.rebuild()
+    assert page.list(limit=None) == before["all"]
+    assert len(documents(bus)) == len(before["all"])
+    assert bus.verify().is_sound
+    assert page_all_out(bus) == 7
+    assert page.list(limit=None) == before["all"]
+    assert bus.verify().is_sound
+
+
+@pytest.mark.damages_the_log
+def test_verify_finds_what_is_neither_stored_nor_paged_out_and_what_is_both(bus, page):
+    added = fill(page)
+    project(bus)
+    names = names_of(bus)
+    stored = {one.id: send(bus, "HGET", names.docs, one.id) for one in added}
+    page_all_out(bus)
+    lost, twice, moved = added[1], added[2], added[4]
+    send(bus, "HDEL", names.paged, index_of.bucket_of(lost.id))
+    send(bus, "HSET", names.docs, twice.id, stored[twice.id])
+    index = bus.converse(index_of.read_index(names, keys_of(bus).shard, [moved.id]))
+    index.ranges[index_of.range_of(moved.added_seq)][moved.added_seq] = index.find(moved.id)._replace(traits=7)
+    row = b"".join(struct.pack(">QQQQ", *place) for place in index.ranges[index_of.range_of(moved.added_seq)].values())
+    send(bus, "HSET", names.places, index_of.range_of(moved.added_seq), row)
+    found = {each.where.rpartition(" ")[2]: each.what for each in bus.verify().findings if each.kind == "paged"}
+    assert found.keys() == {lost.id, moved.id, twice.id}
+    assert found[twice.id] == "is stored and paged out at once"
+    assert found[lost.id] == "is missing"
+    assert found[moved.id].startswith("traits is 7 instead of")
+
+
+def test_what_is_young_or_not_final_stays(bus, page):
+    fill(page)
+    assert bus.converse(page_out(bus.core, 3_600_000)) == 0
+    assert bus.converse(page_out(bus.core, None)) == 0
+    assert len(documents(bus)) == 0 or not send(bus, "EXISTS", names_of(bus).paged)
+    one = page.add("observation", "resolved")
+    page.resolve(one.id)
+    page_all_out(bus)
+    assert ("main", one.id) in documents(bus)
+
+
+def test_code_that_knows_nothing_of_paging_stops_and_old_state_opens(bus, page, monkeypatch):
+    fill(page)
+    project(bus)
+    key = checkpoint_key(keys_of(bus))
+    assert send(bus, "GET", key).decode().rsplit("|", 3)[1] == "1"  # what older code reads too
+    page_all_out(bus)
+    assert send(bus, "GET", key).decode().rsplit("|", 3)[1] == "2"
+    with monkeypatch.context() as older:
+        older.setattr(scratch_page, "PAGED", scratch_page.FORM)
+        with pytest.raises(CodeTooOld):
+            page.list()
+    page.add("observation", "more")
+    project(bus)
+    assert len(page.list(limit=None)) == 13
+
+
+def test_who_may_not_read_the_archive_is_told_what_to_set(connect, bus, paged, tmp_path):
+    _, added, _ = paged
+    if not any(each.floor for each in archive(bus)):
+        pytest.skip("nothing was trimmed on this page's shard")
+    other = connect("other").page("main")
+    with pytest.raises(PositionLost, match="archive_url"):
+        other.get(added[1].id)
+    assert [one.content for one in other.active()]
+
+
+def test_several_page_out_at_once_and_nothing_is_lost(connect, bus, page):
+    fill(page, 60)
+    project(bus)
+    expected = page.list(limit=None)
+    others = [connect() for _ in range(3)]
+
+    def work(mine):
+        for _ in range(10):
+            mine.converse(page_out(mine.core, 0))
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    page_all_out(bus)
+    assert len(documents(bus)) == sum(one.status != "archived" for one in expected)
+    assert page.list(limit=None) == expected
+    assert bus.verify().is_sound
+
+
+def test_an_expirer_pages_out(connect):
+    bus, stop = connect(keep_final="1ms", sweep_interval="10ms"), threading.Event()
+    page = bus.page("main")
+    added = fill(page)
+    thread = threading.Thread(target=run_expirer, args=(bus, stop))
+    thread.start()
+    try:
+        eventually(lambda: len(documents(bus)) == 5)
+    finally:
+        stop.set()
+        thread.join()
+    assert {page.get(one.id).status for one in added} == {"active", "archived"}
+
+
+def test_a_view_drops_what_has_been_final_for_long(connect):
+    bus = connect(keep_final="200ms")
+    page = bus.page("main")
+    with bus.view("main") as view:
+        stays, goes = page.add("observation", "stays"), page.add("observation", "goes", tags=["t"])
+        view.wait_for(page.archive(goes.id))
+        eventually(lambda: view.get(goes.id) is None)
+        assert view.list(limit=None) == [stays]
+        page.link(goes.id, "goal")
+        later = page.add("observation", "later")
+        view.wait_for(later)
+        assert view.list(limit=None) == [later, stays]
+        page_all_out(bus)
+    assert page.get(goes.id).links == ["goal"]
+    with bus.view("main") as view:
+        assert view.list(limit=None) == [later, stays]
+
+
+@pytest.mark.real
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("rounds", "each", "most"), [(3, 2_500, 160), pytest.param(5, 10_000, 120, marks=pytest.mark.faults)]
+)
+def test_memory_is_flat_however_many_are_archived(bus_name, embedded_url, tmp_path, rounds, each, most):
+    """All are added, archived and paged out; what the engine has of each after that is a few bytes, a view nothing."""
+    terms = {"archive_url": tmp_path, "retain": "1ms", "retain_events": 10, "keep_final": "1ms"}
+    with Bus.connect(embedded_url, bus=bus_name, source="tester", **terms) as bus, bus.view("main") as view:
+        page, used = bus.page("main"), list[int]()
+        for _ in range(rounds):
+            for _ in range(each // 100):
+                added = page.add_many(
+                    [NewObservation(type="observation", content="x" * 300, tags=["a", "b"]) for _ in range(100)]
+                )
+                archive_all(bus, [one.id for one in added])
+            page_all_out(bus)
+            archive(bus)
+            used.append(bus.status().memory_bytes or 0)
+        eventually(lambda: not view.list(limit=None))
+        assert not documents(bus)
+        assert not heads(bus)
+        grown = (used[-1] - used[0]) / ((rounds - 1) * each)
+        assert grown < most, f"{grown:.0f} bytes for each that was paged out"
+        assert len(page.list(status="archived", limit=5)) == 5
+        assert_sound(bus)
+        forget(bus)
+
+
+def archive_all(bus, ids):
+    """Archive these in one batch."""
+    writes = [
+        Write(
+            StatusChanged(
+                id=new_event_id(), page="main", subject=id, type="observation", by="tester", status="archived",
+                status_class="final", reason_code="archived",
+            ),
+            "s", status="archived", status_class="final", argument="tester",
+        )
+        for id in ids
+    ]  # fmt: skip
+    bus.converse(append(bus.core.log, "main", writes))

@@ -1,0 +1,53 @@
+"""Paging out under load: those who do it are killed, and nothing is lost, stored twice or answered otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from scratchbus import Bus, NewObservation, Observation
+from tests.faults import workers
+from tests.faults.processes import Crew, kill
+from tests.faults.servers import Server
+from tests.inspection import assert_sound, documents, paged_out, project
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+ROUNDS, EACH = 12, 25
+
+
+@pytest.fixture
+def bus(shared_server: Server, bus_name: str) -> Iterator[Bus]:
+    with Bus.connect(shared_server.url, bus=bus_name, source="parent", shards=2) as bus:
+        yield bus
+
+
+def test_who_pages_out_may_be_killed_anywhere(shared_server: Server, bus: Bus, crew: Crew) -> None:
+    page, random, name = bus.page("main"), Random(7), bus.core.log.bus
+    hands = [crew.start(workers.page_out, shared_server.url, name) for _ in range(2)]
+    projector = crew.start(workers.project, shared_server.url, name)
+    told: dict[str, Observation] = {}
+    for _ in range(ROUNDS):
+        added = page.add_many(
+            [NewObservation(type="observation", content=f"{n}", tags=["t"], owner="o") for n in range(EACH)]
+        )
+        told |= {one.id: page.archive(one.id) for one in added}
+        old = random.choice(list(told))
+        told[old] = page.link(old, f"goal-{len(told)}")  # which brings it back
+        assert page.get(old) == told[old]
+        time.sleep(random.uniform(0, 0.05))  # so that it dies at another step each time
+        kill(hands.pop(0))
+        hands.append(crew.start(workers.page_out, shared_server.url, name))
+        assert {one.id: one for one in page.list(limit=None)} == told
+    eventually(lambda: not documents(bus))
+    for process in (*hands, projector):
+        kill(process)
+    assert {id for _, id in paged_out(bus)} == told.keys()
+    assert {one.id: one for one in page.list(status="archived", tags=["t"], owner="o", limit=None)} == told
+    assert bus.verify().is_sound
+    project(bus)
+    assert_sound(bus)
