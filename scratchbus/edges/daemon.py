@@ -22,6 +22,7 @@ from scratchbus.errors import InvalidTTL, ScratchbusError
 from scratchbus.log.urls import without_password
 from scratchbus.runtime import Run, configure_logging, serve
 from scratchbus.settings import Settings, load_settings
+from scratchbus.terminal import visible
 
 if TYPE_CHECKING:
     from scratchbus.metrics import Exporter
@@ -63,7 +64,7 @@ class _Command(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as problem:
             program = str(self.name)
-            click.echo(f"{program}: {usage_line(problem, program)}", err=True)
+            click.echo(visible(f"{program}: {usage_line(problem, program)}"), err=True)
             sys.exit(USAGE)
 
 
@@ -92,7 +93,7 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
                 exporter = start_exporter(metrics_host, metrics_port)
                 function(Daemon(settings, page, name, exporter), **options)
             except ScratchbusError as error:
-                click.echo(f"{name}: {error}", err=True)
+                click.echo(visible(f"{name}: {error}"), err=True)
                 sys.exit(exit_code(error))
 
         levels = click.Choice(["debug", "info", "warning", "error"], case_sensitive=False)
