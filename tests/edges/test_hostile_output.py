@@ -27,6 +27,7 @@ pytestmark = pytest.mark.real
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egpj\u2066.exe\x7f\r"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
+FORGED = "01M811KRSQH9EXE51TA2VBCPRQ"
 FORBIDDEN = [char for char in HOSTILE if not char.isprintable()]
 
 
@@ -47,9 +48,9 @@ def forged(cli: Cli, home: Path) -> tuple[Cli, str]:
         body["by"] = HOSTILE
         entry |= {
             b"id": b"forged",
-            b"subject": b"forged",
+            b"subject": FORGED.encode(),
             b"type": HOSTILE.encode(),
-            b"event": json.dumps(body).encode(),
+            b"event": json.dumps(body, separators=(",", ":")).encode(),
         }
         entry.pop(b"by", None)
         last = Position.parse(at.decode())
@@ -66,7 +67,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
 
 
-COMMANDS = ("tail", "tail --format jsonl", "tail --format csv", "list", "active", "show forged", "history forged")
+COMMANDS = ("tail", "tail --format jsonl", "tail --format csv", "list", "active", f"show {FORGED}")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -78,6 +79,7 @@ def test_a_forged_name_does_not_reach_the_terminal(
     if how == "terminal":
         on_a_terminal(monkeypatch)
     done = cli(*command.split(), "--bus", name, *(["--json"] if how == "json" else []))
+    assert "owned" in done.out
     assert_harmless(_COLOURS.sub("", done.out + done.err))
     if how == "json" and "csv" not in command:
         assert all(isinstance(each, dict) for each in done.documents)
