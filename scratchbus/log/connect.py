@@ -19,7 +19,7 @@ from scratchbus.log.embedded import directory_of, ensure_running
 from scratchbus.log.engine import AsyncEngine, Engine, Revive
 from scratchbus.log.own_connections import AsyncOwnConnection, OwnConnection
 from scratchbus.log.sentinel import Sentinels
-from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.steps import Script, Step, ask, ask_all
 from scratchbus.log.urls import SCHEMES, Makers, makers, read_hosts, without_password
 
 UNKNOWN = "unknown"
@@ -214,6 +214,14 @@ def risks(info: Mapping[str, str], replicas: int) -> list[str]:
     if connected < replicas:
         found.append(f"it has {connected} replicas, not {replicas}: every write is NotReplicated until they are up")
     return found
+
+
+def load_reading_scripts(shard: int = 0) -> Step[None]:
+    """Load the scripts that those need who may only read, and may send none; do nothing for a user who may not."""
+    try:
+        yield from ask_all(shard, list(Script.reading))
+    except EngineForbidden:
+        return
 
 
 def check_engine(where: str, ack: str, shard: int = 0) -> Step[dict[str, str]]:

@@ -10,8 +10,8 @@ r"""The rules that turn lines of a log into observations, from a file such as `c
           context: {address: "{address}"}
 
 `match` is searched for in the line without its line end, in linear time. `{group}` stands for what the named group of
-that name found, in every text of `publish`, also in tags and within `context`; a literal brace is written twice. A group
-`times` says how many sightings the line stands for.
+that name found, in every text of `publish`, also in tags and within `context`; a literal brace is written twice. A
+group `times` says how many sightings the line stands for.
 """
 
 from __future__ import annotations
