@@ -16,7 +16,7 @@ from scratchbus.domain.registry import Registry
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import RegistryError, ShardsMismatch
 from scratchbus.log.append import Log
-from scratchbus.log.connect import Target, check_engine, risks, target
+from scratchbus.log.connect import Target, check_engine, load_reading_scripts, risks, target
 from scratchbus.log.steps import Step, ask
 from scratchbus.logs import stderr_logger
 from scratchbus.queries import Freshness
@@ -128,6 +128,7 @@ def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:
     for shard in shards:
         about = yield from check_engine(opened.target.where, opened.settings.ack, shard)
         found |= dict.fromkeys(risks(about, opened.core.log.replicas))
+        yield from load_reading_scripts(shard)
     for risk in found:
         logger.warning("the engine is not set up to keep events", engine=opened.target.where, reason=risk)
     return about

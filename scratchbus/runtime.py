@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -29,6 +29,7 @@ from scratchbus.errors import (
     PositionLost,
     ScratchbusError,
 )
+from scratchbus.terminal import escaped, visible
 
 if TYPE_CHECKING:
     from scratchbus import Bus
@@ -71,9 +72,9 @@ def configure_logging(level: str = "info", **always: str) -> None:
 
     What libraries have to say, from warnings on, looks the same.
     """
-    renderer: structlog.types.Processor = structlog.processors.JSONRenderer(ensure_ascii=False)
+    renderer: structlog.types.Processor = _render_json
     if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
+        renderer = _render_for_people
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
         lambda _, __, line: {**line, **always},
@@ -94,6 +95,19 @@ def configure_logging(level: str = "info", **always: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING))
+
+
+_json = structlog.processors.JSONRenderer(ensure_ascii=False)
+_console = structlog.dev.ConsoleRenderer()
+
+
+def _render_json(logger: Any, name: str, line: structlog.types.EventDict) -> str:
+    return escaped(str(_json(logger, name, line)))
+
+
+def _render_for_people(logger: Any, name: str, line: structlog.types.EventDict) -> str:
+    """Render a line without what a terminal would obey: what is said may come from data."""
+    return _console(logger, name, {key: visible(each) if isinstance(each, str) else each for key, each in line.items()})
 
 
 def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None:

@@ -23,6 +23,7 @@ from scratchbus.errors import InvalidTTL, ScratchbusError
 from scratchbus.log.urls import without_password
 from scratchbus.runtime import Run, configure_logging, serve
 from scratchbus.settings import Settings, load_settings
+from scratchbus.terminal import visible
 
 if TYPE_CHECKING:
     from scratchbus.metrics import Exporter
@@ -68,7 +69,7 @@ class _Command(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as problem:
             program = str(self.name)
-            click.echo(f"{program}: {usage_line(problem, program)}", err=True)
+            click.echo(visible(f"{program}: {usage_line(problem, program)}"), err=True)
             sys.exit(USAGE)
 
 
@@ -99,7 +100,7 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
                 instance = settings.instance or new_instance()
                 function(Daemon(settings, page, name, instance, exporter), **options)
             except ScratchbusError as error:
-                click.echo(f"{name}: {error}", err=True)
+                click.echo(visible(f"{name}: {error}"), err=True)
                 sys.exit(exit_code(error))
 
         levels = click.Choice(["debug", "info", "warning", "error"], case_sensitive=False)

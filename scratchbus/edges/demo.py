@@ -24,6 +24,7 @@ from scratchbus.errors import FileGone, ScratchbusError
 from scratchbus.log import embedded
 from scratchbus.roles.router import SUGGESTION, THRESHOLD
 from scratchbus.roles.urgency import urgency
+from scratchbus.terminal import visible
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
@@ -75,10 +76,10 @@ def run_demo(log: Path | None = None, url: str | None = None, *, as_json: bool =
         return INTERRUPTED
     except DemoFailed as problem:
         is_kept = True
-        complain.print(f"demo: {problem}; see the daemons' logs in {directory / 'logs'}")
+        complain.print(visible(f"demo: {problem}; see the daemons' logs in {directory / 'logs'}"))
         return INTERNAL
     except ScratchbusError as problem:
-        complain.print(f"demo: {problem}")
+        complain.print(visible(f"demo: {problem}"))
         return exit_code(problem)
     finally:
         if not is_kept:

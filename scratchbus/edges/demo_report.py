@@ -16,6 +16,7 @@ from rich.text import Text
 
 from scratchbus import Event, Observation
 from scratchbus.domain.trace import Trace
+from scratchbus.terminal import visible
 
 DAEMONS = {
     "projector": "folds the event log into the page everyone reads",
@@ -48,7 +49,7 @@ class Report:
         """Say what is going to happen."""
         text = (
             "Daemons that know nothing of each other share one [b]Scratch Page[/b]: observations, kept as an event log."
-            f" They are going to read {escape(source)}, find attackers, block them, and tidy up."
+            f" They are going to read {_safe(source)}, find attackers, block them, and tidy up."
         )
         self.console.print(Panel(text, title="[b cyan]scratchbus[/b cyan]", box=box.ROUNDED, expand=False))
 
@@ -56,9 +57,9 @@ class Report:
         """Begin a chapter."""
         self._chapter += 1
         self.console.print()
-        self.console.print(f"[b cyan]{self._chapter}. {escape(title)}[/b cyan]")
+        self.console.print(f"[b cyan]{self._chapter}. {_safe(title)}[/b cyan]")
         for sentence in sentences:
-            self.console.print(f"  [dim]{escape(sentence)}[/dim]", soft_wrap=True)
+            self.console.print(f"  [dim]{_safe(sentence)}[/dim]", soft_wrap=True)
 
     def processes(self, pids: dict[str, int]) -> None:
         """Show who runs."""
@@ -74,10 +75,10 @@ class Report:
             led_to = ", ".join(link.split(":", 1)[0] for link in each.links)
             table.add_row(
                 str(each.priority),
-                Text(each.type, style="red" if each.priority >= 80 else "yellow"),
-                Text(each.content),
+                _text(each.type, style="red" if each.priority >= 80 else "yellow"),
+                _text(each.content),
                 f"[b]{each.occurrences}×[/b]",
-                Text(led_to, style="magenta"),
+                _text(led_to, style="magenta"),
             )
         self._print_table(table, len(observations))
 
@@ -95,9 +96,9 @@ class Report:
             name = first.kind if len(run) == 1 else f"{first.kind} ×{len(run)}"
             table.add_row(
                 f"[dim]{first.at:%H:%M:%S.%f}"[:-3] + "[/dim]",
-                Text(name, style=style),
-                Text(first.by, style="cyan"),
-                Text(_says(run)),
+                _text(name, style=style),
+                _text(first.by, style="cyan"),
+                _text(_says(run)),
             )
         self.console.print(Padding(table, _INDENT))
 
@@ -106,21 +107,21 @@ class Report:
         table = _table("urgency", "suggestion", "claimed by", "action")
         for suggestion, holder, action in rows[:_LONGEST_TABLE]:
             table.add_row(
-                str(suggestion.metadata.get("urgency", "")),
-                Text(suggestion.status, style=_COLOURS.get(suggestion.status, "")),
-                Text(holder, style="cyan"),
-                Text(action, style="magenta"),
+                _text(str(suggestion.metadata.get("urgency", ""))),
+                _text(suggestion.status, style=_COLOURS.get(suggestion.status, "")),
+                _text(holder, style="cyan"),
+                _text(action, style="magenta"),
             )
         self._print_table(table, len(rows))
 
     def trace(self, trace: Trace) -> None:
         """Show why an action was taken: who linked it to what, and who saw that and what it rests on."""
-        by = {motive.id: f"{escape(motive.by)} linked it at {motive.at:%H:%M:%S} to: " for motive in trace.motives}
-        self.line(f"From the other end, why [magenta]{escape(trace.action)}[/magenta]?")
+        by = {motive.id: f"{_safe(motive.by)} linked it at {motive.at:%H:%M:%S} to: " for motive in trace.motives}
+        self.line(f"From the other end, why [magenta]{_safe(trace.action)}[/magenta]?")
         for branch in trace.tree():
             if each := branch.observation:
                 linked = "" if branch.depth else by[branch.id]
-                said = f"{escape(each.content)}, said by {escape(each.source)} at {each.created_at:%H:%M:%S}"
+                said = f"{_safe(each.content)}, said by {_safe(each.source)} at {each.created_at:%H:%M:%S}"
                 self.line(f"{'  ' * branch.depth}└ [cyan]{linked}[/cyan]{said}")
 
     def line(self, text: str) -> None:
@@ -134,7 +135,7 @@ class Report:
             table.add_row(name, f"[b]{value}[/b]")
         self.console.print()
         self.console.print(Panel(table, title="[b green]in the end[/b green]", box=box.ROUNDED, expand=False))
-        self.console.print(f"[green]{escape(closing)}[/green]", soft_wrap=True)
+        self.console.print(f"[green]{_safe(closing)}[/green]", soft_wrap=True)
 
     def _print_table(self, table: Table, size: int) -> None:
         self.console.print(Padding(table, _INDENT))
@@ -148,6 +149,15 @@ def _table(*columns: str) -> Table:
         right = column in {"prio", "times", "pid", "urgency"}
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     return table
+
+
+def _safe(text: str) -> str:
+    """Return a text from data as it may stand in markup."""
+    return escape(visible(text))
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(visible(text), style=style)
 
 
 def _says(run: Sequence[Event]) -> str:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from redis import connection as blocking
-from redis.asyncio import connection as nonblocking
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -19,8 +17,9 @@ from scratchbus.log.connections import AsyncConnection, Connection
 from scratchbus.log.delivery import Address, OneServer, Topology
 from scratchbus.log.embedded import directory_of, ensure_running
 from scratchbus.log.engine import AsyncEngine, Engine, Revive
+from scratchbus.log.own_connections import AsyncOwnConnection, OwnConnection
 from scratchbus.log.sentinel import Sentinels
-from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.log.steps import Script, Step, ask, ask_all
 from scratchbus.log.urls import SCHEMES, Makers, makers, read_hosts, without_password
 
 UNKNOWN = "unknown"
@@ -111,14 +110,13 @@ def target(
 
 def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket_timeout: float) -> Target:
     running = ensure_running(directory, appendfsync=appendfsync)
-    path = str(running.socket)
-    cls: Any = blocking.UnixDomainSocketConnection
+    options = {**options, "directory": running.directory, "path": str(running.socket)}
     return Target(
         f"embedded:{directory}",
         f"the embedded engine in {directory}",
         "embedded",
-        lambda timeout, _: cls(path=path, socket_timeout=timeout, **options),
-        lambda _: nonblocking.UnixDomainSocketConnection(path=path, socket_timeout=None, **options),
+        lambda timeout, _: OwnConnection(socket_timeout=timeout, **options),
+        lambda _: AsyncOwnConnection(socket_timeout=None, **options),
         socket_timeout,
         directory,
         lambda: ensure_running(running.directory, appendfsync=appendfsync, timeout=socket_timeout, unless_stopped=True),
@@ -216,6 +214,14 @@ def risks(info: Mapping[str, str], replicas: int) -> list[str]:
     if connected < replicas:
         found.append(f"it has {connected} replicas, not {replicas}: every write is NotReplicated until they are up")
     return found
+
+
+def load_reading_scripts(shard: int = 0) -> Step[None]:
+    """Load the scripts that those need who may only read, and may send none; do nothing for a user who may not."""
+    try:
+        yield from ask_all(shard, list(Script.reading))
+    except EngineForbidden:
+        return
 
 
 def check_engine(where: str, ack: str, shard: int = 0) -> Step[dict[str, str]]:

@@ -103,6 +103,11 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         return EngineReadOnly(f"{where} takes no writes because it has too few replicas; see whether they are up")
     if "MISCONF" in text:
         return EngineReadOnly(f"{where} takes no writes because it cannot persist; see its log, free disk space")
+    if "'eval_ro'" in text:
+        return EngineLoading(
+            f"{where} does not have the scripts that reading takes, and this user may not send them; whoever writes"
+            " loads them: let a publisher, projector or admin connect, then try again"
+        )
     if (
         isinstance(error, redis_errors.NoPermissionError)
         or "NOPERM" in text

@@ -20,6 +20,7 @@ import hiredis
 
 from scratchbus.errors import EngineLoading, EngineNotStarted, EngineUnreachable, SettingsError
 from scratchbus.log import engine_directory as files
+from scratchbus.log.own_socket import check_peer, check_place
 
 _PATIENCE = 5.0  # seconds for a server that is there to answer
 _FSYNC_CHOICES = ("always", "everysec", "no")
@@ -112,6 +113,7 @@ def stop(directory: Path, timeout: float = 10.0) -> bool:
     with files.explained(directory, EngineUnreachable):
         if not (directory / files.ENGINE_LOCK).exists():
             return False
+        check_place(files.socket_of(directory), directory)
         with files.start_lock(directory, deadline):
             (directory / files.STOPPED).touch(mode=0o600)
             return _end(directory, deadline)
@@ -164,7 +166,7 @@ def _end(directory: Path, deadline: float) -> bool:
             os.close(lock)
             return ran
         ran = True
-        _converse(files.socket_of(directory), b"SHUTDOWN\r\n", 1, deadline)
+        _converse(directory, files.socket_of(directory), b"SHUTDOWN\r\n", 1, deadline)
     raise EngineUnreachable(f"{_holder(directory)} did not stop; end it (its log: {directory / files.LOG})")
 
 
@@ -189,7 +191,7 @@ def _ask(directory: Path, deadline: float) -> _Answer | None:
     """Ask the directory's server who it is; None when nobody listens."""
     place = files.socket_of(directory)
     for _ in files.ticks(deadline):
-        replies = _converse(place, b"INFO server persistence\r\nCONFIG GET appendfsync\r\n", 2, deadline)
+        replies = _converse(directory, place, b"INFO server persistence\r\nCONFIG GET appendfsync\r\n", 2, deadline)
         match replies:
             case None:
                 return None
@@ -209,17 +211,21 @@ def _identity(info: dict[str, str]) -> tuple[str, str]:
     return "redis", info["redis_version"]
 
 
-def _converse(place: Path, commands: bytes, count: int, deadline: float) -> list[object] | None:
+def _converse(directory: Path, place: Path, commands: bytes, count: int, deadline: float) -> list[object] | None:
     """Send commands and return their replies; fewer when there is no time for more, None when nobody is there.
 
+    Raises EngineUnreachable, and sends nothing, when somebody else is there.
     Spoken over a bare socket, because importing the client library takes a hundred times as long as this.
     """
+    if not check_place(place, directory):
+        return None
     replies: list[object] = []
     reader = hiredis.Reader()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
         try:
             connection.connect(str(place))
+            check_peer(connection, place)
             connection.sendall(commands)
             while len(replies) < count:
                 received = connection.recv(65536)

@@ -19,7 +19,7 @@ from redis import exceptions as redis_errors
 from scratchbus.errors import BusClosed, ScratchbusError
 from scratchbus.log.connections import AsyncConnection, Commands, Connection, hang_up, pack, whole_from
 from scratchbus.log.delivery import Address, Sending, Topology, deliver
-from scratchbus.log.steps import Call, Fetch, Interrupted, Pause, Step, telling
+from scratchbus.log.steps import Call, Fetch, Interrupted, Pause, Script, Step, telling
 
 T = TypeVar("T")
 
@@ -93,6 +93,8 @@ class Engine:
         self.check_open()  # `break_off` has not seen what was taken, or got a socket, too late
         replies, missing = self._converse(connection, commands)
         if missing:
+            with suppress(redis_errors.ResponseError):  # who only reads may not
+                self._converse(connection, tuple(Script.reading))
             replies[missing[0] :], _ = self._converse(connection, whole_from(commands, missing))
         return replies
 
@@ -235,6 +237,8 @@ class AsyncEngine:
                         await asyncio.to_thread(self._revive)
                 replies, missing = await self._converse(connection, commands)
                 if missing:
+                    with suppress(redis_errors.ResponseError):  # who only reads may not
+                        await self._converse(connection, tuple(Script.reading))
                     replies[missing[0] :], _ = await self._converse(connection, whole_from(commands, missing))
         except TimeoutError:
             await connection.disconnect(nowait=True)

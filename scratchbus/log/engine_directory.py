@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scratchbus.errors import EngineError, EngineNotStarted, EngineUnreachable, ForeignData
+from scratchbus.log.own_socket import shared_place_problem
 
 RECORD = "engine.json"
 CONFIG = "engine.conf"
@@ -151,13 +152,18 @@ def socket_of(directory: Path) -> Path:
     """Return where the directory's server listens, if it runs.
 
     The recorded place counts, because TMPDIR may differ between processes, unless the record came with a copy of
-    another directory.
+    another directory, or somebody else has that place by now.
     """
     planned = planned_socket(directory)
     record = read_record(directory)
-    if record is not None and os.path.basename(record.socket) == os.path.basename(planned):
-        return directory / record.socket
-    return directory / planned
+    if record is None or os.path.basename(record.socket) != os.path.basename(planned):
+        return directory / planned
+    recorded = directory / record.socket
+    try:
+        is_lost = recorded.parent != directory and shared_place_problem(recorded.parent) is not None
+    except OSError:
+        is_lost = False  # nobody has it
+    return directory / planned if is_lost else recorded
 
 
 def make_room_for(socket: Path, directory: Path) -> None:
@@ -166,9 +172,9 @@ def make_room_for(socket: Path, directory: Path) -> None:
     if place == directory:
         return
     place.mkdir(mode=0o700, exist_ok=True)
-    status = place.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        raise EngineNotStarted(f"{place} is not a directory of this user alone; remove it, or set TMPDIR to another")
+    problem = shared_place_problem(place)
+    if problem is not None:
+        raise EngineNotStarted(problem)
 
 
 def ticks(deadline: float) -> Iterator[None]:

@@ -95,10 +95,12 @@ class Script:
     """A Lua script, from files beside this one; sent by its digest, and whole when the engine does not have it.
 
     Its text is that of the files, one after the other. One that only reads is sent as such, so that a user who may only
-    read may run it. `constants` take the place of `@NAME@` in its text.
+    read may run it; that user may not send it whole, so others load it: when they connect, and when the engine turns
+    out not to have a script of theirs. `constants` take the place of `@NAME@` in its text.
     """
 
     known: ClassVar[dict[str, str]] = {}
+    reading: ClassVar[list[tuple[str, ...]]] = []  # the commands that load those that only read
 
     def __init__(self, *names: str, only_reads: bool = False, constants: Mapping[str, str] | None = None) -> None:
         folder = files(__package__)
@@ -108,6 +110,8 @@ class Script:
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         self._verb = "EVALSHA_RO" if only_reads else "EVALSHA"
         Script.known[self.sha] = self.text
+        if only_reads:
+            Script.reading.append(("SCRIPT", "LOAD", self.text))
 
     def command(self, keys: tuple[Any, ...], args: tuple[Any, ...] | list[Any]) -> tuple[Any, ...]:
         """Return the command that runs the script."""

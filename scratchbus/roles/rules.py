@@ -9,9 +9,9 @@ r"""The rules that turn lines of a log into observations, from a file such as `c
           dedupe_key: "ssh:{address}"
           context: {address: "{address}"}
 
-`match` is searched for in the line without its line end. `{group}` stands for what the named group of that name
-found, in every text of `publish`, also in tags and within `context`; a literal brace is written twice. A group
-`times` says how many sightings the line stands for.
+`match` is searched for in the line without its line end, in linear time. `{group}` stands for what the named group of
+that name found, in every text of `publish`, also in tags and within `context`; a literal brace is written twice. A
+group `times` says how many sightings the line stands for.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from scratchbus.domain.values import check_confidence, duration_ms, is_type_name
 from scratchbus.domain.yaml_nodes import Spot
 from scratchbus.errors import InvalidInput
 from scratchbus.roles import yaml_file
+from scratchbus.roles.patterns import Pattern, UnfitPattern, linear_pattern
 
 TIMES = "times"
 """The group whose number says how many sightings a line stands for."""
@@ -49,7 +50,7 @@ class Rule:
     """
 
     name: str
-    match: re.Pattern[str]
+    match: Pattern
     type: str | None
     fill: Callable[[Groups], dict[str, Any]]
 
@@ -89,9 +90,9 @@ def _rule(spot: Spot) -> Rule:
     if not _NAME.fullmatch(name):
         raise found["name"].wrong(f"{name!r} is not a name; use 1–64 letters, digits and _.-")
     try:
-        match = re.compile(found["match"].text())
-    except re.error as problem:
-        raise found["match"].wrong(f"is not a regular expression: {problem}") from None
+        match = linear_pattern(found["match"].text())
+    except UnfitPattern as problem:
+        raise found["match"].wrong(str(problem)) from None
     publish = yaml_file.keys(found["publish"], _REQUIRED, _OPTIONAL)
     return Rule(name, match, _type(publish["type"]), _publish(publish, match.groupindex))
 

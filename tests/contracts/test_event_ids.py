@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from scratchbus import AsyncJob, AsyncPage, Job, NewObservation, Page
-from scratchbus.errors import EngineUnreachable, EventIdReused, NotReplicated
+from scratchbus.errors import EngineError, EngineUnreachable, EventIdReused, NotReplicated
 from scratchbus.log.steps import Call, ask
 from tests.faults.interposing import interposed, losing_replies
 from tests.inspection import log_length

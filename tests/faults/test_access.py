@@ -13,7 +13,7 @@ import pytest
 
 from scratchbus import AsyncBus, Bus, because
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.errors import EngineAuth, EngineForbidden, InvalidTransition
+from scratchbus.errors import EngineAuth, EngineForbidden, EngineLoading, InvalidTransition
 from scratchbus.log import append, subscription
 from scratchbus.page import Page
 from scratchbus.paging import page_out
@@ -230,3 +230,80 @@ def test_nobody_comes_in_before_passwords_are_set(each_binary: Path) -> None:
                 Bus.connect(url)
     finally:
         server.close()
+
+
+# -- scripts that readers may run, and not send ----------------------------------------------------------------------
+
+LOOP = "while true do end"
+
+
+def test_a_reader_cannot_send_a_script_of_its_own(guarded: GuardedServer, bus: Bus) -> None:
+    with guarded.client() as client:
+        for command in ("EVAL", "EVAL_RO"):
+            assert client.acl_dryrun("reader", command, LOOP, 0) != b"OK"
+        assert client.acl_dryrun("reader", "SCRIPT", "LOAD", LOOP) != b"OK"
+        assert client.acl_dryrun("reader", "EVALSHA_RO", "0" * 40, 1, "{scratchbus:0}:log") == b"OK"
+
+
+@pytest.mark.parametrize("role", sorted(set(ROLES) - {"reader"}))
+def test_whoever_else_connects_loads_the_scripts_for_readers(guarded: GuardedServer, bus: Bus, role: str) -> None:
+    with guarded.client() as client:
+        client.script_flush()
+    Bus.connect(guarded.url_of(role), source="subject").close()
+    with guarded.client() as client:
+        kept = client.info("memory")["number_of_cached_scripts"]
+    assert kept >= 4
+    with Bus.connect(guarded.url_of("reader"), source="subject") as mine:
+        assert mine.page().list() == mine.page().active() == []
+        assert list(mine.events()) == []
+
+
+def test_a_reader_is_told_what_to_do_when_the_scripts_are_gone(guarded: GuardedServer, bus: Bus) -> None:
+    added = bus.page().add("observation", "before")
+    with (
+        Bus.connect(guarded.url_of("reader"), source="subject") as mine,
+        Bus.connect(guarded.url_of("publisher"), source="subject") as writer,
+    ):
+        assert [one.id for one in mine.page().list()] == [added.id]
+        with guarded.client() as client:
+            client.script_flush()
+        with pytest.raises(
+            EngineLoading, match=r"does not have the scripts.*let a publisher, projector or admin connect"
+        ):
+            mine.page().list()
+        writer.page().add("observation", "after")  # which finds that its script is gone, and loads all
+        assert len(mine.page().list()) == 2
+        assert mine.page().history(added.id)
+
+
+async def test_so_it_is_for_a_writer_under_asyncio(guarded: GuardedServer, bus: Bus) -> None:
+    bus.page().add("observation", "before")
+    async with (
+        AsyncBus.connect(guarded.url_of("reader"), source="subject") as mine,
+        AsyncBus.connect(guarded.url_of("publisher"), source="subject") as writer,
+    ):
+        with guarded.client() as client:
+            client.script_flush()
+        with pytest.raises(EngineLoading, match="does not have the scripts"):
+            await mine.page().list()
+        await writer.page().add("observation", "after")
+        assert len(await mine.page().list()) == 2
+
+
+def test_a_reader_reads_on_a_replica_that_was_promoted(guarded: GuardedServer, bus: Bus) -> None:
+    """Scripts are not replicated: a writer brings them along."""
+    added = bus.page().add("observation", "before")
+    replica = GuardedServer(guarded.binary)
+    try:
+        replica.start()
+        replica.follow(guarded)
+        eventually(lambda: replica.has_caught_up(guarded))
+        replica.promote()
+        with Bus.connect(replica.url_of("reader"), source="subject") as mine:
+            with pytest.raises(EngineLoading, match="does not have the scripts"):
+                mine.page().list()
+            with Bus.connect(replica.url_of("publisher"), source="subject") as writer:
+                writer.page().add("observation", "after")
+            assert [one.content for one in mine.page().list()] == ["after", added.content]
+    finally:
+        replica.close()

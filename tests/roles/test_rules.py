@@ -1,5 +1,9 @@
 """What the rules file may say, and what comes of a line."""
 
+import json
+import re
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -77,6 +81,9 @@ def test_a_group_times_says_how_many_sightings_a_line_stands_for(line, times):
         ("rules:\n  - name: a\n    match: x\n", 2, "'publish' is missing"),
         (one_rule(name="a b"), 2, "not a name"),
         (one_rule(match="("), 3, "not a regular expression"),
+        (one_rule(match=r"(a)\1"), 3, r"linear time: invalid escape sequence: \\1"),
+        (one_rule(match="(?=a)b"), 3, r"linear time: invalid perl operator: \(\?=.*without backreferences"),
+        (one_rule(match="a{1,2000}"), 3, "linear time: invalid repetition size"),
         (one_rule(publish="{type: observation, content: x, colour: red}"), 4, "allowed: confidence, content"),
         (one_rule(publish="{type: observation}"), 4, "'content' is missing"),
         (one_rule(publish="{type: Observation, content: x}"), 4, "not the name of a type"),
@@ -99,6 +106,38 @@ def test_a_mistake_is_named_with_its_file_and_line_and_with_what_is_allowed(text
     assert caught.value.file == "rules.yaml"
     assert caught.value.line == line
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("match", ["^(a+)+$", "(?:a|a)*b$", "(.*)*x$", "(?P<w>[a-z]+)*!"])
+def test_no_rule_takes_longer_than_the_line_is_long(match):
+    """In a process of its own: a search that backtracks holds the interpreter, and nothing else could stop it."""
+    code = "import sys\nfrom scratchbus.roles.rules import parse_rules\n"
+    code += "print(parse_rules(sys.argv[1], 'r.yaml')[0].sighting('a' * 50_000 + '#'))"
+    command = [sys.executable, "-c", code, one_rule(match=match)]
+    assert subprocess.run(command, capture_output=True, timeout=20, check=True).stdout.decode().strip() == "None"
+
+
+@pytest.mark.parametrize(
+    ("match", "line", "found"),
+    [
+        (r"^(?P<x>\w+) logged", "Müller٣ logged", "Müller٣"),
+        (r"(?P<x>[\w.-]+)@", "é.b@c", "é.b"),
+        (r"(?P<x>[^\w ]+)", "né #! x", "#!"),
+        (r"(?P<x>\W+)", "né# x", "# "),
+        (r"n (?P<x>\d+)$", "n ٣4", "٣4"),
+        (r"(?P<x>\D+)", "12ab3", "ab"),
+        (r"^a\s(?P<x>\S+)\Z", "a\u00a0b", "b"),
+        (r"(?P<x>[]\d]+)", "a]4b", "]4"),
+        (r"(?P<x>[^]]+)", "]a]", "a"),
+        (r"\\w(?P<x>.)", "\\wé", "é"),
+        (r"(?i)(?P<x>É)", "é", "é"),
+    ],
+)
+def test_a_pattern_means_what_it_means_to_python(match, line, found):
+    publish = '{type: observation, content: "{x}"}'
+    (rule,) = parse_rules(f"rules:\n  - name: one\n    match: {json.dumps(match)}\n    publish: {publish}\n", "r.yaml")
+    assert re.search(match, line)["x"] == found
+    assert rule.sighting(line)["content"] == found
 
 
 def test_a_rules_file_that_is_not_there_is_named(tmp_path):

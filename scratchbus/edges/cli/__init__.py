@@ -16,6 +16,7 @@ from scratchbus.edges.cli.words import one_line
 from scratchbus.edges.exit_codes import INTERNAL, INTERRUPTED, OK, USAGE, exit_code
 from scratchbus.edges.usage import usage_line
 from scratchbus.errors import ScratchbusError
+from scratchbus.terminal import visible
 
 DEBUG = "SCRATCHBUS_DEBUG"
 """The environment variable that, when set, shows where an error comes from."""
@@ -72,7 +73,7 @@ def _is_text(argument: str) -> bool:
 def _say(text: str, code: int) -> int:
     """Say what is wrong in one line, after where it comes from when that is wanted."""
     if os.environ.get(DEBUG):
-        traceback.print_exc()
+        print(visible(traceback.format_exc()), file=sys.stderr)  # noqa: T201
     print(f"{PROGRAM}: {one_line(text)}", file=sys.stderr)  # noqa: T201  # this is what standard error is for
     return code
 

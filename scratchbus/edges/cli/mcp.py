@@ -172,7 +172,7 @@ def ls(session: Session, tokens: Path | None) -> None:
             ",".join(identity.tools),
         )
         rows.append([Cell(text) for text in cells])
-    session.out.table(heads, rows)
+    session.out.table(heads, rows, empty="There are no tokens; make one with `scratchbus mcp token add`")
 
 
 @token.command()

@@ -1,13 +1,20 @@
-"""Where results go: JSON for programs, plain columns into pipes, colour on terminals."""
+"""Where results go: JSON for programs, plain columns into pipes, colour on terminals.
+
+What comes from data may hold anything. Here, on its way out, it loses what a terminal would obey.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scratchbus.terminal import escaped, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -20,6 +27,16 @@ class Cell(NamedTuple):
     text: str
     style: str = ""
     short: str | None = None
+
+    @property
+    def plain(self) -> str:
+        """What a pipe gets of it."""
+        return _cell_text(self.text)
+
+    @property
+    def shown(self) -> str:
+        """What a terminal shows of it."""
+        return self.plain if self.short is None else _cell_text(self.short)
 
 
 class Heading(NamedTuple):
@@ -39,6 +56,9 @@ Row = Sequence[Cell]
 
 WIDE, WIDER, WIDEST = 100, 120, 140
 """The characters of a terminal that has room for more than what matters most, and for yet more."""
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # wide ones are formulas too
+_ON_ONE_LINE = {ord("\r"): None, ord("\n"): " ", ord("\t"): " "}
 
 IN_PIPES = sys.maxsize
 """The `least` of a column that no terminal shows."""
@@ -62,20 +82,36 @@ class Output:
     def document(self, document: Mapping[str, Any]) -> None:
         """Print one JSON document on one line, at once."""
         is_unicode = sys.stdout.encoding.lower().startswith("utf")
-        self.line(json.dumps(document, ensure_ascii=not is_unicode))
+        self.json_line(json.dumps(document, ensure_ascii=not is_unicode))
+
+    def json_line(self, document: str) -> None:
+        """Print a line of JSON, at once."""
+        self._write(escaped(document))
 
     def line(self, text: str) -> None:
-        """Print a plain line, at once: who reads it may be waiting for it."""
-        sys.stdout.write(text + "\n")
+        """Print plain text, at once: who reads it may be waiting for it."""
+        self._write(visible(text))
+
+    def csv_row(self, cells: Sequence[str]) -> None:
+        """Print a line of CSV, at once; no cell of it is a formula to a spreadsheet."""
+        line = StringIO()
+        csv.writer(line, lineterminator="\n").writerow([_no_formula(visible(cell)) for cell in cells])
+        self._write(line.getvalue()[:-1])
+
+    def _write(self, line: str) -> None:
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
     def note(self, text: str) -> None:
         """Tell a person something beside the result; programs that asked for JSON are left alone."""
         if not self.as_json:
-            print(text, file=sys.stderr, flush=True)  # noqa: T201  # this is what standard error is for
+            print(visible(text), file=sys.stderr, flush=True)  # noqa: T201  # this is what standard error is for
 
-    def table(self, headings: Sequence[Heading], rows: Sequence[Row]) -> None:
-        """Print rows below each other; the last column takes what room is left."""
+    def table(self, headings: Sequence[Heading], rows: Sequence[Row], empty: str = "There is nothing to show") -> None:
+        """Print rows below each other; the last column takes what room is left. No rows are a note for people."""
+        if not rows:
+            self.note(empty)
+            return
         if self.is_terminal:
             self.console.print(self.rich_table(headings, rows))
             return
@@ -95,18 +131,18 @@ class Output:
         if self.is_terminal:
             self.console.print(_joined(cells, " "), no_wrap=True, overflow="ellipsis")
         else:
-            self.line(" ".join(cell.text for cell in cells if cell.text))
+            self.line(" ".join(cell.plain for cell in cells if cell.text))
 
     def block(self, title: Sequence[Cell], body: str, pairs: Iterable[tuple[str, Cell]]) -> None:
         """Print a title, a text and what belongs to it, as a card on a terminal."""
         if self.is_terminal:
             self.console.print(_card(_joined(title, " · "), body, list(pairs)))
             return
-        self.line("  ".join(cell.text for cell in title if cell.text))
+        self.line("  ".join(cell.plain for cell in title if cell.text))
         for text in body.splitlines():
             self.line(f"  {text}")
         for name, cell in pairs:
-            self.line(f"{name and name + ':':<12} {cell.text}")
+            self.line(f"{name and name + ':':<12} {cell.plain}")
 
     def rich_table(self, headings: Sequence[Heading], rows: Sequence[Row]) -> RenderableType:
         """Return a table for the terminal."""
@@ -143,13 +179,23 @@ def _padded(cell: Cell, head: Heading) -> Cell:
     return Cell(cell.text.rjust(head.width) if head.right else cell.text.ljust(head.width), cell.style)
 
 
+def _no_formula(cell: str) -> str:
+    """Return a cell with a quote before it, as OWASP has it, if a spreadsheet would take it for a formula."""
+    return f"'{cell}" if cell.startswith(_FORMULAS) else cell
+
+
+def _cell_text(text: str) -> str:
+    """Return a text that may stand in a cell: on one line."""
+    return visible(text).translate(_ON_ONE_LINE)
+
+
 def _texts(rows: Sequence[Row]) -> list[list[str]]:
-    return [[cell.text for cell in column] for column in zip(*rows, strict=True)]
+    return [[cell.plain for cell in column] for column in zip(*rows, strict=True)]
 
 
 def _plain(headings: Sequence[Heading], row: Row, widths: Sequence[int]) -> str:
     """Return a row for a pipe: no column is ever empty, so that they can be counted."""
-    texts = [cell.text or "-" for cell in row[:-1]] + [row[-1].text]
+    texts = [cell.plain or "-" for cell in row[:-1]] + [row[-1].plain]
     return "  ".join(
         text.rjust(width) if head.right else text.ljust(width)
         for text, head, width in zip(texts, headings, widths, strict=True)
@@ -159,7 +205,7 @@ def _plain(headings: Sequence[Heading], row: Row, widths: Sequence[int]) -> str:
 def _text(cell: Cell) -> Text:
     from rich.text import Text
 
-    return Text(cell.text if cell.short is None else cell.short, style=cell.style)
+    return Text(cell.shown, style=cell.style)
 
 
 def _joined(cells: Iterable[Cell], between: str) -> Text:
@@ -180,5 +226,5 @@ def _card(title: Text, body: str, pairs: Sequence[tuple[str, Cell]]) -> Renderab
     grid.add_column(overflow="fold")
     for name, cell in pairs:
         grid.add_row(name, _text(cell))
-    parts: list[RenderableType] = [Text(body), Text()] if body else []
+    parts: list[RenderableType] = [Text(visible(body)), Text()] if body else []
     return Panel(Group(*parts, grid), title=title, title_align="left", box=box.ROUNDED, padding=(1, 2), expand=False)

@@ -171,5 +171,5 @@ def whoami(session: Session, agent: str) -> None:
 
 
 def _show_text(session: Session, text: str) -> None:
-    """Print a text: to the letter into a pipe, without what a terminal would obey onto one."""
+    """Print a text with its layout into a pipe, and as paragraphs onto a terminal."""
     session.out.line(paragraphs(text) if session.out.is_terminal else text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING
 from scratchbus.edges.cli.common import Session
 from scratchbus.edges.cli.output import Cell, Heading
 from scratchbus.edges.cli.words import ago, ahead, clock, compact, one_line, paragraphs
+from scratchbus.terminal import escaped
 
 if TYPE_CHECKING:
     from scratchbus import Event, Observation
@@ -58,7 +57,8 @@ def show_history(session: Session, events: Sequence[Event]) -> None:
         for event in events:
             session.out.document(event_document(event))
     else:
-        session.out.table(columns.heads(columns.HISTORY), columns.rows_of(columns.HISTORY, events))
+        rows = columns.rows_of(columns.HISTORY, events)
+        session.out.table(columns.heads(columns.HISTORY), rows, empty="Nothing has happened yet")
 
 
 def show_card(
@@ -205,14 +205,14 @@ def exporter(session: Session, form: str) -> Callable[[Event], None]:
     from scratchbus.log.codec import encode_body
 
     if form == "jsonl":
-        return lambda event: session.out.line(line_of(event))
-    rows = csv.writer(sys.stdout, lineterminator="\n")
+        return lambda event: session.out.json_line(line_of(event))
     names = ("position", "at", "id", "page", "subject", "kind", "type", "by", "batch", "event")
-    rows.writerow(names)
+    session.out.csv_row(names)
 
     def write(event: Event) -> None:
         place = (str(event.position), event.at.isoformat())
-        rows.writerow([*place, *(getattr(event, name) for name in names[2:-1]), encode_body(event).decode()])
+        envelope = (getattr(event, name) for name in names[2:-1])
+        session.out.csv_row([*place, *envelope, escaped(encode_body(event).decode())])
 
     return write
 

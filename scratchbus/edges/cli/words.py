@@ -45,10 +45,7 @@ def clock(then: datetime, now: datetime) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, with a mark for each character that is not for reading.
-
-    Content may come from anyone, also from an attacker's line in a log: it must not move the cursor.
-    """
+    """Return a text on one line, with a mark for each character that is not for reading."""
     return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
 
 

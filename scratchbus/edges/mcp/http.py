@@ -1,7 +1,7 @@
 """Serving any number of clients over streamable HTTP, each by the token it bears.
 
 Every token has a server of its own, opened when a client first asks for it, so that one token does not hold the claims
-of another. The SDK looks for the token (`BearerAuthBackend`, which asks our `verify_token`) and refuses whoever has
+of another. The SDK looks for the token (`SlowingBackend`, which asks our `verify_token`) and refuses whoever has
 none. Its manager sees to it that a session is used with the token that began it, and that pages of a browser cannot
 reach a server on a loopback address.
 """
@@ -21,7 +21,7 @@ import anyio
 import uvicorn
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
-from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.middleware.bearer_auth import RequireAuthMiddleware
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
@@ -33,6 +33,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from scratchbus.edges.mcp.desk import Desk
+from scratchbus.edges.mcp.failures import SlowingBackend
 from scratchbus.edges.mcp.identity import Identity
 from scratchbus.edges.mcp.server import server_of
 from scratchbus.edges.mcp.tokens import Tokens
@@ -74,7 +75,7 @@ class Reception:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Starlette]:
         """Return the application, which serves for as long as this lasts."""
-        admission = Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(self))
+        admission = Middleware(AuthenticationMiddleware, backend=SlowingBackend(self))
         routes = [Route(PATH, endpoint=RequireAuthMiddleware(self, []))]
         async with anyio.create_task_group() as self._tasks:
             yield Starlette(routes=routes, middleware=[admission, Middleware(AuthContextMiddleware)])

@@ -1,0 +1,104 @@
+"""Checks that the socket of an embedded engine, and the server behind it, belong to this user.
+
+Anyone may create a file in a directory for temporary files. So the owner and mode of the socket and its directory are
+checked before each connection, and the server's user right after it, before the first byte is sent: that also finds
+out a socket that was replaced in between.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from scratchbus.errors import EngineUnreachable
+
+_OPTIONS = {
+    # SO_PEERCRED: struct ucred has pid, effective uid, gid
+    "linux": (socket.SOL_SOCKET, getattr(socket, "SO_PEERCRED", 17), struct.Struct("iII"), 1),
+    # LOCAL_PEERCRED at SOL_LOCAL: struct xucred has a version, effective uid, and groups
+    "darwin": (0, 1, struct.Struct("IIh2x16I"), 1),
+}
+"""By platform, the socket option that tells who listens: its level, its name, its answer, and where the uid is."""
+
+
+class Socket(Protocol):
+    """What is used of a socket, be it Python's or that of an event loop."""
+
+    def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
+        """Return an option."""
+        ...
+
+
+def check_place(place: Path, directory: Path) -> bool:
+    """Return True if a socket of this user is at `place`, False if nothing is there.
+
+    `directory` is the engine's own. Raises EngineUnreachable if the socket, or the directory it is in, belongs to
+    another user or is open to others.
+    """
+    try:
+        if place.parent == directory:
+            problem = _socket_problem(place) or _directory_problem(directory)
+        else:
+            problem = shared_place_problem(place.parent) or _socket_problem(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if problem is not None:
+        raise EngineUnreachable(problem)
+    return True
+
+
+def check_peer(connection: Socket, place: Path) -> None:
+    """Raise EngineUnreachable if another user's process listens, as far as the system tells."""
+    uid = peer_uid(connection)
+    if uid is not None and uid != os.geteuid():
+        raise EngineUnreachable(
+            f"another user (uid {uid}) listens at {place}; nothing was sent. Find out who, remove it"
+        )
+
+
+def peer_uid(connection: Socket) -> int | None:
+    """Return the user who listens at the other end; None where the system does not tell."""
+    option = _OPTIONS.get(sys.platform)
+    if option is None:
+        return None
+    level, name, answer, index = option
+    return int(answer.unpack(connection.getsockopt(level, name, answer.size))[index])
+
+
+def shared_place_problem(place: Path) -> str | None:
+    """Return what is wrong with a directory below the one for temporary files; None if it is this user's alone."""
+    status = place.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        problem = "is not a directory; remove it"
+    elif status.st_uid != os.geteuid():
+        problem = f"belongs to another user (uid {status.st_uid}); remove it"
+    elif status.st_mode & 0o077:
+        problem = "is open to others; chmod 700 it"
+    else:
+        return None
+    return f"{place} {problem}, or set TMPDIR to a directory of your own"
+
+
+def _directory_problem(place: Path) -> str | None:
+    status = place.stat()
+    if status.st_uid != os.geteuid():
+        return f"{place} belongs to another user (uid {status.st_uid}); use a directory of your own"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write to {place}; chmod 700 it, or use another directory"
+    return None
+
+
+def _socket_problem(place: Path) -> str | None:
+    status = place.lstat()
+    if not stat.S_ISSOCK(status.st_mode):
+        return f"{place} is not a socket; remove it and try again"
+    if status.st_uid != os.geteuid():
+        return f"{place} belongs to another user (uid {status.st_uid}); remove it and try again"
+    if status.st_mode & 0o077:
+        return f"{place} is open to others; chmod 700 it and try again"
+    return None

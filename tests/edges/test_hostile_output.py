@@ -1,0 +1,220 @@
+"""What comes from data reaches no terminal, pipe or spreadsheet as anything but text to read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import structlog
+
+from scratchbus import Bus
+from scratchbus.domain.position import Position
+from scratchbus.edges import daemon
+from scratchbus.edges.cli.output import Cell, Heading, Output
+from scratchbus.edges.exit_codes import OK
+from scratchbus.errors import EngineUnreachable
+from scratchbus.log.steps import ask
+from scratchbus.terminal import escaped, visible
+from tests.edges.conftest import Cli
+
+pytestmark = pytest.mark.real
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egpj\u2066.exe\x7f\r"
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+FORGED = "01M811KRSQH9EXE51TA2VBCPRQ"
+FORBIDDEN = [char for char in HOSTILE if not char.isprintable()]
+
+
+def assert_harmless(text: str) -> None:
+    assert [char for char in FORBIDDEN if char in text.replace("\r\n", "\n")] == []
+
+
+@pytest.fixture
+def forged(cli: Cli, home: Path) -> tuple[Cli, str]:
+    """A bus with an event that somebody wrote by hand, past all checks: its `by` and `type` are hostile."""
+    name = f"forged-{cli.page}"[:100]
+    with Bus.connect(f"embedded:{home}", bus=name, source="test") as bus:
+        bus.page(cli.page).add("observation", "content")
+        keys = bus.core.log.keys(0)
+        ((at, fields),) = bus.converse(ask(0, "XREVRANGE", keys.log, "+", "-", "COUNT", "1"))
+        entry = dict(zip(fields[::2], fields[1::2], strict=True))
+        body = json.loads(entry[b"event"])
+        body["by"] = HOSTILE
+        entry |= {
+            b"id": b"forged",
+            b"subject": FORGED.encode(),
+            b"type": HOSTILE.encode(),
+            b"event": json.dumps(body, separators=(",", ":")).encode(),
+        }
+        entry.pop(b"by", None)
+        last = Position.parse(at.decode())
+        place = f"{last.ms}-{last.seq + 1}"
+        flat = [each for pair in entry.items() for each in pair]
+        bus.converse(ask(0, "XADD", keys.log, place, *flat))
+        bus.converse(ask(0, "SET", keys.tail, f"{place}|forged"))
+    return cli, name
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have standard output taken for a terminal."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+COMMANDS = ("tail", "tail --format jsonl", "tail --format csv", "list", "active", f"show {FORGED}")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("how", ["pipe", "json", "terminal"])
+def test_a_forged_name_does_not_reach_the_terminal(
+    forged: tuple[Cli, str], monkeypatch: pytest.MonkeyPatch, command: str, how: str
+) -> None:
+    cli, name = forged
+    if how == "terminal":
+        on_a_terminal(monkeypatch)
+    done = cli(*command.split(), "--bus", name, *(["--json"] if how == "json" else []))
+    assert "owned" in done.out
+    assert_harmless(_COLOURS.sub("", done.out + done.err))
+    if how == "json" and "csv" not in command:
+        assert all(isinstance(each, dict) for each in done.documents)
+
+
+def test_an_agents_context_does_not_move_the_cursor(cli: Cli, bus: Bus) -> None:
+    bus.page(cli.page).add("observation", f"see {HOSTILE} here")
+    bus.notepad(cli.page).write(f"one\n{HOSTILE}\n\ttwo ‌ن 👩‍🚀\r\nthree")
+    shown = cli("context", "--session", cli.page).out
+    assert "one" in shown
+    assert_harmless(shown)
+    read = cli("notepad", "read", "--session", cli.page).out
+    assert read.startswith("one\n")
+    assert "\n\ttwo ‌ن 👩‍🚀\r\nthree" in read
+    assert_harmless(read)
+    assert HOSTILE in cli.json("notepad", "read", "--session", cli.page).document["content"]
+
+
+def test_everything_that_output_prints_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    heads = [Heading("a"), Heading("b")]
+    row = [Cell(HOSTILE), Cell(HOSTILE, "", HOSTILE)]
+    for is_terminal in (False, True):
+        out = Output(no_color=True)
+        out.is_terminal = is_terminal
+        out.line(HOSTILE)
+        out.note(HOSTILE)
+        out.sentence(*row)
+        out.table(heads, [row])
+        out.row(heads, row)
+        out.block(row, HOSTILE, [("name", row[0])])
+        out.document({HOSTILE: HOSTILE})
+    said = capsys.readouterr()
+    assert_harmless(said.out + said.err)
+
+
+def test_json_says_the_same_with_escapes() -> None:
+    document = json.dumps({"a": f"{HOSTILE}\U000e0041é"}, ensure_ascii=False)
+    assert escaped(document).isprintable()
+    assert json.loads(escaped(document)) == json.loads(document)
+    assert "é" in escaped(document)
+
+
+def test_a_layout_stays_visible() -> None:
+    for text in ("a\n\tb", "a\r\nb", "a\u00a0b\u3000c", "👩‍🚀", "می‌خواهم", "é"):
+        assert visible(text) == text
+    assert visible("a\rb\x0bc\u2028d\ufeff") == "a�b�c�d�"
+
+
+# -- what daemons say ------------------------------------------------------------------------------------------------
+
+_LOGS = """\
+import sys
+import structlog
+from scratchbus.runtime import configure_logging
+sys.stderr.isatty = lambda: {is_terminal}
+configure_logging("info")
+structlog.get_logger().info("seen", reason={hostile!r}, name="plain{hostile!r}")
+"""
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_what_is_logged_does_not_move_the_cursor(is_terminal: bool) -> None:
+    code = _LOGS.format(is_terminal=is_terminal, hostile=HOSTILE)
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr.decode()
+    assert "seen" in said
+    for char in FORBIDDEN:
+        if not (is_terminal and char == "\x1b"):  # its own colours
+            assert char not in said
+    assert "\x1b]0" not in said
+    assert "\x1b[2J" not in said
+
+
+def test_the_error_of_a_daemon_does_not_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    @daemon.daemon("tester")
+    def failing(_: daemon.Daemon) -> None:
+        raise EngineUnreachable(f"no {HOSTILE}")
+
+    with pytest.raises(SystemExit):
+        failing([])
+    structlog.reset_defaults()
+    assert_harmless(capsys.readouterr().err)
+
+
+# -- spreadsheets ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\n=1", "＝1"])
+def test_no_cell_is_a_formula(cli: Cli, capsys: pytest.CaptureFixture[str], formula: str) -> None:
+    Output().csv_row([formula, "plain", "2-1"])
+    ((cell, *others),) = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert cell.startswith("'")
+    assert others == ["plain", "2-1"]
+
+
+def test_an_exported_event_is_no_formula(cli: Cli) -> None:
+    cli.add("x", "--event-id", '=HYPERLINK("http://x")')
+    (row,) = csv.DictReader(io.StringIO(cli("tail", "--format", "csv").out))
+    assert row["id"] == '\'=HYPERLINK("http://x")'
+    assert json.loads(cli("tail", "--format", "jsonl").out)["id"] == '=HYPERLINK("http://x")'
+
+
+# -- tables without rows ---------------------------------------------------------------------------------------------
+
+EMPTY = [
+    "active", "list", "tail", "history", "show --history", "dead-letters ls", "note list", "note tags", "note history",
+    "note search x", "notepad history", "notepad read", "todo read", "mcp token ls", "archive ls", "context surface x",
+    "context exposure", "types list", "replay --until 1s", "diff --from 1s", "status",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["pipe", "terminal", "json"])
+@pytest.mark.parametrize("command", EMPTY)
+def test_a_table_without_rows_is_no_error(
+    cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, how: str
+) -> None:
+    words, name = command.split(), f"empty-{cli.page}"[:90]
+    if words[0] in ("note", "notepad", "todo"):
+        words += ["--session", "new"]
+    if command == "mcp token ls":
+        words += ["--tokens", str(tmp_path / "tokens.yaml")]
+    if command == "archive ls":
+        (tmp_path / "archive").mkdir()
+        words.append(str(tmp_path / "archive"))
+    if words[0] in ("history", "show") or command == "context exposure":
+        with Bus.connect(f"embedded:{home}", bus=name, source="test") as bus:
+            words.append(bus.page(cli.page).add("observation", "content").id)
+    if how == "terminal":
+        on_a_terminal(monkeypatch)
+    done = cli(*words, "--bus", name, *(["--json"] if how == "json" else []))
+    assert done.code == OK, done.err
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_no_rows_are_a_note_for_people(capsys: pytest.CaptureFixture[str], is_terminal: bool) -> None:
+    out = Output()
+    out.is_terminal = is_terminal
+    out.table([Heading("a"), Heading("b")], [], empty="There are none")
+    assert capsys.readouterr() == ("", "There are none\n")

@@ -1,0 +1,253 @@
+"""Nobody but a server of one's own user is told anything, whoever listens where the engine should."""
+
+import os
+import shutil
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scratchbus import AsyncBus, Bus
+from scratchbus.errors import EngineNotStarted, EngineUnreachable
+from scratchbus.log import engine_directory, own_socket
+from scratchbus.log.embedded import ensure_running, find_running, stop
+from tests.log.engine_processes import kill
+from tests.log.impostors import STRANGER, impostor
+from tests.waiting import eventually
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A short directory for temporary files that everyone may write to, as /tmp is."""
+    place = Path(f"/tmp/sb-{os.getpid()}")  # noqa: S108  # it has to be short
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def long(tmp_path: Path, short: Path) -> Iterator[Path]:
+    """A directory whose path is too long for a socket."""
+    directory = tmp_path / ("long-" * 30 + "path")
+    yield directory
+    if directory.exists() and find_running(directory) is not None:
+        stop(directory)
+
+
+def planned(directory: Path) -> Path:
+    return Path(engine_directory.planned_socket(directory))
+
+
+# -- before it connects --------------------------------------------------------------------------------------------
+
+
+@needs_root
+def test_another_user_who_sits_in_the_temporary_directory_is_told_nothing(long):
+    place = planned(long)
+    place.parent.mkdir(mode=0o755)
+    os.chown(place.parent, STRANGER, -1)
+    with impostor(place) as stranger:
+        for ask in (ensure_running, find_running):
+            with pytest.raises(EngineUnreachable, match=r"belongs to another user.*remove it, or set TMPDIR"):
+                ask(long)
+        with pytest.raises(EngineUnreachable, match="belongs to another user"):
+            Bus.connect(f"embedded:{long}", source="me")
+        assert stranger.words() == ["listening"]
+    shutil.rmtree(place.parent)
+
+
+@needs_root
+def test_a_socket_of_another_user_in_a_directory_of_ones_own_is_told_nothing(long):
+    place = planned(long)
+    place.parent.mkdir(mode=0o700)
+    with impostor(place) as stranger:
+        with pytest.raises(EngineUnreachable, match=r"\.sock belongs to another user.*remove it"):
+            ensure_running(long)
+        assert stranger.words() == ["listening"]
+
+
+@needs_root
+def test_a_stranger_is_not_asked_to_stop(long):
+    engine = ensure_running(long)
+    kill(engine)
+    engine.socket.unlink(missing_ok=True)
+    lock = long / engine_directory.ENGINE_LOCK
+    locks = (engine_directory.try_lock(lock) for _ in engine_directory.ticks(time.monotonic() + 10))
+    held = next(filter(None, locks))  # the kernel takes a moment to end that of the killed server
+    try:
+        with impostor(engine.socket) as stranger:
+            with pytest.raises(EngineUnreachable, match="belongs to another user"):
+                stop(long)
+            assert stranger.words() == ["listening"]
+        assert not (long / engine_directory.STOPPED).exists()
+    finally:
+        os.close(held)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o750])
+def test_a_place_for_sockets_that_others_may_enter_is_refused(long, mode):
+    engine = ensure_running(long)
+    engine.socket.parent.chmod(mode)
+    with pytest.raises(EngineUnreachable, match=r"is open to others.*chmod 700"):
+        find_running(long)
+    engine.socket.parent.chmod(0o700)
+    assert find_running(long) == engine
+
+
+def test_a_socket_that_others_may_use_is_refused(directory):
+    engine = ensure_running(directory)
+    engine.socket.chmod(0o766)
+    with pytest.raises(EngineUnreachable, match=r"engine\.sock is open to others.*chmod 700"):
+        find_running(directory)
+    engine.socket.chmod(0o700)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_a_directory_that_others_may_write_to_is_not_trusted_either(directory, mode):
+    engine = ensure_running(directory)
+    directory.chmod(mode)
+    with pytest.raises(EngineUnreachable, match=r"others may write to .*chmod 700"):
+        ensure_running(directory)
+    directory.chmod(0o755)
+    assert ensure_running(directory) == engine
+
+
+def test_a_link_in_place_of_the_socket_is_not_followed(directory, new_directory):
+    engine, other = ensure_running(directory), ensure_running(new_directory("other"))
+    engine.socket.rename(directory / "moved.sock")
+    engine.socket.symlink_to(other.socket)
+    with pytest.raises(EngineUnreachable, match=r"engine\.sock is not a socket.*remove it"):
+        ensure_running(directory)
+    engine.socket.unlink()
+    (directory / "moved.sock").rename(engine.socket)
+
+
+def test_a_link_in_place_of_the_directory_for_sockets_is_not_followed(long):
+    engine = ensure_running(long)
+    place = engine.socket.parent
+    place.rename(place.parent / "elsewhere")
+    place.symlink_to(place.parent / "elsewhere")
+    with pytest.raises(EngineUnreachable, match=r"is not a directory.*remove it, or set TMPDIR"):
+        ensure_running(long)
+    place.unlink()
+    (place.parent / "elsewhere").rename(place)
+
+
+@needs_root
+def test_another_place_for_temporary_files_helps(long, tmp_path, monkeypatch):
+    engine = ensure_running(long)
+    stop(long)
+    engine.socket.parent.rmdir()
+    engine.socket.parent.mkdir(mode=0o700)
+    os.chown(engine.socket.parent, STRANGER, -1)
+    with pytest.raises((EngineUnreachable, EngineNotStarted), match="set TMPDIR"):
+        ensure_running(long)
+    elsewhere = engine.socket.parent.parent / "mine"
+    elsewhere.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    assert ensure_running(long).socket.parent.parent == elsewhere
+
+
+# -- once it is connected ------------------------------------------------------------------------------------------
+
+
+@needs_root
+def test_who_listens_behind_a_file_of_ones_own_is_told_nothing(directory):
+    engine = ensure_running(directory)
+    kill(engine)
+    engine.socket.unlink(missing_ok=True)
+    with impostor(engine.socket, owner=os.geteuid()) as stranger:
+        for ask in (ensure_running, find_running):
+            with pytest.raises(EngineUnreachable, match=r"another user \(uid 65534\) listens at .*remove it"):
+                ask(directory)
+        eventually(lambda: stranger.words().count("closed") == 2)
+        assert stranger.was_told() == []
+
+
+@needs_root
+def test_a_connection_that_is_opened_anew_finds_a_stranger_out(directory):
+    with Bus.connect(f"embedded:{directory}", source="me") as bus:
+        bus.page().add("observation", "before")
+        engine = ensure_running(directory)
+        kill(engine)
+        engine.socket.unlink(missing_ok=True)
+        with impostor(engine.socket, owner=os.geteuid()) as stranger:
+            with pytest.raises(EngineUnreachable, match="another user"):
+                bus.page().add("observation", "a secret")
+            with pytest.raises(EngineUnreachable, match="another user"):
+                bus.page().list()
+            eventually(lambda: "closed" in stranger.words())
+            assert stranger.was_told() == []
+        assert [one.content for one in bus.page().list()] == ["before"]
+
+
+@needs_root
+async def test_a_connection_under_asyncio_finds_a_stranger_out(directory):
+    async with AsyncBus.connect(f"embedded:{directory}", source="me") as bus:
+        await bus.page().add("observation", "before")
+        engine = ensure_running(directory)
+        kill(engine)
+        engine.socket.unlink(missing_ok=True)
+        with impostor(engine.socket, owner=os.geteuid()) as stranger:
+            with pytest.raises(EngineUnreachable, match="another user"):
+                await bus.page().add("observation", "a secret")
+            with pytest.raises(EngineUnreachable, match="another user"):
+                await bus.page().list()
+            eventually(lambda: "closed" in stranger.words())
+            assert stranger.was_told() == []
+        assert [one.content for one in await bus.page().list()] == ["before"]
+
+
+@needs_root
+def test_a_place_that_was_taken_over_is_found_out_by_a_new_connection(long):
+    with Bus.connect(f"embedded:{long}", source="me") as bus:
+        bus.page().add("observation", "before")
+        engine = ensure_running(long)
+        kill(engine)
+        shutil.rmtree(engine.socket.parent)
+        engine.socket.parent.mkdir(mode=0o755)
+        os.chown(engine.socket.parent, STRANGER, -1)
+        with impostor(engine.socket) as stranger:
+            with pytest.raises(EngineUnreachable, match="belongs to another user"):
+                bus.page().add("observation", "a secret")
+            assert stranger.words() == ["listening"]
+        shutil.rmtree(engine.socket.parent)
+        assert [one.content for one in bus.page().list()] == ["before"]
+
+
+def test_a_peer_is_asked_who_it_is(monkeypatch):
+    here, there = socket.socketpair()
+    with here, there:
+        own_socket.check_peer(here, Path("there"))
+        mine = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+        with pytest.raises(EngineUnreachable, match=rf"another user \(uid {mine}\) listens at there"):
+            own_socket.check_peer(here, Path("there"))
+
+
+@pytest.mark.parametrize(("platform", "answer"), [
+    ("linux", struct.pack("iII", 7, 4_294_967_294, 8)),
+    ("darwin", struct.pack("IIh2x16I", 0, 4_294_967_294, 1, *[20] * 16)),
+])  # fmt: skip
+def test_what_a_system_says_of_a_peer_is_understood(monkeypatch, platform, answer):
+    class Peer:
+        def getsockopt(self, *_: int) -> bytes:
+            return bytes(answer)
+
+    monkeypatch.setattr(sys, "platform", platform)
+    assert own_socket.peer_uid(Peer()) == 4_294_967_294
+
+
+def test_a_system_that_does_not_say_leaves_it_at_owner_and_mode(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "sunos5")
+    here, there = socket.socketpair()
+    with here, there:
+        own_socket.check_peer(here, Path("there"))
