@@ -6,10 +6,13 @@ never blocks. `Engine` and `AsyncEngine` drive it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from hashlib import sha1
 from importlib.resources import files
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from scratchbus.log.queues import Queues
 
 T = TypeVar("T")
 
@@ -38,7 +41,19 @@ class Fetch(NamedTuple):
     call: Callable[[], Any]
 
 
-Request = Call | Fetch | Pause
+class Queued(NamedTuple):
+    """Do a job when those that were queued before it under the same key are done; the reply is its result.
+
+    Jobs that wait are done together: `work` takes them in their order, and returns the result or the error of each.
+    """
+
+    queues: Queues
+    key: Hashable
+    job: Any
+    work: Callable[[Sequence[Any]], Generator[Any, Any, Sequence[Any]]]
+
+
+Request = Call | Fetch | Pause | Queued
 Step = Generator[Request, Any, T]
 """A conversation whose result is a T."""
 

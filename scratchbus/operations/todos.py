@@ -40,7 +40,8 @@ def write(core: Core, page: str, todos: object, merge: bool, event_id: str | Non
         if after == before and event_id is None:
             return None  # with an id it is kept, so that a retry is known whatever comes in between
         merges = merge or after == before
-        told = [item for item in after if item not in before] if merges else after
+        known = {item.id: item for item in before}  # to look through a list for each item takes the square of its length
+        told = [item for item in after if known.get(item.id) != item] if merges else after
         return TodoWritten(by=core.acting(), **reasons(), todos=told, merge=merges)
 
     return list_of((yield from edit(core, Edit.of(page, SUBJECT, event_id, "write_todo", changes, merge), make)))
