@@ -23,6 +23,7 @@ is in attributes, never only in the text.
     │   └── FileGone            a log file that is not there          (.path)
     ├── Conflict                the state of the bus forbids it; nothing was written
     │   ├── VersionConflict     (.expected, .actual)
+    │   │   └── RevisionConflict    a memory changed since it was read
     │   ├── InvalidTransition   (.from_status, .to_status, .allowed, .id)
     │   │   └── NotChangeable   in this status it cannot be done
     │   ├── KeyHeld             another has the dedupe key by now    (.id, .key, .holder)
@@ -119,6 +120,7 @@ from scratchbus.errors.state import (
     NotFound,
     PageFull,
     RebuildHeld,
+    RevisionConflict,
     SessionExists,
     SessionOver,
     StaleFence,
@@ -185,6 +187,7 @@ __all__ = [
     "ReadOnlyField",
     "RebuildHeld",
     "RegistryError",
+    "RevisionConflict",
     "RulesError",
     "ScratchbusError",
     "SessionExists",

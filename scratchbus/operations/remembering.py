@@ -19,10 +19,13 @@ from scratchbus.errors import (
     Conflict,
     EngineError,
     EventIdReused,
+    InvalidField,
     InvalidInput,
     NotFound,
+    RevisionConflict,
     SessionOver,
     VersionConflict,
+    shown,
 )
 from scratchbus.histories import history, known_events, walk_back
 from scratchbus.ids import new_event_id
@@ -60,11 +63,32 @@ class Edit:
         digest = digest_of(operation, page, subject, *given) if event_id is not None else ""
         return cls(page, subject, event_id, digest)
 
+    @classmethod
+    def based_on(
+        cls, revision: int | None, page: str, subject: str, event_id: str | None, operation: str, *given: object
+    ) -> Edit:
+        """Return an edit that is based on a revision, if one is given. Raises InvalidField, InvalidId."""
+        check_revision(revision)
+        basis = () if revision is None else (revision,)
+        return cls.of(page, subject, event_id, operation, *given, *basis)
+
     def write(self, event: Event, version: int | None, status: str = "") -> Write:
         """Return the write of an event upon a version of its subject; with a status it is the last one."""
         event.placed(id=self.event_id or new_event_id(), page=self.page, subject=self.subject)
         final = "final" if status else ""
         return Write(event, "g", self.digest, version, status=status, status_class=final, argument=session.SUBJECT)
+
+
+def check_revision(revision: object) -> None:
+    """Raise InvalidField for what is no revision."""
+    if revision is not None and (not isinstance(revision, int) or isinstance(revision, bool) or revision < 0):
+        raise InvalidField("revision", f"{shown(revision)} is not a revision; give the number that reading it told")
+
+
+def check_based_on(what: str, revision: int | None, actual: int, content: object) -> None:
+    """Raise RevisionConflict for what is at another revision than a write is based on; any is 0 while it is empty."""
+    if revision is not None and revision != actual and (revision or content):
+        raise RevisionConflict(what, revision, actual)
 
 
 def edit(core: Core, asked: Edit, make: Make, status: str = "") -> Step[Remembered | None]:
