@@ -61,12 +61,17 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     page = page_of_session(parent)
     if not isinstance(copy, bool):
         raise InvalidField("copy_notepad", f"{shown(copy)} is neither true nor false")
+    given_id = event_id
     if id is None:
         id = new_id() if event_id is None else f"s-{_word(event_id)}"
     child = page_of_session(id)
     if event_id is None:
         event_id = f"begin-{_word(f'{page} {child}')}"
     if (yield from _is_begun(core, child, parent, id, is_fork)):
+        if given_id is not None:
+            first = yield from _first(core, page, id)
+            if (first.id, first.copied) == (given_id, not copy):
+                raise EventIdReused(given_id)
         return id
 
     def make(document: Remembered | None) -> Event | None:
