@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.edges.mcp.conftest import Connect
@@ -41,7 +43,7 @@ async def test_the_todo_list_is_read_and_written_with_one_tool(connect: Connect)
     assert merged["summary"]["completed"] == 1
 
 
-TEXTS = {
+TEXTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "write_notepad": ("notepad", "read_notepad", {"content": "one"}, {"content": "two"}),
     "update_scratchpad": ("scratchpad", "whoami", {"content": "one"}, {"content": "two"}),
     "todo": ("todo list", "todo", {"todos": [{"id": "1", "content": "x"}]}, {"todos": [{"id": "2", "content": "y"}]}),
@@ -80,7 +82,7 @@ async def test_a_merge_needs_no_revision_but_takes_one(connect: Connect):
         assert (await agent.do("todo", todos=done, merge=True))["revision"] == 2
 
 
-RETRIED = {
+RETRIED: dict[str, dict[str, Any]] = {
     "add_note": {"content": "x"},
     "scratch_note": {"content": "x"},
     "update_note": {"id": "NOTE", "content": "y"},
@@ -111,7 +113,7 @@ async def test_a_retry_with_the_same_event_id_changes_nothing(connect: Connect, 
         end = await agent.bus.position()
         assert await agent.do(tool, **given, event_id="mine") == first
         assert await agent.bus.position() == end
-        other = {"copy_notepad": True} if tool == "spawn_session" else {}
+        other: dict[str, Any] = {"copy_notepad": True} if tool == "spawn_session" else {}
         other |= {name: "another" for name in ("content", "title", "summary", "result") if name in given}
         if other:
             await agent.fail(tool, **{**given, **other}, event_id="mine")
