@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.domain.registry import Registry
-    from scratchbus.domain.remembered import Note, NoteResult, NotesResult, Session, TagsResult
+    from scratchbus.domain.remembered import Note, NoteResult, NotesResult, Revised, Session, TagsResult
     from scratchbus.domain.run import ScratchpadReply
     from scratchbus.domain.todo import TodoItem, TodoList
     from scratchbus.domain.trace import Consequences, Trace
@@ -62,6 +62,7 @@ _HOMES = {
     "NoteResult": "domain.remembered",
     "NotesResult": "domain.remembered",
     "TagsResult": "domain.remembered",
+    "Revised": "domain.remembered",
     "Session": "domain.remembered",
     "AsyncNotepad": "memory",
     "Run": "memory",
@@ -157,6 +158,7 @@ __all__ = [
     "Position",
     "Rebuilt",
     "Registry",
+    "Revised",
     "Run",
     "ScratchbusError",
     "Scratchpad",

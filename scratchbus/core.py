@@ -21,6 +21,7 @@ from scratchbus.ids import new_event_id
 from scratchbus.log.append import Log, append
 from scratchbus.log.codec import Head
 from scratchbus.log.keys import SYSTEM_PAGE
+from scratchbus.log.queues import Queues
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.log.writes import Write
 from scratchbus.notebooks import Notebooks
@@ -64,6 +65,7 @@ class Core:
     max_note_tags: int = 10
     max_notepad: int = 100_000
     notebooks: Notebooks = field(default_factory=Notebooks)
+    queues: Queues = field(default_factory=Queues)
     fresh: Freshness = field(default_factory=Freshness)
     registry_version: int = 0
     registry_checked: float = 0.0

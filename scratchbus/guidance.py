@@ -96,9 +96,10 @@ def _todo(tools: list[str], limits: Settings) -> str:
     return f"""\
 <todo_list>
 Work of several steps belongs on the todo list, in the order in which it should be done. Without arguments `todo` reads
-it; with `merge` it changes only the items you give. An item is pending, in_progress, completed or cancelled: have one
-in progress at a time, and say at once when it is done. What is still to do comes back to you after compaction. There is
-room for {todo.MAX_ITEMS} items of {todo.MAX_CONTENT} characters.
+it; with `merge` it changes only the items you give, without it you pass the `revision` that you read. An item is
+pending, in_progress, completed or cancelled: have one in progress at a time, and say at once when it is done. What is
+still to do comes back to you after compaction. There is room for {todo.MAX_ITEMS} items of {todo.MAX_CONTENT}
+characters.
 </todo_list>"""
 
 

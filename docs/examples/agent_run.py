@@ -141,7 +141,7 @@ async def look_closer(url: str, session: str, doubted: str) -> str:
         assert "July may be in EMEA twice" in pad["content"]  # it began with all that the analyst had noted
         _, report = await helper.says(
             "Every row of 251-267 has its twin.",
-            ("write_notepad", {"content": "All 17 rows compared; nothing else to do."}),
+            ("write_notepad", {"content": "All 17 rows compared; nothing else to do.", "revision": pad["revision"]}),
             ("report_result", {"result": f"17 of 17 rows are doubled, as {doubted} says."}),
         )
     return str(report["id"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
@@ -47,6 +47,13 @@ class Remembered(BaseModel):
     def position(self) -> _Place:
         """The place of the last event folded into it."""
         return Position(self.ms, self.seq, self.shard)
+
+
+class Revised(NamedTuple):
+    """A text, and the revision that a write of the whole of it is based on; 0 for one that was never written."""
+
+    content: str
+    revision: int
 
 
 class Note(Remembered):

@@ -25,6 +25,7 @@ too, and the `fence` of a claim.
     │   └── FileGone            a log file that is not there          (.path)
     ├── Conflict                the state of the bus forbids it; nothing was written
     │   ├── VersionConflict     (.expected, .actual)
+    │   │   └── RevisionConflict    a memory changed since it was read
     │   ├── InvalidTransition   (.from_status, .to_status, .allowed, .id)
     │   │   └── NotChangeable   in this status it cannot be done
     │   ├── KeyHeld             another has the dedupe key by now    (.id, .key, .holder)
@@ -121,6 +122,7 @@ from scratchbus.errors.state import (
     NotFound,
     PageFull,
     RebuildHeld,
+    RevisionConflict,
     SessionExists,
     SessionOver,
     StaleFence,
@@ -187,6 +189,7 @@ __all__ = [
     "ReadOnlyField",
     "RebuildHeld",
     "RegistryError",
+    "RevisionConflict",
     "RulesError",
     "ScratchbusError",
     "SessionExists",

@@ -34,6 +34,15 @@ class VersionConflict(Conflict):
         self.actual = actual
 
 
+class RevisionConflict(VersionConflict):
+    """A memory is not at the revision that a write of the whole of it was based on."""
+
+    def __init__(self, what: str, expected: int, actual: int) -> None:
+        super().__init__(what, expected, actual)
+        problem = "is not empty" if expected == 0 else f"has changed since revision {expected}"
+        self.args = (f"the {what} {problem}; read it again, and pass the revision it is at now ({actual})",)
+
+
 class InvalidTransition(Conflict):
     """The lifecycle has no way from this status to that one."""
 

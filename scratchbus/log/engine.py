@@ -19,7 +19,7 @@ from redis import exceptions as redis_errors
 from scratchbus.errors import BusClosed, ScratchbusError
 from scratchbus.log.connections import AsyncConnection, Commands, Connection, hang_up, pack, whole_from
 from scratchbus.log.delivery import Address, Sending, Topology, deliver
-from scratchbus.log.steps import Call, Fetch, Interrupted, Pause, Script, Step, telling
+from scratchbus.log.steps import Call, Fetch, Interrupted, Pause, Queued, Script, Step, telling
 
 T = TypeVar("T")
 
@@ -58,13 +58,14 @@ class Engine:
                 request = step(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]  # it returns a T
-            step = conversation.send
-            if isinstance(request, Pause):
-                time.sleep(request.seconds)
-                reply = None
-                continue
+            step, reply = conversation.send, None
             try:
-                reply = request.call() if isinstance(request, Fetch) else handle(request)
+                if isinstance(request, Pause):
+                    time.sleep(request.seconds)
+                elif isinstance(request, Queued):
+                    reply = request.queues.run(request, self.run)
+                else:
+                    reply = request.call() if isinstance(request, Fetch) else handle(request)
             except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
                 step, reply = conversation.throw, error
 
@@ -199,13 +200,14 @@ class AsyncEngine:
                 request = step(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]  # it returns a T
-            step = conversation.send
-            if isinstance(request, Pause):
-                await asyncio.sleep(request.seconds)
-                reply = None
-                continue
+            step, reply = conversation.send, None
             try:
-                reply = await (asyncio.to_thread(request.call) if isinstance(request, Fetch) else handle(request))
+                if isinstance(request, Pause):
+                    await asyncio.sleep(request.seconds)
+                elif isinstance(request, Queued):
+                    reply = await request.queues.run_async(request, self.run)
+                else:
+                    reply = await (asyncio.to_thread(request.call) if isinstance(request, Fetch) else handle(request))
             except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
                 step, reply = conversation.throw, error
 

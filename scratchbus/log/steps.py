@@ -6,13 +6,16 @@ never blocks. `Engine` and `AsyncEngine` drive it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from hashlib import sha1
 from importlib.resources import files
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from scratchbus.domain.position import Position
 from scratchbus.errors import ArchiveError, EngineError, LogError
+
+if TYPE_CHECKING:
+    from scratchbus.log.queues import Queues
 
 T = TypeVar("T")
 
@@ -56,7 +59,19 @@ class Abandoned(NamedTuple):
     """What was written is of no more use to the conversation, which begins again. The reply is None."""
 
 
-Request = Call | Fetch | Pause | Wrote | Abandoned
+class Queued(NamedTuple):
+    """Do a job when those that were queued before it under the same key are done; the reply is its result.
+
+    Jobs that wait are done together: `work` takes them in their order, and returns the result or the error of each.
+    """
+
+    queues: Queues
+    key: Hashable
+    job: Any
+    work: Callable[[Sequence[Any]], Generator[Any, Any, Sequence[Any]]]
+
+
+Request = Call | Fetch | Pause | Queued | Wrote | Abandoned
 Step = Generator[Request, Any, T]
 """A conversation whose result is a T."""
 

@@ -86,12 +86,13 @@ class Memories:
         """Return the scratchpad of an agent, which only the agent itself may use. Raises InvalidName."""
         return Scratchpad(self, agent)
 
-    def run(self: Host, agent: str, task: str, *, ask: Callable[[str], object]) -> Run:
+    def run(self: Host, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None) -> Run:
         """Return a run of an agent, to be used in a `with`.
 
-        However it ends, `ask` gets a prompt for a last call of the model, whose answer becomes the scratchpad.
+        However it ends, `ask` gets a prompt for a last call of the model, whose answer becomes the scratchpad. The
+        event of the run has the `event_id`, and that of the answer the same with `/scratchpad` behind it.
         """
-        return Run(Scratchpad(self, agent), agent, task, ask)
+        return Run(Scratchpad(self, agent), agent, task, ask, event_id)
 
 
 class AsyncMemories:
@@ -167,9 +168,12 @@ class AsyncMemories:
         """Return the scratchpad of an agent, which only the agent itself may use. Raises InvalidName."""
         return AsyncScratchpad(self, agent)
 
-    def run(self: AsyncHost, agent: str, task: str, *, ask: Callable[[str], object]) -> AsyncRun:
+    def run(
+        self: AsyncHost, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
+    ) -> AsyncRun:
         """Return a run of an agent, to be used in a `with`.
 
-        However it ends, `ask` gets a prompt for a last call of the model, whose answer becomes the scratchpad.
+        However it ends, `ask` gets a prompt for a last call of the model, whose answer becomes the scratchpad. The
+        event of the run has the `event_id`, and that of the answer the same with `/scratchpad` behind it.
         """
-        return AsyncRun(AsyncScratchpad(self, agent), agent, task, ask)
+        return AsyncRun(AsyncScratchpad(self, agent), agent, task, ask, event_id)

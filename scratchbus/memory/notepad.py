@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scratchbus.domain.events import Event
+from scratchbus.domain.remembered import Revised
 from scratchbus.domain.values import page_of_session
 from scratchbus.memory.host import AsyncHost, Host
 from scratchbus.operations import notepads
@@ -27,16 +28,22 @@ class Notepad:
         """Return what is on it; "" when it was never used."""
         return self._bus.converse(notepads.read(self._bus.core, self._page))
 
-    def write(self, content: str, *, event_id: str | None = None) -> None:
-        """Replace all that is on it; "" clears it."""
-        self._bus.converse(notepads.write(self._bus.core, self._page, content, event_id))
+    def read_with_revision(self) -> Revised:
+        """Return what is on it, and the revision that `write` may be based on."""
+        return self._bus.converse(notepads.read_revised(self._bus.core, self._page))
 
-    def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> None:
-        """Put a text behind what is on it, just as it is given, or as a line of its own."""
+    def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
+        """Replace all that is on it; "" clears it. Returns its new revision.
+
+        With a `revision`, it is replaced only if it is still at that one, or is empty for 0. Raises RevisionConflict.
+        """
+        return self._bus.converse(notepads.write(self._bus.core, self._page, content, revision, event_id))
+
+    def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
+        """Put a text behind what is on it, just as it is given, or as a line of its own. Returns its new revision."""
         if line:
-            self._bus.converse(notepads.append_line(self._bus.core, self._page, text, event_id))
-        else:
-            self.update("append", text, event_id=event_id)
+            return self._bus.converse(notepads.append_line(self._bus.core, self._page, text, event_id))
+        return self.update("append", text, event_id=event_id)
 
     def update(
         self,
@@ -47,14 +54,14 @@ class Notepad:
         replace_all: bool = False,
         *,
         event_id: str | None = None,
-    ) -> None:
+    ) -> int:
         """Edit a part of it: `append` or `prepend` the content, `delete` it, or `find_replace`.
 
         What is to be found or deleted has to be there exactly once, or with `replace_all` at least once, and then all
-        of it goes.
+        of it goes. Returns its new revision.
         """
         step = notepads.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
-        self._bus.converse(step)
+        return self._bus.converse(step)
 
     def history(self) -> list[Event]:
         """Return all edits as events, oldest first, also of a session that has ended. Raises PositionLost."""
@@ -82,16 +89,22 @@ class AsyncNotepad:
         """Return what is on it; "" when it was never used."""
         return await self._bus.converse(notepads.read(self._bus.core, self._page))
 
-    async def write(self, content: str, *, event_id: str | None = None) -> None:
-        """Replace all that is on it; "" clears it."""
-        await self._bus.converse(notepads.write(self._bus.core, self._page, content, event_id))
+    async def read_with_revision(self) -> Revised:
+        """Return what is on it, and the revision that `write` may be based on."""
+        return await self._bus.converse(notepads.read_revised(self._bus.core, self._page))
 
-    async def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> None:
-        """Put a text behind what is on it, just as it is given, or as a line of its own."""
+    async def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
+        """Replace all that is on it; "" clears it. Returns its new revision.
+
+        With a `revision`, it is replaced only if it is still at that one, or is empty for 0. Raises RevisionConflict.
+        """
+        return await self._bus.converse(notepads.write(self._bus.core, self._page, content, revision, event_id))
+
+    async def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
+        """Put a text behind what is on it, just as it is given, or as a line of its own. Returns its new revision."""
         if line:
-            await self._bus.converse(notepads.append_line(self._bus.core, self._page, text, event_id))
-        else:
-            await self.update("append", text, event_id=event_id)
+            return await self._bus.converse(notepads.append_line(self._bus.core, self._page, text, event_id))
+        return await self.update("append", text, event_id=event_id)
 
     async def update(
         self,
@@ -102,14 +115,14 @@ class AsyncNotepad:
         replace_all: bool = False,
         *,
         event_id: str | None = None,
-    ) -> None:
+    ) -> int:
         """Edit a part of it: `append` or `prepend` the content, `delete` it, or `find_replace`.
 
         What is to be found or deleted has to be there exactly once, or with `replace_all` at least once, and then all
-        of it goes.
+        of it goes. Returns its new revision.
         """
         step = notepads.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
-        await self._bus.converse(step)
+        return await self._bus.converse(step)
 
     async def history(self) -> list[Event]:
         """Return all edits as events, oldest first, also of a session that has ended. Raises PositionLost."""

@@ -8,6 +8,7 @@ from typing import Self
 
 from scratchbus.domain.run import RunRecord, prompt_of, record_exception, record_reply
 from scratchbus.domain.run import ScratchpadReply as Reply
+from scratchbus.domain.values import check_event_id
 from scratchbus.logs import stderr_logger
 from scratchbus.memory.scratchpad import AsyncScratchpad, Scratchpad
 
@@ -24,11 +25,15 @@ class Run(RunRecord):
     the event `run_ended` in the history of the scratchpad. A Ctrl-C ends a run without a question.
     """
 
-    def __init__(self, scratchpad: Scratchpad, agent: str, task: str, ask: Callable[[str], object]) -> None:
+    def __init__(
+        self, scratchpad: Scratchpad, agent: str, task: str, ask: Callable[[str], object], event_id: str | None = None
+    ) -> None:
         super().__init__(agent, task)
         self.whoami = ""
         self._scratchpad = scratchpad
         self._ask = ask
+        self._event_id = event_id
+        self._reply_id = None if event_id is None else check_event_id(f"{check_event_id(event_id)}/scratchpad")
 
     def __enter__(self) -> Self:
         self.whoami = self._scratchpad.whoami()
@@ -40,7 +45,7 @@ class Run(RunRecord):
         if error is None or isinstance(error, Exception):
             record_reply(self, self._reply())
         try:
-            self._scratchpad.record_run(self)
+            self._scratchpad.record_run(self, event_id=self._event_id)
         except Exception as problem:
             logger.warning("a run was not recorded", agent=self.agent, reason=str(problem))
 
@@ -49,7 +54,7 @@ class Run(RunRecord):
             answer = self._ask(prompt_of(self))
         except Exception as problem:
             return Reply(error=f"{type(problem).__name__}: {problem}")
-        return self._scratchpad.accept_reply(answer)
+        return self._scratchpad.accept_reply(answer, event_id=self._reply_id)
 
 
 class AsyncRun(RunRecord):
@@ -58,11 +63,20 @@ class AsyncRun(RunRecord):
     What `Run` says holds here too; `ask` may be awaitable. A task that is cancelled ends a run without a question.
     """
 
-    def __init__(self, scratchpad: AsyncScratchpad, agent: str, task: str, ask: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        scratchpad: AsyncScratchpad,
+        agent: str,
+        task: str,
+        ask: Callable[[str], object],
+        event_id: str | None = None,
+    ) -> None:
         super().__init__(agent, task)
         self.whoami = ""
         self._scratchpad = scratchpad
         self._ask = ask
+        self._event_id = event_id
+        self._reply_id = None if event_id is None else check_event_id(f"{check_event_id(event_id)}/scratchpad")
 
     async def __aenter__(self) -> Self:
         self.whoami = await self._scratchpad.whoami()
@@ -74,7 +88,7 @@ class AsyncRun(RunRecord):
         if error is None or isinstance(error, Exception):
             record_reply(self, await self._reply())
         try:
-            await self._scratchpad.record_run(self)
+            await self._scratchpad.record_run(self, event_id=self._event_id)
         except Exception as problem:
             logger.warning("a run was not recorded", agent=self.agent, reason=str(problem))
 
@@ -85,4 +99,4 @@ class AsyncRun(RunRecord):
                 answer = await answer
         except Exception as problem:
             return Reply(error=f"{type(problem).__name__}: {problem}")
-        return await self._scratchpad.accept_reply(answer)
+        return await self._scratchpad.accept_reply(answer, event_id=self._reply_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sized
 
 from scratchbus.domain.events import Event
+from scratchbus.domain.remembered import Revised
 from scratchbus.domain.run import RunRecord, ScratchpadReply, event_fields
 from scratchbus.domain.scratchpad import end_of_run_prompt, parse_reply
 from scratchbus.domain.values import page_of_agent
@@ -31,9 +32,17 @@ class Scratchpad:
         """Return what it says; "" when it is empty, and for people. Raises Unauthorized."""
         return self._bus.converse(scratchpads.read(self._bus.core, self._agent))
 
-    def write(self, content: str, *, event_id: str | None = None) -> None:
-        """Replace what it says; a blank text clears it. Raises Unauthorized, InvalidField, TooLarge."""
-        self._bus.converse(scratchpads.write(self._bus.core, self._agent, content, event_id))
+    def read_with_revision(self) -> Revised:
+        """Return what it says, and the revision that `write` may be based on. Raises Unauthorized."""
+        return self._bus.converse(scratchpads.read_revised(self._bus.core, self._agent))
+
+    def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
+        """Replace what it says; a blank text clears it. Returns its new revision.
+
+        With a `revision`, it is replaced only if it is still at that one, or is empty for 0. Every event about it
+        counts, also that of a run that is over. Raises RevisionConflict, Unauthorized, InvalidField, TooLarge.
+        """
+        return self._bus.converse(scratchpads.write(self._bus.core, self._agent, content, revision, event_id))
 
     def whoami(self) -> str:
         """Return what is shown at the start of a run: who one is, and what the scratchpad says. Raises Unauthorized."""
@@ -43,7 +52,7 @@ class Scratchpad:
         """Return what to ask the model at the end of a run; `steps` are the steps it took, or how many."""
         return end_of_run_prompt(task, outcome, summary, steps)
 
-    def accept_reply(self, text: object) -> ScratchpadReply:
+    def accept_reply(self, text: object, *, event_id: str | None = None) -> ScratchpadReply:
         """Take the model's answer to that; return what became of it, and never raise.
 
         Its JSON may be fenced or bare. What is too long is cut, a blank text clears, and null keeps what is there.
@@ -51,14 +60,14 @@ class Scratchpad:
         try:
             content = parse_reply(text)
             if content is not None:
-                self.write(content)
+                self.write(content, event_id=event_id)
         except Exception as error:  # whatever it is, a task must not fail for its notes
             return ScratchpadReply(error=str(error) or type(error).__name__)
         return ScratchpadReply(content)
 
-    def record_run(self, run: RunRecord) -> None:
+    def record_run(self, run: RunRecord, *, event_id: str | None = None) -> None:
         """Put a run that is over into its history, as an event `run_ended`. Raises Unauthorized."""
-        self._bus.converse(scratchpads.record(self._bus.core, self._agent, event_fields(run)))
+        self._bus.converse(scratchpads.record(self._bus.core, self._agent, event_fields(run), event_id))
 
     def history(self) -> list[Event]:
         """Return what was written and which runs there were, as events, oldest first. Raises Unauthorized."""
@@ -90,9 +99,17 @@ class AsyncScratchpad:
         """Return what it says; "" when it is empty, and for people. Raises Unauthorized."""
         return await self._bus.converse(scratchpads.read(self._bus.core, self._agent))
 
-    async def write(self, content: str, *, event_id: str | None = None) -> None:
-        """Replace what it says; a blank text clears it. Raises Unauthorized, InvalidField, TooLarge."""
-        await self._bus.converse(scratchpads.write(self._bus.core, self._agent, content, event_id))
+    async def read_with_revision(self) -> Revised:
+        """Return what it says, and the revision that `write` may be based on. Raises Unauthorized."""
+        return await self._bus.converse(scratchpads.read_revised(self._bus.core, self._agent))
+
+    async def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
+        """Replace what it says; a blank text clears it. Returns its new revision.
+
+        With a `revision`, it is replaced only if it is still at that one, or is empty for 0. Every event about it
+        counts, also that of a run that is over. Raises RevisionConflict, Unauthorized, InvalidField, TooLarge.
+        """
+        return await self._bus.converse(scratchpads.write(self._bus.core, self._agent, content, revision, event_id))
 
     async def whoami(self) -> str:
         """Return what is shown at the start of a run: who one is, and what the scratchpad says. Raises Unauthorized."""
@@ -102,7 +119,7 @@ class AsyncScratchpad:
         """Return what to ask the model at the end of a run; `steps` are the steps it took, or how many."""
         return end_of_run_prompt(task, outcome, summary, steps)
 
-    async def accept_reply(self, text: object) -> ScratchpadReply:
+    async def accept_reply(self, text: object, *, event_id: str | None = None) -> ScratchpadReply:
         """Take the model's answer to that; return what became of it, and never raise.
 
         Its JSON may be fenced or bare. What is too long is cut, a blank text clears, and null keeps what is there.
@@ -110,14 +127,14 @@ class AsyncScratchpad:
         try:
             content = parse_reply(text)
             if content is not None:
-                await self.write(content)
+                await self.write(content, event_id=event_id)
         except Exception as error:  # whatever it is, a task must not fail for its notes
             return ScratchpadReply(error=str(error) or type(error).__name__)
         return ScratchpadReply(content)
 
-    async def record_run(self, run: RunRecord) -> None:
+    async def record_run(self, run: RunRecord, *, event_id: str | None = None) -> None:
         """Put a run that is over into its history, as an event `run_ended`. Raises Unauthorized."""
-        await self._bus.converse(scratchpads.record(self._bus.core, self._agent, event_fields(run)))
+        await self._bus.converse(scratchpads.record(self._bus.core, self._agent, event_fields(run), event_id))
 
     async def history(self) -> list[Event]:
         """Return what was written and which runs there were, as events, oldest first. Raises Unauthorized."""

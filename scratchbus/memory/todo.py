@@ -30,15 +30,20 @@ class Todo:
         return self._bus.converse(operations.read(self._bus.core, self._page))
 
     def write(
-        self, todos: Iterable[TodoItem | Mapping[str, Any]], merge: bool = False, *, event_id: str | None = None
+        self,
+        todos: Iterable[TodoItem | Mapping[str, Any]],
+        merge: bool = False,
+        *,
+        revision: int | None = None,
+        event_id: str | None = None,
     ) -> TodoList:
         """Replace it, or with `merge` change the items with these ids and add the others; return what it is then.
 
         An item has an id, content and a status: pending, in_progress, completed or cancelled. What is too long or too
-        much is cut, and the revision grows only when something changes. Raises InvalidField for what is no list of
-        items.
+        much is cut, and the revision grows only when something changes. With a `revision`, it is changed only if it
+        is still at that one, or is empty for 0. Raises RevisionConflict, and InvalidField for what is no list of items.
         """
-        return self._bus.converse(operations.write(self._bus.core, self._page, todos, merge, event_id))
+        return self._bus.converse(operations.write(self._bus.core, self._page, todos, merge, revision, event_id))
 
     def format_for_injection(self) -> str | None:
         """Return what is left to do as a block for a conversation that was compacted; None when nothing is."""
@@ -68,15 +73,20 @@ class AsyncTodo:
         return await self._bus.converse(operations.read(self._bus.core, self._page))
 
     async def write(
-        self, todos: Iterable[TodoItem | Mapping[str, Any]], merge: bool = False, *, event_id: str | None = None
+        self,
+        todos: Iterable[TodoItem | Mapping[str, Any]],
+        merge: bool = False,
+        *,
+        revision: int | None = None,
+        event_id: str | None = None,
     ) -> TodoList:
         """Replace it, or with `merge` change the items with these ids and add the others; return what it is then.
 
         An item has an id, content and a status: pending, in_progress, completed or cancelled. What is too long or too
-        much is cut, and the revision grows only when something changes. Raises InvalidField for what is no list of
-        items.
+        much is cut, and the revision grows only when something changes. With a `revision`, it is changed only if it
+        is still at that one, or is empty for 0. Raises RevisionConflict, and InvalidField for what is no list of items.
         """
-        return await self._bus.converse(operations.write(self._bus.core, self._page, todos, merge, event_id))
+        return await self._bus.converse(operations.write(self._bus.core, self._page, todos, merge, revision, event_id))
 
     async def format_for_injection(self) -> str | None:
         """Return what is left to do as a block for a conversation that was compacted; None when nothing is."""

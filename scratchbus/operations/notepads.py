@@ -8,10 +8,10 @@ from scratchbus.core import Core
 from scratchbus.domain.checks import bytes_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.memory_events import NotepadEdited, NotepadOperation, NotepadWritten
-from scratchbus.domain.remembered import Remembered
+from scratchbus.domain.remembered import Remembered, Revised
 from scratchbus.errors import InvalidField, TooLarge, shown
 from scratchbus.log.steps import Step
-from scratchbus.operations.remembering import Edit, edit
+from scratchbus.operations.remembering import Edit, check_based_on, edit
 from scratchbus.projections.notepad import SUBJECT, Text, edited
 from scratchbus.queries import recollect
 from scratchbus.why import reasons
@@ -33,20 +33,33 @@ def read(core: Core, page: str) -> Step[str]:
     return content_of(found.get(SUBJECT))
 
 
+def read_revised(core: Core, page: str) -> Step[Revised]:
+    """Return what is on the notepad, and its revision."""
+    found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
+    return Revised(content_of(found.get(SUBJECT)), revision_of(found.get(SUBJECT)))
+
+
+def revision_of(document: Remembered | None) -> int:
+    """Return the revision of a text: how many events there were about it."""
+    return document.version if document else 0
+
+
 def content_of(document: Remembered | None) -> str:
     """Return the text of a notepad."""
     return document.content if isinstance(document, Text) else ""
 
 
-def write(core: Core, page: str, content: str, event_id: str | None) -> Step[None]:
-    """Replace the whole notepad."""
+def write(core: Core, page: str, content: str, revision: int | None, event_id: str | None) -> Step[int]:
+    """Replace the whole notepad; return its revision. Raises RevisionConflict."""
     content = _checked("content", content)
     _check_length(core, content)
+    wanted = Edit.based_on(revision, page, SUBJECT, event_id, "write_notepad", content)
 
-    def make(_: Remembered | None) -> Event:
+    def make(document: Remembered | None) -> Event:
+        check_based_on("notepad", revision, revision_of(document), content_of(document))
         return NotepadWritten(by=core.acting(), **reasons(), content=content)
 
-    yield from edit(core, Edit.of(page, SUBJECT, event_id, "write_notepad", content), make)
+    return revision_of((yield from edit(core, wanted, make)))
 
 
 def update(
@@ -58,8 +71,8 @@ def update(
     replace: str | None,
     replace_all: bool,
     event_id: str | None,
-) -> Step[None]:
-    """Edit the notepad as it is when the edit is appended."""
+) -> Step[int]:
+    """Edit the notepad as it is when the edit is appended; return its revision."""
     given = _given(operation, {"content": content, "find": find, "replace": replace})
     if not isinstance(replace_all, bool):
         raise InvalidField("replace_all", f"{shown(replace_all)} is neither true nor false")
@@ -76,11 +89,14 @@ def update(
         _check_length(core, edited(text, event))
         return event
 
-    yield from edit(core, wanted, make)
+    return revision_of((yield from edit(core, wanted, make)))
 
 
-def append_line(core: Core, page: str, text: str, event_id: str | None) -> Step[None]:
-    """Put a line behind what is on the notepad when it is appended, also where that has no line break at its end."""
+def append_line(core: Core, page: str, text: str, event_id: str | None) -> Step[int]:
+    """Put a line behind what is on the notepad when it is appended, also where that has no line break at its end.
+
+    Returns its revision.
+    """
     text = _checked("content", text, "append")
 
     def make(document: Remembered | None) -> Event:
@@ -89,7 +105,7 @@ def append_line(core: Core, page: str, text: str, event_id: str | None) -> Step[
         _check_length(core, f"{before}{start}{text}\n")
         return NotepadEdited(by=core.acting(), **reasons(), operation="append", content=f"{start}{text}\n")
 
-    yield from edit(core, Edit.of(page, SUBJECT, event_id, "append_line", text), make)
+    return revision_of((yield from edit(core, Edit.of(page, SUBJECT, event_id, "append_line", text), make)))
 
 
 def _given(operation: object, fields: dict[str, str | None]) -> dict[str, str]:

@@ -7,12 +7,13 @@ from typing import Any
 from scratchbus.core import Core
 from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten
 from scratchbus.domain.event import Event
-from scratchbus.domain.remembered import Remembered
+from scratchbus.domain.remembered import Remembered, Revised
 from scratchbus.domain.scratchpad import check_content, whoami
 from scratchbus.domain.values import page_of_agent
 from scratchbus.errors import Unauthorized
 from scratchbus.log.steps import Step
-from scratchbus.operations.remembering import Edit, edit
+from scratchbus.operations.notepads import revision_of
+from scratchbus.operations.remembering import Edit, check_based_on, edit
 from scratchbus.projections.scratchpad import SUBJECT, Pad
 from scratchbus.queries import recollect
 from scratchbus.why import reasons
@@ -26,31 +27,41 @@ def read(core: Core, agent: str) -> Step[str]:
     return content_of(found.get(SUBJECT))
 
 
+def read_revised(core: Core, agent: str) -> Step[Revised]:
+    """Return what the scratchpad says, and its revision; nothing and 0 for people."""
+    if not may_see(core, agent):
+        return Revised("", 0)
+    found = yield from recollect(core.log, page_of_agent(agent), [SUBJECT], core.fresh)
+    return Revised(content_of(found.get(SUBJECT)), revision_of(found.get(SUBJECT)))
+
+
 def show(core: Core, agent: str) -> Step[str]:
     """Return what whoever speaks is shown of itself at the start of a run."""
     content = (yield from read(core, agent)) if may_see(core, agent) else None
     return whoami(core.source or core.by, core.kind, content)
 
 
-def write(core: Core, agent: str, content: str, event_id: str | None) -> Step[None]:
-    """Replace what the scratchpad says."""
+def write(core: Core, agent: str, content: str, revision: int | None, event_id: str | None) -> Step[int]:
+    """Replace what the scratchpad says; return its revision. Raises RevisionConflict."""
     _check_own(core, agent)
     text = check_content(content)
+    wanted = Edit.based_on(revision, page_of_agent(agent), SUBJECT, event_id, "write_scratchpad", text)
 
-    def make(_: Remembered | None) -> Event:
+    def make(document: Remembered | None) -> Event:
+        check_based_on("scratchpad", revision, revision_of(document), content_of(document))
         return ScratchpadWritten(by=core.acting(), **reasons(), content=text)
 
-    yield from edit(core, Edit.of(page_of_agent(agent), SUBJECT, event_id, "write_scratchpad", text), make)
+    return revision_of((yield from edit(core, wanted, make)))
 
 
-def record(core: Core, agent: str, run: dict[str, Any]) -> Step[None]:
+def record(core: Core, agent: str, run: dict[str, Any], event_id: str | None) -> Step[None]:
     """Append the event of a run that is over."""
     _check_own(core, agent)
 
     def make(_: Remembered | None) -> Event:
         return RunEnded(by=core.acting(), **reasons(), **run)
 
-    yield from edit(core, Edit.of(page_of_agent(agent), SUBJECT, None, "record_run"), make)
+    yield from edit(core, Edit.of(page_of_agent(agent), SUBJECT, event_id, "record_run", run), make)
 
 
 def may_see(core: Core, agent: str) -> bool:

@@ -60,7 +60,7 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     page = page_of_session(parent)
     if not isinstance(copy, bool):
         raise InvalidField("copy_notepad", f"{shown(copy)} is neither true nor false")
-    own = None
+    given_id, own = event_id, None
     if id is None:
         own = event_id or (yield from fresh_id(core.log, page))
         id = f"s-{_word(own)}"
@@ -68,6 +68,10 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     if event_id is None and own is None:
         event_id = f"begin-{_word(f'{page} {child}')}"
     if (yield from _is_begun(core, child, parent, id, is_fork)):
+        if given_id is not None:
+            first = yield from _first(core, page, id)
+            if (first.id, first.copied) == (given_id, not copy):
+                raise EventIdReused(given_id)
         return id
 
     def make(document: Remembered | None) -> Event | None:

@@ -9,7 +9,7 @@ from scratchbus.domain.remembered import Remembered
 from scratchbus.domain.todo import TodoList, given, written
 from scratchbus.errors import InvalidField, shown
 from scratchbus.log.steps import Step
-from scratchbus.operations.remembering import Edit, edit
+from scratchbus.operations.remembering import Edit, check_based_on, edit
 from scratchbus.projections.todo import SUBJECT, Plan
 from scratchbus.queries import recollect
 from scratchbus.why import reasons
@@ -28,19 +28,27 @@ def list_of(document: Remembered | None) -> TodoList:
     return TodoList(todos=list(document.todos), revision=document.revision)
 
 
-def write(core: Core, page: str, todos: object, merge: bool, event_id: str | None) -> Step[TodoList]:
-    """Replace the todo list, or merge into it; return what it is then."""
+def write(
+    core: Core, page: str, todos: object, merge: bool, revision: int | None, event_id: str | None
+) -> Step[TodoList]:
+    """Replace the todo list, or merge into it; return what it is then. Raises RevisionConflict."""
     if not isinstance(merge, bool):
         raise InvalidField("merge", f"{shown(merge)} is neither true nor false")
     changes = given(todos)
+    wanted = Edit.based_on(revision, page, SUBJECT, event_id, "write_todo", changes, merge)
 
     def make(document: Remembered | None) -> Event | None:
-        before = list_of(document).todos
+        known_list = list_of(document)
+        check_based_on("todo list", revision, known_list.revision, known_list.todos)
+        before = known_list.todos
         after = written(before, changes, merge)
         if after == before and event_id is None:
             return None  # with an id it is kept, so that a retry is known whatever comes in between
         merges = merge or after == before
-        told = [item for item in after if item not in before] if merges else after
+        known = {
+            item.id: item for item in before
+        }  # to look through a list for each item takes the square of its length
+        told = [item for item in after if known.get(item.id) != item] if merges else after
         return TodoWritten(by=core.acting(), **reasons(), todos=told, merge=merges)
 
-    return list_of((yield from edit(core, Edit.of(page, SUBJECT, event_id, "write_todo", changes, merge), make)))
+    return list_of((yield from edit(core, wanted, make)))

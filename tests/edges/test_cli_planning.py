@@ -96,8 +96,15 @@ def test_a_scratchpad_is_written_and_shown(cli: Cli, mine: str):
     done = cli("scratchpad", "write", mine, "Mondays\tonly.")
     assert done.out == f"saved 13 characters for {mine}\n"
     assert cli("scratchpad", "show", mine).out == "Mondays\tonly.\n"
-    assert cli.json("scratchpad", "show", mine).document == {"agent": mine, "content": "Mondays\tonly."}
-    assert cli.json("scratchpad", "write", mine, "").document == {"agent": mine, "characters": 0}
+    assert cli.json("scratchpad", "show", mine).document == {
+        "agent": mine,
+        "content": "Mondays\tonly.",
+        "revision": 1,
+    }
+    assert cli.json("scratchpad", "write", mine, "").document == {"agent": mine, "characters": 0, "revision": 2}
+    assert "is not empty" not in cli("scratchpad", "write", mine, "again", "--revision", "0").err
+    assert "has changed since revision 1" in cli("scratchpad", "write", mine, "x", "--revision", "1").err
+    cli("scratchpad", "write", mine, "")
     assert cli.json("scratchpad", "show", mine).document["content"] == ""
 
 

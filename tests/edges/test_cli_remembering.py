@@ -61,7 +61,12 @@ def test_the_notepad_is_written_edited_and_read(cli: Cli, notepad: Command):
     notepad("append", "--", "- [ ] survey")
     notepad("update", "find_replace", "--find", "[ ]", "--replace", "[x]")
     assert notepad("read").out == "# Plan\n- [x] survey\n"
-    assert notepad("read", "--json").document == {"session": cli.page, "content": "# Plan\n- [x] survey\n"}
+    assert notepad("read", "--json").document == {
+        "session": cli.page,
+        "content": "# Plan\n- [x] survey\n",
+        "revision": 3,
+    }
+    assert notepad("write", "x", "--revision", "2").err.startswith("scratchbus: the notepad has changed since revision")
     events = notepad("history", "--json").documents
     assert [event["kind"] for event in events] == ["notepad_written", "notepad_edited", "notepad_edited"]
     assert notepad("read", "--at", events[0]["position"]).out == "# Plan\n"

@@ -213,6 +213,12 @@ def event_id_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--event-id", metavar="TEXT", help=help)(function)
 
 
+def revision_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option that says which revision a replacement is based on."""
+    help = "Replace it only if it is still at this revision, or is empty for 0."
+    return click.option("--revision", type=int, metavar="N", help=help)(function)
+
+
 def session_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option that says which session it is about."""
     return click.option(

@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from scratchbus.edges.cli.common import BusGroup, Session, event_id_option, pass_session, session_option
+from scratchbus.edges.cli.common import (
+    BusGroup,
+    Session,
+    event_id_option,
+    given,
+    pass_session,
+    revision_option,
+    session_option,
+)
 from scratchbus.edges.cli.output import Cell
 from scratchbus.edges.cli.values import content_of
 from scratchbus.edges.cli.views import show_history
@@ -26,9 +34,9 @@ def read(session: Session, at: str | None, of: str) -> None:
     """Show what is on the notepad."""
     with session.connect() as bus:
         pad = bus.notepad(of)
-        content = pad.read() if at is None else pad.as_of(at)
+        content, revision = pad.read_with_revision() if at is None else (pad.as_of(at), None)
     if session.as_json:
-        session.out.document({"session": of, "content": content})
+        session.out.document({"session": of, "content": content, **given(revision=revision)})
     elif content:
         session.out.line(paragraphs(content) if session.out.is_terminal else content.removesuffix("\n"))
     else:
@@ -38,13 +46,14 @@ def read(session: Session, at: str | None, of: str) -> None:
 @notepad.command(examples=("scratchbus notepad write - --session s1 < plan.md",))
 @click.argument("content")
 @session_option
+@revision_option
 @event_id_option
 @pass_session
-def write(session: Session, content: str, of: str, event_id: str | None) -> None:
+def write(session: Session, content: str, of: str, revision: int | None, event_id: str | None) -> None:
     """Replace all that is on the notepad. CONTENT may be `-`, for standard input, or empty."""
     with session.connect() as bus:
-        bus.notepad(of).write(content_of(content), event_id=event_id)
-    _say(session, "written", of)
+        new = bus.notepad(of).write(content_of(content), revision=revision, event_id=event_id)
+    _say(session, "written", of, new)
 
 
 @notepad.command(examples=('scratchbus notepad append "- Q3 is off by 45,000" --session s1',))
@@ -55,8 +64,8 @@ def write(session: Session, content: str, of: str, event_id: str | None) -> None
 def append(session: Session, text: str, of: str, event_id: str | None) -> None:
     """Put a text behind what is on the notepad, on a line of its own. TEXT may be `-`, for standard input."""
     with session.connect() as bus:
-        bus.notepad(of).append(content_of(text), line=True, event_id=event_id)
-    _say(session, "appended", of)
+        new = bus.notepad(of).append(content_of(text), line=True, event_id=event_id)
+    _say(session, "appended", of, new)
 
 
 @notepad.command(
@@ -73,8 +82,8 @@ def append(session: Session, text: str, of: str, event_id: str | None) -> None:
 def update_notepad(session: Session, operation: str, of: str, event_id: str | None, **edit: Any) -> None:
     """Edit a part of the notepad: append, prepend, find_replace or delete."""
     with session.connect() as bus:
-        bus.notepad(of).update(operation, event_id=event_id, **edit)
-    _say(session, "updated", of)
+        new = bus.notepad(of).update(operation, event_id=event_id, **edit)
+    _say(session, "updated", of, new)
 
 
 @notepad.command(examples=("scratchbus notepad history --session s1",))
@@ -86,8 +95,8 @@ def history(session: Session, of: str) -> None:
         show_history(session, bus.notepad(of).history())
 
 
-def _say(session: Session, verb: str, of: str) -> None:
+def _say(session: Session, verb: str, of: str, revision: int) -> None:
     if session.as_json:
-        session.out.document({"session": of, "ok": True})
+        session.out.document({"session": of, "ok": True, "revision": revision})
     else:
         session.out.sentence(Cell(verb, "green"), Cell(f"the notepad of {of}"))

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scratchbus.edges.cli.common import BusGroup, Session, event_id_option, given, pass_session, session_option
+from scratchbus.edges.cli.common import (
+    BusGroup,
+    Session,
+    event_id_option,
+    given,
+    pass_session,
+    revision_option,
+    session_option,
+)
 from scratchbus.edges.cli.output import Cell
 from scratchbus.edges.cli.values import content_of
 from scratchbus.edges.cli.words import TODO_MARKS, one_line, paragraphs, plural
@@ -47,16 +55,17 @@ def read_todo(session: Session, of: str) -> None:
 @session_option
 @click.argument("todos")
 @click.option("--merge", is_flag=True, help="Change these items, and keep the others.")
+@revision_option
 @event_id_option
 @pass_session
-def write_todo(session: Session, of: str, todos: str, merge: bool, event_id: str | None) -> None:
+def write_todo(session: Session, of: str, todos: str, merge: bool, revision: int | None, event_id: str | None) -> None:
     """Replace the todo list of a session.
 
     TODOS is a JSON list of items with id, content and status; - reads it from standard input.
     """
     items = _json_of(content_of(todos))
     with session.connect() as bus:
-        found = bus.todo(of).write(items, merge=merge, event_id=event_id)
+        found = bus.todo(of).write(items, merge=merge, revision=revision, event_id=event_id)
     _show_todo(session, of, found)
 
 
@@ -123,9 +132,9 @@ def show_scratchpad(session: Session, agent: str) -> None:
     """
     session.speak_as(agent)
     with session.connect() as bus:
-        content = bus.scratchpad(agent).read()
+        content, revision = bus.scratchpad(agent).read_with_revision()
     if session.as_json:
-        session.out.document({"agent": agent, "content": content})
+        session.out.document({"agent": agent, "content": content, "revision": revision})
     elif content:
         _show_text(session, content)
 
@@ -139,9 +148,10 @@ def show_scratchpad(session: Session, agent: str) -> None:
 )
 @click.argument("agent")
 @click.argument("content")
+@revision_option
 @event_id_option
 @pass_session
-def write_scratchpad(session: Session, agent: str, content: str, event_id: str | None) -> None:
+def write_scratchpad(session: Session, agent: str, content: str, revision: int | None, event_id: str | None) -> None:
     """Replace what an agent's scratchpad says; an empty text clears it.
 
     - reads CONTENT from standard input.
@@ -149,9 +159,9 @@ def write_scratchpad(session: Session, agent: str, content: str, event_id: str |
     text = content_of(content)
     session.speak_as(agent)
     with session.connect() as bus:
-        bus.scratchpad(agent).write(text, event_id=event_id)
+        new = bus.scratchpad(agent).write(text, revision=revision, event_id=event_id)
     if session.as_json:
-        session.out.document({"agent": agent, "characters": len(text)})
+        session.out.document({"agent": agent, "characters": len(text), "revision": new})
     else:
         session.out.sentence(Cell("saved", "green"), Cell(f"{plural(len(text), 'character')} for {agent}"))
 

@@ -17,7 +17,7 @@ from scratchbus.errors import InvalidField, shown
 Id = Annotated[str, Field(description="The id of a note: note_ and a number.")]
 Content = Annotated[str, Field(description="One matter, worded so that you can act on it; 4,000 characters at most.")]
 Tags = Annotated[list[str] | None, Field(description="What it is about: 10 tags at most.")]
-EventId = Annotated[str | None, Field(description="An id of your own: a retry with it notes nothing more.")]
+EventId = Annotated[str | None, Field(description="An id of your own: a retry with it changes nothing more.")]
 Limit = Annotated[int, Field(ge=1, le=100, description="How many notes at most.")]
 Cursor = Annotated[str | None, Field(description="The `next_cursor` of the answer before.")]
 
@@ -150,14 +150,15 @@ class Notes:
         id: Id,
         content: Annotated[str | None, Field(description="What it should say.")] = None,
         tags: Annotated[list[str] | None, Field(description="The tags it should have.")] = None,
+        event_id: EventId = None,
     ) -> Kept:
         """Replace the content of a note, or its tags, or both; what is left out stays as it is."""
-        result = await self._notes.update(id, content, tags)
+        result = await self._notes.update(id, content, tags, event_id=event_id)
         return _kept(result)
 
-    async def delete_note(self, id: Id) -> Kept:
+    async def delete_note(self, id: Id, event_id: EventId = None) -> Kept:
         """Delete a note."""
-        result = await self._notes.delete(id)
+        result = await self._notes.delete(id, event_id=event_id)
         return {"message": result.message, "metadata": cast(Totals, result.metadata)}
 
     async def scratch_note(self, content: Content, event_id: EventId = None) -> Kept:

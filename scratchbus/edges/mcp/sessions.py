@@ -32,7 +32,7 @@ class Ended(TypedDict):
     text: Annotated[str, Field(description="Stands in the conversation for all that was said and done for the task.")]
 
 
-EventId = Annotated[str | None, Field(description="An id of your own: a retry with it begins nothing more.")]
+EventId = Annotated[str | None, Field(description="An id of your own: a retry with it changes nothing more.")]
 
 
 class Sessions:
@@ -66,22 +66,27 @@ class Sessions:
         new = await self._bus.fork_session(self._session, event_id=event_id)
         return {"session": new, "parent": self._session}
 
-    async def begin_task(self, title: Annotated[str, Field(description="What is to be done.")]) -> Begun:
+    async def begin_task(
+        self, title: Annotated[str, Field(description="What is to be done.")], event_id: EventId = None
+    ) -> Begun:
         """Begin a task: a stretch of the conversation that gives way to its summary once it is over."""
-        return {"task": await self._bus.begin_task(self._session, title)}
+        return {"task": await self._bus.begin_task(self._session, title, event_id=event_id)}
 
     async def end_task(
         self,
         task: Annotated[str, Field(description="The id of the task.")],
         summary: Annotated[str, Field(description="What came of it.")],
+        event_id: EventId = None,
     ) -> Ended:
         """End a task of this session."""
         if not task.endswith(f"@{self._session}"):
             raise NotFound(f"task: {shown(task)} is none of session {self._session}; give the id from begin_task")
-        return {"text": await self._bus.end_task(task, summary)}
+        return {"text": await self._bus.end_task(task, summary, event_id=event_id)}
 
     async def report_result(
-        self, result: Annotated[str, Field(description="A clean summary, for those who did not follow the work.")]
+        self,
+        result: Annotated[str, Field(description="A clean summary, for those who did not follow the work.")],
+        event_id: EventId = None,
     ) -> Seen:
         """Put the result of this session onto the page of the session it was begun from. No notepad is touched."""
-        return brief(await self._bus.report_result(self._session, result))
+        return brief(await self._bus.report_result(self._session, result, event_id=event_id))

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus.domain.todo import STATUSES
 from scratchbus.edges.mcp.desk import Desk
+from scratchbus.edges.mcp.revisions import Based, EventId, Overwrite, base_of, explained
 from scratchbus.edges.mcp.toolbox import REPLACES, Row
 
 _GIVEN = {
@@ -57,8 +58,16 @@ class Todo:
             Field(description="The whole list in order, or with merge some items. Left out, the list is read."),
         ] = None,
         merge: Annotated[bool, Field(description="Change the items with these ids and add the others.")] = False,
+        revision: Based = None,
+        overwrite: Overwrite = False,
+        event_id: EventId = None,
     ) -> Plan:
-        """Read or write the todo list of the session."""
-        plan = await (self._todo.read() if todos is None else self._todo.write(todos, merge))
+        """Read or write the todo list of the session. To replace one without merge, pass the revision you read."""
+        if todos is None:
+            plan = await self._todo.read()
+        else:
+            with explained("todo list", "todo without arguments", revision):
+                base = base_of(revision, overwrite or merge)
+                plan = await self._todo.write(todos, merge, revision=base, event_id=event_id)
         items: list[Item] = [{"id": each.id, "content": each.content, "status": each.status} for each in plan.todos]
         return {"todos": items, "revision": plan.revision, "summary": plan.summary}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.edges.mcp.conftest import Connect
@@ -9,11 +11,11 @@ from tests.edges.mcp.conftest import Connect
 
 async def test_the_notepad_is_written_edited_and_read(connect: Connect):
     async with connect(session="s1") as agent:
-        assert await agent.do("read_notepad") == {"content": ""}
-        assert await agent.do("write_notepad", content="- [ ] look\n") == {"ok": True}
+        assert await agent.do("read_notepad") == {"content": "", "revision": 0}
+        assert await agent.do("write_notepad", content="- [ ] look\n") == {"ok": True, "revision": 1}
         await agent.do("update_notepad", operation="append", content="- [ ] fix\n")
         await agent.do("update_notepad", operation="find_replace", find="[ ] look", replace="[x] look")
-        assert await agent.do("read_notepad") == {"content": "- [x] look\n- [ ] fix\n"}
+        assert await agent.do("read_notepad") == {"content": "- [x] look\n- [ ] fix\n", "revision": 3}
 
 
 async def test_an_edit_that_is_ambiguous_or_finds_nothing_is_explained(connect: Connect):
@@ -22,9 +24,9 @@ async def test_an_edit_that_is_ambiguous_or_finds_nothing_is_explained(connect: 
         assert "2" in await agent.fail("update_notepad", operation="find_replace", find="a", replace="c")
         assert "find" in await agent.fail("update_notepad", operation="find_replace", find="x", replace="c")
         assert "find_replace" in await agent.fail("update_notepad", operation="rewrite", content="x")
-        assert await agent.do("read_notepad") == {"content": "a b a"}
+        assert await agent.do("read_notepad") == {"content": "a b a", "revision": 1}
         await agent.do("update_notepad", operation="find_replace", find="a", replace="c", replace_all=True)
-        assert await agent.do("read_notepad") == {"content": "c b c"}
+        assert await agent.do("read_notepad") == {"content": "c b c", "revision": 2}
 
 
 async def test_the_todo_list_is_read_and_written_with_one_tool(connect: Connect):
@@ -39,6 +41,83 @@ async def test_the_todo_list_is_read_and_written_with_one_tool(connect: Connect)
     assert written["revision"] == 1
     assert [(each["id"], each["status"]) for each in merged["todos"]] == [("1", "completed"), ("2", "pending")]
     assert merged["summary"]["completed"] == 1
+
+
+TEXTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "write_notepad": ("notepad", "read_notepad", {"content": "one"}, {"content": "two"}),
+    "update_scratchpad": ("scratchpad", "whoami", {"content": "one"}, {"content": "two"}),
+    "todo": ("todo list", "todo", {"todos": [{"id": "1", "content": "x"}]}, {"todos": [{"id": "2", "content": "y"}]}),
+}
+
+
+@pytest.mark.parametrize("tool", TEXTS)
+async def test_what_exists_is_not_overwritten_unread(connect: Connect, tool: str):
+    what, reads, first, other = TEXTS[tool]
+    async with connect(session="s1") as agent:
+        assert (await agent.do(reads))["revision"] == 0
+        written = await agent.do(tool, **first)
+        said = await agent.fail(tool, **other)
+        assert said.startswith(f"the {what} is not empty, so nothing was written; read it with {reads}")
+        assert "overwrite=true" in said
+        assert (await agent.do(reads))["revision"] == written["revision"] == 1
+        assert (await agent.do(tool, **other, revision=1))["revision"] == 2
+        assert "has changed since revision 1" in await agent.fail(tool, **first, revision=1)
+        assert (await agent.do(tool, **first, overwrite=True))["revision"] == 3
+
+
+async def test_what_was_cleared_is_written_without_a_revision(connect: Connect):
+    async with connect(session="s1") as agent:
+        for content in ("one", ""):
+            await agent.do("write_notepad", content=content, overwrite=True)
+            await agent.do("todo", todos=[{"id": "1", "content": content}] if content else [], overwrite=True)
+        assert (await agent.do("write_notepad", content="two"))["revision"] == 3
+        assert (await agent.do("todo", todos=[{"id": "1", "content": "two"}]))["revision"] == 3
+
+
+async def test_a_merge_needs_no_revision_but_takes_one(connect: Connect):
+    async with connect(session="s1") as agent:
+        await agent.do("todo", todos=[{"id": "1", "content": "x"}])
+        done = [{"id": "1", "status": "completed"}]
+        assert "has changed since revision 7" in await agent.fail("todo", todos=done, merge=True, revision=7)
+        assert (await agent.do("todo", todos=done, merge=True))["revision"] == 2
+
+
+RETRIED: dict[str, dict[str, Any]] = {
+    "add_note": {"content": "x"},
+    "scratch_note": {"content": "x"},
+    "update_note": {"id": "NOTE", "content": "y"},
+    "delete_note": {"id": "NOTE"},
+    "write_notepad": {"content": "x"},
+    "update_notepad": {"operation": "append", "content": "x"},
+    "todo": {"todos": [{"id": "1", "content": "x"}]},
+    "update_scratchpad": {"content": "x"},
+    "spawn_session": {},
+    "fork_session": {},
+    "begin_task": {"title": "x"},
+    "end_task": {"task": "TASK", "summary": "x"},
+    "report_result": {"result": "x"},
+}
+
+
+@pytest.mark.parametrize("tool", RETRIED)
+async def test_a_retry_with_the_same_event_id_changes_nothing(connect: Connect, tool: str):
+    async with connect(session="s0") as parent:
+        session = (await parent.do("spawn_session"))["session"]
+    async with connect(session=session) as agent:
+        given = dict(RETRIED[tool])
+        if "id" in given:
+            given["id"] = (await agent.do("add_note", content="x"))["metadata"]["note_id"]
+        if "task" in given:
+            given["task"] = (await agent.do("begin_task", title="x"))["task"]
+        first = await agent.do(tool, **given, event_id="mine")
+        end = await agent.bus.position()
+        assert await agent.do(tool, **given, event_id="mine") == first
+        assert await agent.bus.position() == end
+        other: dict[str, Any] = {"copy_notepad": True} if tool == "spawn_session" else {}
+        other |= {name: "another" for name in ("content", "title", "summary", "result") if name in given}
+        if other:
+            await agent.fail(tool, **{**given, **other}, event_id="mine")
+        assert await agent.bus.position() == end
 
 
 async def test_two_agents_of_one_session_share_its_memory_and_others_do_not(connect: Connect):
@@ -142,7 +221,7 @@ async def test_sessions_are_spawned_and_forked_and_report_to_their_parent(connec
             assert new["parent"] == "s1"
             async with connect("helper", session=new["session"]) as child:
                 assert (await child.do("read_notepad"))["content"] == content
-                await child.do("write_notepad", content="my own")
+                await child.do("write_notepad", content="my own", overwrite=True)
                 reported = await child.do("report_result", result="all is well")
                 assert reported["source"] == "helper"
         assert (await parent.do("read_notepad"))["content"] == "the plan"

@@ -1,0 +1,33 @@
+"""What the tools have in common that replace a whole memory: no model overwrites what it has not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+from pydantic import Field
+
+from scratchbus.errors import Conflict, RevisionConflict
+
+EventId = Annotated[str | None, Field(description="An id of your own: a retry with it changes nothing more.")]
+Based = Annotated[int | None, Field(ge=0, description="The `revision` you last read; refused if it has changed since.")]
+Overwrite = Annotated[bool, Field(description="Replace whatever is there, also unread.")]
+
+
+def base_of(revision: int | None, overwrite: bool) -> int | None:
+    """Return the revision that a replacement is based on: without one, it has to find nothing there."""
+    return revision if revision is not None else None if overwrite else 0
+
+
+@contextmanager
+def explained(what: str, how_to_read: str, revision: int | None) -> Iterator[None]:
+    """Say of a replacement that was refused how to go on."""
+    try:
+        yield
+    except RevisionConflict as conflict:
+        problem = "is not empty" if revision is None else f"has changed since revision {revision}"
+        raise Conflict(
+            f"the {what} {problem}, so nothing was written; read it with {how_to_read} and pass its revision, or pass"
+            " overwrite=true without a revision to replace it unread"
+        ) from conflict

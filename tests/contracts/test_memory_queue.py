@@ -1,0 +1,222 @@
+"""Edits of one memory that are in flight at once: all are answered, none is lost, and the cost is linear."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from scratchbus import AsyncBus, Bus, because
+from scratchbus.errors import BusClosed, EventIdReused, InvalidField, SessionOver
+from tests.engines import Engine
+
+MANY = 500
+BOUND = 2.0  # seconds
+
+WRITES: dict[str, Callable[[Any, int], Any]] = {
+    "todo": lambda bus, n: bus.todo("s1").write([{"id": str(n % 200), "content": f"step {n}"}], merge=True),
+    "notepad": lambda bus, n: bus.notepad("s1").append(f"line {n}\n"),
+    "scratchpad": lambda bus, n: bus.scratchpad("tester").write(f"text {n}"),
+}
+STORIES = {
+    "todo": lambda bus: bus.todo("s1").history(),
+    "notepad": lambda bus: bus.notepad("s1").history(),
+    "scratchpad": lambda bus: bus.scratchpad("tester").history(),
+}
+
+
+@pytest.fixture
+def another(engine: Engine, bus: Bus) -> Callable[[], Any]:
+    """Open the test's bus for asyncio; `bus` is there to check that it is sound at the end."""
+
+    @asynccontextmanager
+    async def enter() -> AsyncIterator[AsyncBus]:
+        name = bus.core.log.bus
+        async with AsyncBus.connect(engine.url, source="tester", bus=name, shards=engine.shards) as opened:
+            yield opened
+
+    return enter
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("memory", WRITES)
+async def test_500_tasks_are_answered_in_two_seconds(memory, embedded_url, real_bus):
+    async with AsyncBus.connect(embedded_url, bus=real_bus.core.log.bus, source="tester") as bus:
+        await WRITES[memory](bus, 0)
+        begun = time.perf_counter()
+        results = await asyncio.gather(*(WRITES[memory](bus, n) for n in range(1, MANY)), return_exceptions=True)
+        took = time.perf_counter() - begun
+    assert [result for result in results if isinstance(result, Exception)] == []
+    assert len(STORIES[memory](real_bus)) == MANY
+    assert took < BOUND
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("memory", WRITES)
+def test_500_threads_are_answered_in_two_seconds(memory, real_bus):
+    results: list[object] = []
+
+    def write(number: int) -> None:
+        try:
+            results.append(WRITES[memory](real_bus, number))
+        except Exception as error:
+            results.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(MANY)]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    took = time.perf_counter() - begun
+    assert len(results) == MANY
+    assert [result for result in results if isinstance(result, Exception)] == []
+    assert len(STORIES[memory](real_bus)) == MANY
+    assert took < BOUND
+
+
+async def test_edits_in_flight_keep_the_order_of_their_calls(another, bus):
+    async with another() as theirs:
+        notepad = theirs.notepad("s1")
+        await asyncio.gather(*(notepad.append(f"{number}\n") for number in range(60)))
+    assert bus.notepad("s1").read() == "".join(f"{number}\n" for number in range(60))
+
+
+async def test_each_edit_in_flight_gets_its_own_answer(another, bus):
+    async with another() as theirs:
+        todo, notepad = theirs.todo("s1"), theirs.notepad("s1")
+        lists = await asyncio.gather(*(todo.write([{"id": str(n), "content": "x"}], merge=True) for n in range(30)))
+        assert [len(each.todos) for each in lists] == list(range(1, 31))
+        assert [each.revision for each in lists] == list(range(1, 31))
+        edits = [notepad.append("a"), notepad.update("delete", "zebra"), notepad.append("b")]
+        answers = await asyncio.gather(*edits, notepad.update("delete", "b"), return_exceptions=True)
+    assert [type(answer) for answer in answers if isinstance(answer, Exception)] == [InvalidField]
+    assert isinstance(answers[1], InvalidField)
+    assert str(answers[1]).startswith("content: 'zebra' is not on the notepad")
+    assert bus.notepad("s1").read() == "a"
+
+
+async def test_an_edit_in_flight_says_why_it_was_made(another, bus):
+    cause = bus.page().add("observation", "x").position
+
+    async def append(number: int) -> None:
+        with because(cause if number % 2 else None):
+            await notepad.append(str(number))
+
+    async with another() as theirs:
+        notepad = theirs.notepad("s1")
+        await asyncio.gather(*map(append, range(20)))
+    causes = [event.cause for event in bus.notepad("s1").history()]
+    assert causes == [str(cause) if number % 2 else None for number in range(20)]
+
+
+async def test_cancelled_edits_hold_up_nobody(another, bus):
+    async with another() as theirs:
+        notepad = theirs.notepad("s1")
+        for after in range(4):  # at the first await, while the first is at work, when the others are
+            tasks = [asyncio.create_task(notepad.append(f"{after}.{number}\n")) for number in range(60)]
+            for _ in range(after * 3):
+                await asyncio.sleep(0)
+            for task in tasks[::3]:
+                task.cancel()
+            async with asyncio.timeout(30):
+                await asyncio.gather(*tasks, return_exceptions=True)
+            there = (await notepad.read()).splitlines()
+            assert {f"{after}.{number}" for number in range(60) if number % 3} <= set(there)
+        await notepad.append("last")
+    lines = bus.notepad("s1").read().splitlines()
+    assert len(lines) == len(set(lines))
+    assert lines[-1] == "last"
+
+
+def test_an_event_loop_that_was_left_holds_up_nobody(engine, bus):
+    theirs = AsyncBus.connect(engine.url, source="tester", bus=bus.core.log.bus, shards=engine.shards)
+
+    async def leave() -> None:
+        for number in range(20):
+            asyncio.create_task(theirs.notepad("s1").append(f"{number}\n"))  # noqa: RUF006  # ends with the loop
+        await asyncio.sleep(0)
+
+    async def come_back() -> None:
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(theirs.notepad("s1").append("x") for _ in range(20)))
+        await theirs.close()
+
+    asyncio.run(leave())
+    asyncio.run(come_back())
+    assert bus.notepad("s1").read().count("x") == 20
+
+
+async def test_several_queues_of_one_subject_lose_nothing(another, bus):
+    async with another() as one, another() as two:
+        edits = [each.notepad("s1").append(f"{who}{n}\n") for n in range(80) for who, each in (("a", one), ("b", two))]
+        await asyncio.gather(*edits)
+    lines = bus.notepad("s1").read().splitlines()
+    for who in "ab":
+        assert [line for line in lines if line[0] == who] == [f"{who}{n}" for n in range(80)]
+
+
+async def test_a_retry_in_flight_is_done_once(another, bus):
+    async with another() as theirs:
+        todo = theirs.todo("s1")
+        first = await todo.write([{"id": "0", "content": "x"}], event_id="first")
+
+        def write(number: int, event_id: str | None) -> Any:
+            return todo.write([{"id": str(number), "content": "x"}], merge=bool(number), event_id=event_id)
+
+        ids = ["first", None, "new", "new", "first", None, "other"]
+        numbers = [0, 1, 2, 2, 9, 3, 4]
+        answers = await asyncio.gather(*map(write, numbers, ids), return_exceptions=True)
+    assert answers[0] == first
+    assert answers[2] == answers[3]
+    assert isinstance(answers[4], EventIdReused)
+    assert [len(each.todos) for each in answers if not isinstance(each, Exception)] == [1, 2, 3, 3, 4, 5]
+    assert [item.id for item in bus.todo("s1").read().todos] == ["0", "1", "2", "3", "4"]
+    assert len(bus.todo("s1").history()) == 5
+
+
+async def test_edits_with_ids_of_their_own_are_known_each(another, bus):
+    async with another() as theirs:
+        notepad = theirs.notepad("s1")
+        await asyncio.gather(*(notepad.append(f"{n}\n", event_id=f"e{n}") for n in range(40)))
+        before = await notepad.read()
+        await asyncio.gather(*(notepad.append(f"{n}\n", event_id=f"e{n}") for n in range(40)))
+        assert await notepad.read() == before
+    assert [event.id for event in bus.notepad("s1").history()] == [f"e{n}" for n in range(40)]
+
+
+async def test_edits_in_flight_of_a_session_that_ends_are_each_refused(another, bus):
+    async with another() as theirs:
+        notepad = theirs.notepad("s1")
+        await notepad.append("x")
+        tasks = [asyncio.create_task(notepad.append("y")) for _ in range(20)]
+        await theirs.end_session("s1")
+        answers = await asyncio.gather(*tasks, notepad.append("z"), return_exceptions=True)
+    refused = [answer for answer in answers if isinstance(answer, Exception)]
+    assert {type(each) for each in refused} == {SessionOver}
+    assert all(str(each).startswith("session 's1' has ended") for each in refused)
+    assert len(bus.notepad("s1").history()) == 2 + 21 - len(refused)
+
+
+async def test_edits_in_flight_when_the_bus_closes_are_answered(another):
+    async with another() as theirs:
+        notepad = theirs.notepad("s1")
+        tasks = [asyncio.create_task(notepad.append("x")) for _ in range(20)]
+        await asyncio.sleep(0)
+        await theirs.close()
+        async with asyncio.timeout(30):
+            answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(answer) for answer in answers if isinstance(answer, Exception)} <= {BusClosed}
+
+
+async def test_edits_that_are_too_large_for_one_batch_go_in_several(another, bus):
+    text = "x" * 90_000
+    async with another() as theirs:
+        await asyncio.gather(*(theirs.notepad("s1").write(f"{n}{text}") for n in range(120)))
+    assert bus.notepad("s1").read() == f"119{text}"
+    assert len(bus.notepad("s1").history()) == 120
