@@ -13,7 +13,7 @@ from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.position import Position
 from scratchbus.errors import InvalidExport, NotEmpty, shown
 from scratchbus.log.append import Log
-from scratchbus.log.codec import Head, Poison, RawEntry, decode_entry, encode_body
+from scratchbus.log.codec import Head, Poison, RawEntry, decode_entry, encode_body, text_of
 from scratchbus.log.keys import SYSTEM_PAGE
 from scratchbus.log.steps import Script, Step, ask
 from scratchbus.verification.holdings import SPAN
@@ -44,7 +44,7 @@ def import_events(
     shards = []
     for shard in range(core.log.shards):
         tail = yield from ask(shard, "GET", core.log.keys(shard).tail)
-        shards.append(_Shard(core.log, shard, (tail or b"").decode()))
+        shards.append(_Shard(core.log, shard, text_of(tail or b"")))
     number = 0
     for number, line in enumerate(lines, 1):
         entry, shard = _parse(line, number, len(shards))

@@ -19,7 +19,7 @@ from scratchbus.domain.remembered import Remembered
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.folding import Fold, decode_all, fold_once
 from scratchbus.log.append import Log
-from scratchbus.log.codec import Head, Poison, decode_documents, decode_remembered
+from scratchbus.log.codec import Head, Poison, decode_documents, decode_remembered, text_of
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.lag import end_of
@@ -155,7 +155,7 @@ def _look(
     now, tail, _, entries, touched, rows, _, found, is_end, *below = reply
     fold = ahead.fold if ahead else Fold(shard)
     for subject, row in zip(touched, rows, strict=True):
-        key = page, subject.decode()
+        key = page, text_of(subject)
         if is_remembered(key[1]) == is_memory and not fold.is_loaded(key):
             fold.load(key, row)
     for entry, item in decode_all(entries, shard):

@@ -9,7 +9,7 @@ from typing import Any
 
 from scratchbus.domain.observation import UPDATABLE, Observation
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import MAX_BYTES, check_confidence, check_event_id, check_id
+from scratchbus.domain.values import MAX_BYTES, check_confidence, check_event_id, check_id, check_whole
 from scratchbus.errors import InvalidField, InvalidTTL, ReadOnlyField, TooLarge, UnknownField, shown
 
 MAX_LABEL = 256
@@ -40,8 +40,8 @@ def check_guards(event_id: object, fence: object, expected_version: object = Non
     if event_id is not None:
         check_event_id(event_id)
     for field, number in (("fence", fence), ("expected_version", expected_version)):
-        if number is not None and (not isinstance(number, int) or number < 1):
-            raise InvalidField(field, f"{shown(number)} is not a number above 0")
+        if number is not None:
+            check_whole(field, number)
 
 
 def check_content(content: object, limit: int, field: str = "content") -> str:

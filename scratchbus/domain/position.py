@@ -11,11 +11,17 @@ from scratchbus.errors import InvalidPosition, shown
 _TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+_LAST_MS = 253_402_300_799_999  # of the year 9999
 
 
 def moment(ms: int) -> datetime:
     """Return the UTC time of a millisecond count since the epoch, exactly."""
     return _EPOCH + ms * _MS
+
+
+def moment_of_place(ms: int) -> datetime:
+    """Return the UTC time at which an event was appended; that of an event beyond the calendar is its end."""
+    return moment(min(ms, _LAST_MS))
 
 
 def millis(at: datetime) -> int:
@@ -49,7 +55,7 @@ class Position(NamedTuple):
     @property
     def at(self) -> datetime:
         """The engine's time when the event was appended (UTC)."""
-        return moment(self.ms)
+        return moment_of_place(self.ms)
 
     @property
     def stream_id(self) -> str:

@@ -18,7 +18,7 @@ from scratchbus.folding.commands import commands
 from scratchbus.folding.fold import Fold, decode_all, needed
 from scratchbus.log.append import Log
 from scratchbus.log.below import read_floor, stretch_after
-from scratchbus.log.codec import Poison, RawEntry, entry_fields, entry_position, is_batch_end
+from scratchbus.log.codec import Poison, RawEntry, entry_fields, entry_position, is_batch_end, text_of
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key, commit
 from scratchbus.log.gaps import find_gaps
 from scratchbus.log.keys import PageKeys, ShardKeys
@@ -170,4 +170,4 @@ def load_documents(
     for (page, subjects), found in zip(asked, rows, strict=True):
         for subject, row in zip(subjects, found, strict=True):
             fold.load((page, subject), row)
-    return (last or b"").decode() == str(checkpoint)
+    return text_of(last or b"") == str(checkpoint)

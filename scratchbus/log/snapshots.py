@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
-from scratchbus.log.codec import decode_documents, entry_fields, entry_position
+from scratchbus.log.codec import entry_id, entry_position, read_documents, text_of
 from scratchbus.log.commit import checkpoint_key, read_checkpoint
 from scratchbus.log.gaps import are_erased, count_all_erased
 from scratchbus.log.keys import PageKeys, ShardKeys
@@ -72,11 +72,11 @@ def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot 
         )
         if row is None:
             continue  # it has just been deleted
-        documents, parts, event_id = row.decode().split("|", 2)
+        documents, parts, event_id = text_of(row).split("|", 2)
         was_trimmed = bool(not at and first and entry_position(first[0], keys.shard) > place)
         if not at and not was_trimmed:
             was_trimmed = yield from are_erased(keys, place.seq - 1, place.seq + 1)
-        if was_trimmed or (at and entry_fields(at[0]).get(b"id", b"").decode() == event_id):
+        if was_trimmed or (at and entry_id(at[0]) == event_id):
             return Snapshot(place, int(documents), int(parts))
     return None
 
@@ -88,7 +88,7 @@ def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
         field = f"{snapshot.position.stream_id}/{part}"
         packed = yield from ask(snapshot.position.shard, "HGET", names.snapshots, field)
         try:
-            documents += decode_documents([zstd.decompress(packed or b"")])
+            documents += read_documents(zstd.decompress(packed or b""))
         except (zstd.ZstdError, ValidationError):
             return None
     return documents if len(documents) == snapshot.documents else None
@@ -132,7 +132,7 @@ def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool
     rows, parts = 0, list[bytes]()
     while ids := (yield from ask(shard, "ZRANGE", names.all, rows, rows + PART - 1)):
         found, now = yield from ask_all(shard, [("HMGET", names.docs, *ids), ("GET", key)])
-        if (now or b"").decode() != str(checkpoint) or not is_wanted():
+        if text_of(now or b"") != str(checkpoint) or not is_wanted():
             return False
         parts.append(pack(found))
         rows += len(found)

@@ -27,7 +27,7 @@ from scratchbus.domain.observation import NewObservation, Observation
 from scratchbus.domain.position import millis
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.trusted import trusted
-from scratchbus.domain.values import NEVER, Duration, check_confidence, duration_ms
+from scratchbus.domain.values import MOST_TIMES, NEVER, Duration, check_confidence, check_whole, duration_ms
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.ids import new_event_id, new_id
 from scratchbus.log.append import MAX_BATCH, append
@@ -206,7 +206,7 @@ def _event_of(core: Core, kind: ObservationType, new: NewObservation) -> Added:
             {"content": content, "source": source, "owner": owner, "context": context, "metadata": metadata}
         )
     _check_key(key)
-    times = _check_times(new.times)
+    times = check_whole("times", new.times, most=MOST_TIMES)
     by, why = core.source or source, reasons()
     return trusted(
         Added,
@@ -239,13 +239,6 @@ def _check_key(key: object) -> None:
     """Raise InvalidField for what can be no dedupe key; None is none."""
     if key is not None and not (isinstance(key, str) and 0 < bytes_of("dedupe_key", key) <= MAX_KEY):
         raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
-
-
-def _check_times(times: object) -> int:
-    """Return how many sightings one stands for. Raises InvalidField."""
-    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
-        raise InvalidField("times", f"{shown(times)} is not a number above 0")
-    return times
 
 
 def _given(new: NewObservation, event: Added) -> dict[str, Any]:
