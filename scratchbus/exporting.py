@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from scratchbus.core import Core
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.position import Position
-from scratchbus.errors import InvalidExport, NotEmpty, shown
+from scratchbus.errors import InvalidExport, InvalidField, NotEmpty, shown
 from scratchbus.log.append import Log
 from scratchbus.log.codec import Head, Poison, RawEntry, decode_entry, encode_body, text_of
 from scratchbus.log.keys import SYSTEM_PAGE
@@ -41,6 +41,8 @@ def import_events(
     first of them, since it was cut short, gets the others. Raises InvalidExport, or NotEmpty; then what came before
     that line is written.
     """
+    if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+        raise InvalidField("lines", f"{shown(lines)} is not a list of lines; give those of an export")
     shards = []
     for shard in range(core.log.shards):
         tail = yield from ask(shard, "GET", core.log.keys(shard).tail)

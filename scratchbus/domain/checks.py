@@ -24,6 +24,11 @@ MAX_EVIDENCE = 1_000
 MAX_DEPTH = 100
 """How deep context and metadata may be nested; what reads them back gives up near 200."""
 
+_LEAST_INSIDE, _MOST_INSIDE = -(2**63), 2**64 - 1
+"""The least and the largest whole number inside context and metadata: what has 64 bits, every reader of JSON reads."""
+
+_MOST_DIGITS = len(str(_LEAST_INSIDE))
+
 _TRIGGERS = ("type", "status", "tags")
 
 
@@ -56,6 +61,14 @@ def check_content(content: object, limit: int, field: str = "content") -> str:
     return content
 
 
+def check_text(field: str, value: object) -> str:
+    """Return a text, which may be empty. Raises InvalidField, also for half a character."""
+    if not isinstance(value, str):
+        raise InvalidField(field, f"{shown(value)} is not a text")
+    bytes_of(field, value)
+    return value
+
+
 def bytes_of(field: str, text: str) -> int:
     """Return how long a text is in UTF-8."""
     if text.isascii():
@@ -83,10 +96,24 @@ def check_object(field: str, value: object) -> dict[str, Any]:
         raise InvalidField(field, f"is not a JSON object: {error}") from None
     if size > MAX_BYTES:
         raise TooLarge(field, size, MAX_BYTES)
-    read: dict[str, Any] = json.loads(text)
+    digits: list[int] = []
+    read: dict[str, Any] = json.loads(text, parse_int=lambda number: _whole(number, digits))
+    if digits:
+        raise InvalidField(
+            field,
+            f"has a number of {max(digits)} digits; use whole numbers of at most 64 bits, else texts",
+        )
     if text.count("{") + text.count("[") > MAX_DEPTH and (depth := _depth_of(read)) > MAX_DEPTH:
         raise TooLarge(field, depth, MAX_DEPTH, "levels")
     return read
+
+
+def _whole(number: str, digits: list[int]) -> int:
+    """Return a whole number of JSON; of one that is too long take note of its digits."""
+    if len(number) <= _MOST_DIGITS and _LEAST_INSIDE <= (value := int(number)) <= _MOST_INSIDE:
+        return value
+    digits.append(len(number.lstrip("-")))
+    return 0
 
 
 def _depth_of(value: Any) -> int:

@@ -46,7 +46,7 @@ class Position(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Position:
         """Read the text form. Raises InvalidPosition."""
-        match = _TEXT.fullmatch(text)
+        match = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise InvalidPosition(f"{shown(text)} is not a position; write it as <ms>-<seq> or <shard>/<ms>-<seq>")
         shard, ms, seq = match.groups()
@@ -77,6 +77,8 @@ class BusPosition(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> BusPosition:
         """Read the text form, one position a shard, joined by commas. Raises InvalidPosition."""
+        if not isinstance(text, str):
+            raise InvalidPosition(f"{shown(text)} is not a position of a bus; pass what `bus.position()` returned")
         return cls(tuple(Position.parse(part)._replace(shard=shard) for shard, part in enumerate(text.split(","))))
 
     def __str__(self) -> str:

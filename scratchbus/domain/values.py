@@ -162,10 +162,12 @@ def duration_text(ms: int | None) -> str:
     return "".join(parts) or "0s"
 
 
-def check_whole(field: str, value: object, least: int = 1, most: int = LARGEST) -> int:
+def check_whole(field: str, value: object, least: int = 1, most: int = LARGEST, advice: str = "") -> int:
     """Return a whole number within these bounds. Raises InvalidField, for True and False too."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidField(field, f"{shown(value)} is not a whole number from {least} to {most}")
+        raise InvalidField(
+            field, f"{shown(value)} is not a whole number from {least} to {most}" + (f"; {advice}" if advice else "")
+        )
     return int(value)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from scratchbus.core import Core
+from scratchbus.domain.checks import check_guards
 from scratchbus.domain.event import Event
 from scratchbus.domain.memory_events import NotepadWritten, SessionEnded, SessionSpawned, SessionStarted
 from scratchbus.domain.remembered import Remembered, Session
@@ -61,6 +62,7 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     page = page_of_session(parent)
     if not isinstance(copy, bool):
         raise InvalidField("copy_notepad", f"{shown(copy)} is neither true nor false")
+    check_guards(event_id, None)
     if id is None:
         id = new_id() if event_id is None else f"s-{_word(event_id)}"
     child = page_of_session(id)
