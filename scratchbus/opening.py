@@ -81,7 +81,7 @@ def prepare(url: str | None, source: str | None, config: str | Path | None, over
 _LONGEST_PATH = 500  # characters that a message shows
 
 
-def as_registry(given: Registry | Path | str) -> Registry:
+def as_registry(given: object) -> Registry:
     """Return a registry, or read it from a file. Raises RegistryError."""
     if isinstance(given, Registry):
         return given

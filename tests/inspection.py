@@ -19,11 +19,11 @@ from scratchbus.log.below import Floor
 from scratchbus.log.codec import (
     Head,
     RawEntry,
-    read_document,
     decode_entry,
-    read_remembered,
     entry_fields,
     entry_position,
+    read_document,
+    read_remembered,
 )
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
 from scratchbus.log.keys import PageKeys, ShardKeys

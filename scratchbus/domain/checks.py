@@ -24,10 +24,8 @@ MAX_EVIDENCE = 1_000
 MAX_DEPTH = 100
 """How deep context and metadata may be nested; what reads them back gives up near 200."""
 
-_LEAST_INSIDE, _MOST_INSIDE = -(2**63), 2**64 - 1
-"""The least and the largest whole number inside context and metadata: what has 64 bits, every reader of JSON reads."""
-
-_MOST_DIGITS = len(str(_LEAST_INSIDE))
+MAX_DIGITS = 308
+"""The most digits of a whole number inside context and metadata: readers that know only doubles read no infinity."""
 
 _TRIGGERS = ("type", "status", "tags")
 
@@ -99,10 +97,7 @@ def check_object(field: str, value: object) -> dict[str, Any]:
     digits: list[int] = []
     read: dict[str, Any] = json.loads(text, parse_int=lambda number: _whole(number, digits))
     if digits:
-        raise InvalidField(
-            field,
-            f"has a number of {max(digits)} digits; use whole numbers of at most 64 bits, else texts",
-        )
+        raise TooLarge(field, max(digits), MAX_DIGITS, "digits of a whole number", "write it as a text")
     if text.count("{") + text.count("[") > MAX_DEPTH and (depth := _depth_of(read)) > MAX_DEPTH:
         raise TooLarge(field, depth, MAX_DEPTH, "levels")
     return read
@@ -110,9 +105,10 @@ def check_object(field: str, value: object) -> dict[str, Any]:
 
 def _whole(number: str, digits: list[int]) -> int:
     """Return a whole number of JSON; of one that is too long take note of its digits."""
-    if len(number) <= _MOST_DIGITS and _LEAST_INSIDE <= (value := int(number)) <= _MOST_INSIDE:
-        return value
-    digits.append(len(number.lstrip("-")))
+    length = len(number.lstrip("-"))
+    if length <= MAX_DIGITS:
+        return int(number)
+    digits.append(length)
     return 0
 
 

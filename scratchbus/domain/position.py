@@ -44,7 +44,7 @@ class Position(NamedTuple):
     shard: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Position:
+    def parse(cls, text: object) -> Position:
         """Read the text form. Raises InvalidPosition."""
         match = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
@@ -75,7 +75,7 @@ class BusPosition(NamedTuple):
     shards: tuple[Position, ...]
 
     @classmethod
-    def parse(cls, text: str) -> BusPosition:
+    def parse(cls, text: object) -> BusPosition:
         """Read the text form, one position a shard, joined by commas. Raises InvalidPosition."""
         if not isinstance(text, str):
             raise InvalidPosition(f"{shown(text)} is not a position of a bus; pass what `bus.position()` returned")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import PydanticUndefined
 
@@ -32,10 +32,11 @@ from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, 
 from scratchbus.ids import new_event_id, new_id
 from scratchbus.log.append import MAX_BATCH, append
 from scratchbus.log.codec import encode_body, encode_unplaced
-from scratchbus.log.steps import Step
+from scratchbus.log.steps import Step, ask
 from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import check_statuses, digest_of, evolved, recall_all
 from scratchbus.queries import get
+from scratchbus.relations import find_pages, may_be_archived
 from scratchbus.why import reasons
 
 
@@ -114,6 +115,7 @@ def _add_all(
             yield from _check_known(core, check_trigger(item.remind_on) or {})
         own = item.event_id if event_id is None else event_id if index == 0 else f"{event_id}/{index}"
         writes.append(plan_added(core, page, kind, item, own, fence, sharing))
+    yield from _check_there(core, page, [id for write in writes for id in cast(Added, write.event).evidence])
     done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
     if done.recalled is not None:
         return (yield from recall_all(core, page, done.recalled))
@@ -131,6 +133,24 @@ def _add_all(
         if subject not in added:  # repeated here, and cleared by someone else before it was read
             (added[subject],) = yield from recall_all(core, page, [last[subject].position])
     return [added[row.subject] for row in done.written]
+
+
+def _check_there(core: Core, page: str, evidence: list[str]) -> Step[None]:
+    """Raise InvalidField for evidence that was never on any page of the bus; without any the engine is not asked.
+
+    What was cleared, and then archived, is looked for in the archive, where there is one.
+    """
+    if not evidence:
+        return
+    keys, ids = core.log.keys(core.log.shard(page)), list(dict.fromkeys(evidence))
+    heads = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
+    ids = [id for id, head in zip(ids, heads, strict=True) if head is None]
+    if ids:
+        there = yield from find_pages(core.log, ids)
+        ids = [id for id in ids if id not in there]
+    for id in ids:
+        if not (yield from may_be_archived(core.log, id)):
+            raise InvalidField("evidence", f"{id} is on no page of this bus; give ids that `add` or `list` returned")
 
 
 def _check_known(core: Core, trigger: Mapping[str, Any]) -> Step[None]:

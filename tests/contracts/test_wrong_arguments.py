@@ -15,7 +15,7 @@ pytestmark = pytest.mark.damages_the_log  # some of what is accepted is odd: `te
 
 
 def nested(levels):
-    value = []
+    value: list[object] = []
     for _ in range(levels):
         value = [value]
     return value

@@ -9,7 +9,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.log.append import Log
 from scratchbus.log.below import read_floor, stretch_after
-from scratchbus.log.codec import Head, read_document, entry_fields
+from scratchbus.log.codec import Head, entry_fields, read_document
 from scratchbus.log.commit import Checkpoint, read_checkpoint
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.positions import read_positions
