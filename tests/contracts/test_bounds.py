@@ -2,11 +2,17 @@
 
 import json
 from contextlib import suppress
+from datetime import UTC, timedelta, timezone
+from secrets import token_hex
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from scratchbus import Bus, NewObservation, Observation
 from scratchbus.domain.values import LARGEST
-from scratchbus.errors import InvalidField, NotFound
+from scratchbus.errors import InvalidField, NotFound, ScratchbusError
+from scratchbus.exporting import line_of
 from scratchbus.log.keys import PageKeys
 from tests.inspection import keys_of, log_length, project, raw_append, send
 
@@ -136,3 +142,90 @@ def test_a_memory_that_cannot_be_read_keeps_nobody_from_the_others(bus, row):
     bus.rebuild()
     assert notepad.read() == "text again"
     assert [each.id for each in notes.list().notes] == [last.id, first.id]
+
+
+texts = st.text(max_size=60)
+numbers = st.one_of(
+    st.integers(), st.sampled_from([0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, 2**64, 10**308, 10**400, HUGE, HUGE * 10]),
+    st.floats(), st.booleans(),
+)  # fmt: skip
+values = st.recursive(
+    st.one_of(st.none(), numbers, texts),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=6,
+)
+objects = st.dictionaries(texts, values, max_size=3)
+moments = st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=14)), None]))
+fields = st.fixed_dictionaries(
+    {"content": texts},
+    optional={
+        "owner": texts, "confidence": numbers, "context": objects, "metadata": objects, "expires_at": moments,
+        "tags": st.lists(texts, max_size=3),
+    },
+)  # fmt: skip
+additions = st.tuples(
+    fields,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "dedupe_key": st.sampled_from(["k", "|", "\0"]), "times": numbers, "ttl": st.one_of(numbers, texts),
+            "remind_at": moments, "fence": numbers, "event_id": texts,
+        },
+    ),
+).map(lambda both: ("add", both[0] | both[1]))  # fmt: skip
+steps = st.one_of(
+    additions,
+    st.lists(additions, max_size=3).map(lambda many: ("add_many", [given for _, given in many])),
+    st.tuples(st.just("update"), st.tuples(fields, st.fixed_dictionaries({}, optional={"expected_version": numbers}))),
+    st.tuples(st.sampled_from(["resolve", "reopen", "archive", "note", "notepad", "todo", "link", "refute"]), texts),
+    st.tuples(st.just("claim"), st.one_of(numbers, texts)),
+)
+
+
+def take(bus, page, what, given):
+    """Do one step, which may be refused with an error of the tree."""
+    some = page.list(limit=1)
+    id = some[0].id if some else GHOST
+    match what:
+        case "add":
+            page.add("observation", **given)
+        case "add_many":
+            page.add_many([NewObservation(type="observation", **each) for each in given])
+        case "update":
+            page.update(id, **given[0], **given[1])
+        case "claim":
+            page.claim(id, ttl=given)
+        case "note":
+            bus.notes("s").add(given)
+        case "notepad":
+            bus.notepad("s").append(given)
+        case "todo":
+            bus.todo("s").write([{"id": given, "content": given}], merge=True)
+        case "link":
+            page.link(id, given)
+        case _:
+            getattr(page, what)(id, reason=given)
+
+
+@given(st.lists(steps, min_size=1, max_size=6))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_whatever_is_accepted_reads_back_through_every_reader(plan):
+    with Bus.connect(f"memory://{token_hex(6)}", source="tester") as bus:
+        page = bus.page()
+        for what, given in plan:
+            with suppress(ScratchbusError):
+                take(bus, page, what, given)
+        found = read_everything(bus, page)
+        memories = bus.notes("s").list(), bus.notepad("s").read(), bus.todo("s").read()
+        project(bus)
+        assert read_everything(bus, page) == found
+        bus.rebuild()
+        assert read_everything(bus, page) == found
+        assert (bus.notes("s").list(), bus.notepad("s").read(), bus.todo("s").read()) == memories
+        assert bus.verify().is_sound
+        for each in found:
+            assert Observation.model_validate_json(each.model_dump_json()).model_dump() == each.model_dump()
+        lines = [line_of(event) for event in bus.events()]
+        with Bus.connect(f"memory://{token_hex(6)}", source="tester") as copy:
+            assert copy.import_events(lines) == len(lines)
+            assert copy.page().list(limit=None) == found

@@ -2,11 +2,12 @@
 
 import inspect
 import math
+from secrets import token_hex
 from types import GeneratorType
 
 import pytest
 
-from scratchbus import NewObservation
+from scratchbus import AsyncBus, NewObservation
 from scratchbus.errors import ScratchbusError
 from scratchbus.subscriptions import Subscription
 from scratchbus.working import Work
@@ -61,12 +62,12 @@ SKIPPED = {"stop", "follow", "progress", "counter", "ask", "self", "unknown", "c
 """What is called or waited for, and not a value."""
 
 
-def operations(bus):
+def operations(bus, id):
     """Return, by name, each operation with arguments that it accepts."""
     page = bus.page()
     context, notes, notepad, todo = bus.context, bus.notes("s"), bus.notepad("s"), bus.todo("s")
     scratchpad = bus.scratchpad("tester")
-    by_id = {"id": page.list()[-1].id}
+    by_id = {"id": id}
     return {
         "bus.page": (bus.page, {}),
         "bus.view": (bus.view, {}),
@@ -140,9 +141,9 @@ def operations(bus):
     }
 
 
-def calls(bus, name):
+def calls(bus, name, id):
     """Yield every call of an operation with one wrong argument: what says which it is, the operation, its arguments."""
-    operation, good = operations(bus)[name]
+    operation, good = operations(bus, id)[name]
     parameters = inspect.signature(operation).parameters
     extra = {"content", "status", "tags", "context", "confidence", "expires_at"} if name == "page.update" else set()
     for argument in [*parameters, *extra]:
@@ -185,11 +186,31 @@ def memory_bus(connect, engine):
 
 @pytest.mark.parametrize("room", ["bus", "page", "context", "notes", "notepad", "todo", "scratchpad"])
 def test_a_wrong_argument_is_an_error_of_the_tree(memory_bus, room):
-    problems = []
-    for name in [each for each in operations(memory_bus) if each.startswith(f"{room}.")]:
-        for label, operation, positional, given in calls(memory_bus, name):
+    problems, id = [], memory_bus.page().list()[-1].id
+    for name in [each for each in operations(memory_bus, id) if each.startswith(f"{room}.")]:
+        for label, operation, positional, given in calls(memory_bus, name, id):
             try:
                 use(operation(*positional, **given))
             except Exception as error:
                 problems.append(problem_of(label, error))
+    assert [each for each in problems if each] == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("room", ["bus", "page", "context", "notes", "notepad", "todo", "scratchpad"])
+async def test_a_wrong_argument_of_the_asyncio_facade_is_an_error_of_the_tree(room):
+    problems = []
+    async with await AsyncBus.connect(f"memory://{token_hex(6)}", source="tester") as bus:
+        known = await bus.page().add("observation", "x")
+        for name in [each for each in operations(bus, known.id) if each.startswith(f"{room}.")]:
+            for label, operation, positional, given in calls(bus, name, known.id):
+                try:
+                    result = operation(*positional, **given)
+                    if inspect.isawaitable(result):
+                        await result
+                    elif inspect.isasyncgen(result) or name == "bus.events":
+                        async for _ in result:
+                            pass
+                except Exception as error:
+                    problems.append(problem_of(label, error))
     assert [each for each in problems if each] == []

@@ -42,7 +42,7 @@ def _complaint(done: Result, code: int) -> str:
     [
         (NotFound("x"), 3), (PageFull("main", 1), 4), (Conflict("x"), 4), (InvalidInput("x"), 5),
         (UnknownType("x", [], None), 5), (EngineUnreachable("x"), 6), (EngineError("x"), 6), (Behind("x"), 1),
-        (LogRewound("x"), 1),
+        (LogRewound("x"), 4),
         (ScratchbusError("x"), 1), (KeyError("x"), 1),
     ],
 )  # fmt: skip
