@@ -146,7 +146,7 @@ def test_a_memory_that_cannot_be_read_keeps_nobody_from_the_others(bus, row):
 
 texts = st.text(max_size=60)
 numbers = st.one_of(
-    st.integers(), st.sampled_from([0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, 2**64, 10**308, 10**400, HUGE, HUGE * 10]),
+    st.integers(), st.sampled_from([0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, 2**64, 10**308, 10**400, HUGE]),
     st.floats(), st.booleans(),
 )  # fmt: skip
 values = st.recursive(

@@ -302,3 +302,15 @@ async def test_an_engine_that_is_away_is_told_and_once_it_is_back_all_goes_on(sh
     finally:
         embedded.stop(directory)
     assert [each["id"] for each in active] == [second["id"], first["id"]]
+
+
+async def test_two_sightings_beyond_all_measure_are_refused_and_the_page_goes_on(connect: Connect):
+    huge = {"type": "observation", "content": "x", "dedupe_key": "k", "times": 6 * 10**4299}
+    async with connect() as agent:
+        for _ in range(2):
+            said = await agent.fail("add_observation", **huge)
+            assert "times" in said
+            assert len(said) < 1_000
+        assert await agent.do("list_observations") == {"observations": []}
+        await agent.do("add_observation", **huge | {"times": 1_000_000_000})
+        assert len((await agent.do("get_active_observations"))["observations"]) == 1
