@@ -116,6 +116,7 @@ def test_a_gap_is_said_and_folded_over(bus, page, caplog):
 
 
 BY_HAND = {
+    "no place before it": {"prev": "x-y", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
     "an event id that is not UTF-8": {"id": b"\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
     "a subject that is not UTF-8": {"subject": b"\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
     "a type that is not UTF-8": {"type": b"\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
@@ -137,6 +138,7 @@ def test_what_someone_appends_by_hand_keeps_no_reader_from_the_rest(bus, page, f
     story, other = page.add("observation", "story"), page.add("observation", "other")
     raw_append(bus, **{"subject": story.id} | fields)
     tail = bus.position()
+    assert other.id in [each.id for each in page.as_of(other.position).list()]
     later = page.add("observation", "later")
     for _ in range(3):
         assert [later.id, other.id] == [each.id for each in read_everything(bus, page)][:2]
