@@ -65,8 +65,9 @@ class AsyncPage:
         """Add an observation; one that is open with the same `dedupe_key` is counted again and returned instead.
 
         `confidence` is from 0 to 1; `ttl` a number of seconds, "2h", "7d" or "never", and `expires_at` the same as a
-        moment; `evidence` ids of observations; content, context and metadata have up to 64 KiB. On a full page the
-        lowest and oldest gives way, and if none may, it raises PageFull. Raises UnknownType and InvalidField.
+        moment; `evidence` ids of observations that exist, on any page of the bus; content, context and metadata have up
+        to 64 KiB, whole numbers in them 308 digits. On a full page the lowest and oldest gives way, and if none may, it
+        raises PageFull. Raises UnknownType and InvalidField.
         """
         new = adding.new(
             type, content, source, owner, status, confidence, context, tags, ttl, expires_at, metadata, dedupe_key,

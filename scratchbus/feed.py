@@ -14,7 +14,7 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.log.append import Log
-from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position, is_batch_end
+from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position, is_batch_end, text_of
 from scratchbus.log.cursor import Cursor
 from scratchbus.log.reading import Narrow, read
 from scratchbus.log.steps import Step, ask_all
@@ -59,7 +59,7 @@ class Item:
     @property
     def id(self) -> str:
         """Its event's id."""
-        return self.fields.get(b"id", b"").decode("utf-8", "replace")
+        return text_of(self.fields.get(b"id", b""))
 
     @property
     def size(self) -> int:
@@ -96,7 +96,7 @@ def end_of(log: Log, shard: int) -> Step[Cursor]:
     """Return the cursor that stands behind the last event of a shard's log."""
     keys = log.keys(shard)
     tail, origin = yield from ask_all(shard, [("GET", keys.tail), ("GET", keys.origin)])
-    id, _, event_id = (tail or b"").decode().partition("|")
+    id, _, event_id = text_of(tail or b"").partition("|")
     position = Position.parse(id) if id else START
     return Cursor(position._replace(shard=shard), event_id, origin.decode() if origin else "")
 

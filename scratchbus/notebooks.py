@@ -16,7 +16,15 @@ from scratchbus.domain.remembered import Note
 from scratchbus.errors import EngineForbidden, EngineReadOnly, LogGap, LogRewound, PositionLost
 from scratchbus.folding import catch_up
 from scratchbus.log.append import Log
-from scratchbus.log.codec import Poison, RawEntry, decode_entry, decode_remembered, entry_fields, entry_position
+from scratchbus.log.codec import (
+    Poison,
+    RawEntry,
+    decode_entry,
+    decode_remembered,
+    entry_fields,
+    entry_position,
+    text_of,
+)
 from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.log.cursor import Cursor
 from scratchbus.log.keys import PageKeys
@@ -122,7 +130,7 @@ def _read(log: Log, page: str) -> Step[Held]:
         while True:
             at, flat = yield from ask(shard, "HSCAN", name, at, "COUNT", _AT_ONCE)
             for subject, row in zip(flat[::2], flat[1::2], strict=True):
-                document = decode_remembered(subject.decode(), row)
+                document = decode_remembered(text_of(subject), row)
                 if isinstance(document, Note):
                     found[document.id] = document
             if int(at) == 0:

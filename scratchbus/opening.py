@@ -14,7 +14,7 @@ from scratchbus.core import Core, refresh_registry
 from scratchbus.domain.ownership import new_instance, owner_token
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import RegistryError, ShardsMismatch
+from scratchbus.errors import RegistryError, ShardsMismatch, shown
 from scratchbus.log.append import Log
 from scratchbus.log.connect import Target, check_engine, load_reading_scripts, risks, target
 from scratchbus.log.steps import Step, ask
@@ -90,16 +90,25 @@ def prepare(
     return Opened(settings, engine, core)
 
 
-def as_registry(given: Registry | Path | str) -> Registry:
+_LONGEST_PATH = 500  # characters that a message shows
+
+
+def as_registry(given: object) -> Registry:
     """Return a registry, or read it from a file. Raises RegistryError."""
     if isinstance(given, Registry):
         return given
+    if not isinstance(given, Path | str) or "\0" in str(given):
+        raise RegistryError(shown(given), None, None, "is not a registry, nor the path of a file")
     try:
         text = Path(given).read_text("utf-8")
     except OSError as problem:
-        raise RegistryError(str(given), None, None, f"cannot be read: {problem.strerror}; check the path") from None
+        raise RegistryError(
+            str(given)[:_LONGEST_PATH], None, None, f"cannot be read: {problem.strerror}; check the path"
+        ) from None
     except UnicodeDecodeError:
         raise RegistryError(str(given), None, None, "is not UTF-8; save it as such") from None
+    except UnicodeEncodeError:
+        raise RegistryError(shown(given), None, None, "is not the path of a file") from None
     return parse_registry(text, str(given))
 
 

@@ -20,7 +20,7 @@ from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.folding import Fold, decode_all, fold_once, needed, page_in
 from scratchbus.log import paged
 from scratchbus.log.append import Log
-from scratchbus.log.codec import Head, Poison, decode_documents, decode_remembered
+from scratchbus.log.codec import Head, Poison, decode_documents, decode_remembered, text_of
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key, read_checkpoint
 from scratchbus.log.keys import PageKeys
 from scratchbus.log.lag import end_of
@@ -171,7 +171,7 @@ def _fold_rest(
     """Fold what a look found behind the checkpoint; say whether it holds, or something was paged in meanwhile."""
     entries, touched, rows = [] if stale else reply[3], reply[4], reply[5]
     for subject, row in zip(touched, rows, strict=True):
-        key = page, subject.decode()
+        key = page, text_of(subject)
         if is_remembered(key[1]) == is_memory and not fold.is_loaded(key):
             fold.load(key, row)
     items = list(decode_all(entries, fold.shard))

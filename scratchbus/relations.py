@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
@@ -18,9 +19,11 @@ from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.folding import CHUNK, catch_up, decode_all
 from scratchbus.log import paged
 from scratchbus.log.append import Log
-from scratchbus.log.codec import entry_position
+from scratchbus.log.below import from_archive, read_floor
+from scratchbus.log.codec import entry_position, text_of
 from scratchbus.log.commit import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.log.keys import PageKeys
+from scratchbus.log.past import Past
 from scratchbus.log.steps import Step, ask, ask_all
 from scratchbus.projections import scratch_page
 from scratchbus.queries import Freshness, get
@@ -159,3 +162,21 @@ def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
                 left = [id for id in ids if id not in found]
                 found |= dict.fromkeys((yield from paged.locate(PageKeys(keys, name, build), shard, left)), name)
     return found
+
+
+def may_be_archived(log: Log, id: str) -> Step[bool]:
+    """Say whether the archive knows an id that no page has any more; where it cannot be read, whether it may."""
+    for shard in range(log.shards):
+        floor = yield from read_floor(log, shard)
+        if not floor.position.seq:
+            continue
+        if log.past is None:
+            return True
+        for name in (yield from ask(shard, "HKEYS", log.keys(shard).pages)):
+            if (yield from from_archive(log, shard, id, partial(_last_of, shard, floor.origin, text_of(name), id))):
+                return True
+    return False
+
+
+def _last_of(shard: int, origin: str, page: str, id: str, past: Past) -> Position | None:
+    return past.last_of(shard, origin, page, id)

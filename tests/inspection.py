@@ -21,11 +21,11 @@ from scratchbus.log.below import Floor
 from scratchbus.log.codec import (
     Head,
     RawEntry,
-    decode_document,
     decode_entry,
-    decode_remembered,
     entry_fields,
     entry_position,
+    read_document,
+    read_remembered,
 )
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
 from scratchbus.log.keys import PageKeys, ShardKeys
@@ -137,7 +137,7 @@ def _fold(bus: Host, shard: int) -> bool:
 def remembered(bus: Bus) -> dict[tuple[str, str], Remembered]:
     """Return what the projection has stored of what agents remember."""
     return {
-        (page, subject): decode_remembered(subject, row.encode())
+        (page, subject): read_remembered(subject, row.encode())
         for keys, page in _pages(bus)
         for subject, row in _hash(bus, PageKeys(keys, page, _build(bus, keys)).memory).items()
     }
@@ -172,7 +172,7 @@ def documents(bus: Bus) -> Documents:
     state: Documents = {}
     for keys, page in _pages(bus):
         for id, row in _hash(bus, PageKeys(keys, page, _build(bus, keys)).docs).items():
-            state[page, id] = decode_document(row.encode())
+            state[page, id] = read_document(row.encode())
     return state
 
 

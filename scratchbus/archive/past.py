@@ -16,7 +16,7 @@ from scratchbus.archive.stores import Store
 from scratchbus.archive.verify import LogCheck
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
-from scratchbus.log.codec import RawEntry, entry_fields, entry_position
+from scratchbus.log.codec import RawEntry, entry_fields, entry_position, text_of
 from scratchbus.log.past import Checked, Fault, Stretch
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class Archive:
                         " another log; set archive_url to that of this one"
                     )
                 entries.append(entry)
-                rest = entry_fields(entry).get(b"prev", b"").decode()
+                rest = text_of(entry_fields(entry).get(b"prev", b""))
         return entries, rest
 
     def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:

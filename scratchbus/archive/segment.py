@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from scratchbus.archive.lines import Line, encode_entries
 from scratchbus.archive.manifest import FORMAT, Chain, Files, Manifest, Place, StoredFile
-from scratchbus.log.codec import RawEntry, entry_fields
+from scratchbus.log.codec import RawEntry, entry_id, text_of
 from scratchbus.log.unzipping import unzip
 
 LEVEL = 3
@@ -66,9 +66,9 @@ class Index(NamedTuple):
 
 
 def _index(places: _Places) -> Index:
-    pages = {page.decode(): seqs for page, (seqs, _) in places.items()}
+    pages = {text_of(page): seqs for page, (seqs, _) in places.items()}
     subjects = {
-        page.decode(): {subject.decode(): seq for subject, seq in lasts.items()} for page, (_, lasts) in places.items()
+        text_of(page): {text_of(subject): seq for subject, seq in lasts.items()} for page, (_, lasts) in places.items()
     }
     return Index(pages, subjects)
 
@@ -146,7 +146,7 @@ class Segment(NamedTuple):
 
 
 def _place(entry: RawEntry) -> Place:
-    return Place(at=entry[0].decode(), id=entry_fields(entry).get(b"id", b"").decode("utf-8", "replace"))
+    return Place(at=entry[0].decode(), id=entry_id(entry))
 
 
 def pack(lines: Sequence[bytes]) -> bytes:

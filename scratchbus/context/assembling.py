@@ -16,7 +16,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.remembered import Note
 from scratchbus.domain.todo import TodoItem
-from scratchbus.domain.values import check_page, page_of_agent, page_of_session
+from scratchbus.domain.values import check_page, check_whole, page_of_agent, page_of_session
 from scratchbus.errors import InvalidField, Unauthorized, shown
 from scratchbus.log.append import fresh_id
 from scratchbus.log.steps import Step
@@ -68,18 +68,13 @@ class Asked:
         for name, check in ((self.session, page_of_session), (self.agent, page_of_agent), (self.page, check_page)):
             if name is not None:
                 check(name)
-        if not _is_count(self.budget):
-            raise InvalidField("budget", f"{shown(self.budget)} is not a number of tokens above 0")
+        check_whole("budget", self.budget)
         if self.query is not None and not isinstance(self.query, str):
             raise InvalidField("query", f"{shown(self.query)} is not a text")
         if not _are_texts(self.own):
             raise InvalidField("sections", f"{shown(self.own)} is not a list of texts")
         if self.session is None and self.agent is None and self.page is None:
             raise InvalidField("session", "is missing; give a session, an agent or a page to show something of")
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _are_texts(value: object) -> bool:

@@ -8,7 +8,9 @@ from typing import Final
 
 from scratchbus.context.sections import SUMMARY
 from scratchbus.context.sections import notepad as notepad_section
+from scratchbus.domain.checks import check_text
 from scratchbus.domain.todo import TodoItem, for_injection
+from scratchbus.domain.values import LARGEST
 from scratchbus.errors import InvalidField, shown
 
 WARNING: Final = (
@@ -36,6 +38,8 @@ class Warnings:
         """
         _check("used", used, 0)
         _check("limit", limit, 1)
+        if session is not None:
+            check_text("session", session)
         if used * 4 < self._warned.get(session, 0) * 3:
             self.forget(session)
         if session in self._warned or used < self.threshold * limit:
@@ -51,8 +55,8 @@ class Warnings:
 
 
 def _check(field: str, number: object, least: int) -> None:
-    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= least:
-        raise InvalidField(field, f"{shown(number)} is not a number of tokens, from {least} on")
+    if isinstance(number, bool) or not isinstance(number, int | float) or not least <= number <= LARGEST:
+        raise InvalidField(field, f"{shown(number)} is not a number of tokens, from {least} to {LARGEST}")
 
 
 def after_compaction(system: str, summary: str, notepad: str, todos: Sequence[TodoItem]) -> str:
@@ -60,6 +64,8 @@ def after_compaction(system: str, summary: str, notepad: str, todos: Sequence[To
 
     What is empty is left out, but for the notepad.
     """
+    check_text("system", system)
+    check_text("summary", summary)
     blocks = [
         system,
         f"{SUMMARY}\n{summary}" if summary else "",

@@ -9,7 +9,7 @@ from typing import Any
 
 from scratchbus.domain.observation import UPDATABLE, Observation
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import MAX_BYTES, check_confidence, check_event_id, check_id
+from scratchbus.domain.values import MAX_BYTES, check_confidence, check_event_id, check_id, check_whole
 from scratchbus.errors import InvalidField, InvalidTTL, ReadOnlyField, TooLarge, UnknownField, shown
 
 MAX_LABEL = 256
@@ -23,6 +23,9 @@ MAX_EVIDENCE = 1_000
 
 MAX_DEPTH = 100
 """How deep context and metadata may be nested; what reads them back gives up near 200."""
+
+MAX_DIGITS = 308
+"""The most digits of a whole number inside context and metadata: readers that know only doubles read no infinity."""
 
 _TRIGGERS = ("type", "status", "tags")
 
@@ -40,8 +43,8 @@ def check_guards(event_id: object, fence: object, expected_version: object = Non
     if event_id is not None:
         check_event_id(event_id)
     for field, number in (("fence", fence), ("expected_version", expected_version)):
-        if number is not None and (not isinstance(number, int) or number < 1):
-            raise InvalidField(field, f"{shown(number)} is not a number above 0")
+        if number is not None:
+            check_whole(field, number)
 
 
 def check_content(content: object, limit: int, field: str = "content") -> str:
@@ -54,6 +57,14 @@ def check_content(content: object, limit: int, field: str = "content") -> str:
     if size > limit:
         raise TooLarge(field, size, limit)
     return content
+
+
+def check_text(field: str, value: object) -> str:
+    """Return a text, which may be empty. Raises InvalidField, also for half a character."""
+    if not isinstance(value, str):
+        raise InvalidField(field, f"{shown(value)} is not a text")
+    bytes_of(field, value)
+    return value
 
 
 def bytes_of(field: str, text: str) -> int:
@@ -83,10 +94,22 @@ def check_object(field: str, value: object) -> dict[str, Any]:
         raise InvalidField(field, f"is not a JSON object: {error}") from None
     if size > MAX_BYTES:
         raise TooLarge(field, size, MAX_BYTES)
-    read: dict[str, Any] = json.loads(text)
+    digits: list[int] = []
+    read: dict[str, Any] = json.loads(text, parse_int=lambda number: _whole(number, digits))
+    if digits:
+        raise TooLarge(field, max(digits), MAX_DIGITS, "digits of a whole number", "write it as a text")
     if text.count("{") + text.count("[") > MAX_DEPTH and (depth := _depth_of(read)) > MAX_DEPTH:
         raise TooLarge(field, depth, MAX_DEPTH, "levels")
     return read
+
+
+def _whole(number: str, digits: list[int]) -> int:
+    """Return a whole number of JSON; of one that is too long take note of its digits."""
+    length = len(number.lstrip("-"))
+    if length <= MAX_DIGITS:
+        return int(number)
+    digits.append(length)
+    return 0
 
 
 def _depth_of(value: Any) -> int:

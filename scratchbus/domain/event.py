@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from scratchbus.domain.position import Position, moment
+from scratchbus.domain.position import Position, moment_of_place
 
 SCHEMA = 1
 """The newest schema version that this code writes and understands."""
@@ -49,7 +49,7 @@ class Event(BaseModel):
     @property
     def at(self) -> datetime:
         """When the engine appended it (UTC)."""
-        return moment(self.ms)
+        return moment_of_place(self.ms)
 
     def __hash__(self) -> int:
         return hash((self.id, self.position))

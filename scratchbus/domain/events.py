@@ -28,6 +28,7 @@ from scratchbus.domain.memory_events import (
     SessionSpawned,
     SessionStarted,
 )
+from scratchbus.domain.values import Confidence, Whole
 
 
 class Added(Event):
@@ -39,12 +40,12 @@ class Added(Event):
     owner: str | None = None
     status: str = "active"
     status_class: str = "open"
-    confidence: float = 1.0
+    confidence: Confidence = 1.0
     context: dict[str, Any] = Field(default_factory=dict)
     tags: list[str] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
-    priority: int = 50
-    ttl: int | None = None
+    priority: Whole = 50
+    ttl: Whole | None = None
     expires_at: datetime | None = None
     dedupe_key: str | None = None
     times: int = 1
@@ -60,7 +61,7 @@ class Changes(TypedDict, total=False):
 
     content: str
     owner: str | None
-    confidence: float
+    confidence: Confidence
     context: dict[str, Any]
     tags: list[str]
     metadata: dict[str, Any]
@@ -79,7 +80,7 @@ class Repeated(Event):
 
     kind: Literal["repeated"] = "repeated"
     times: int = 1
-    ttl: int | None = None
+    ttl: Whole | None = None
     expires_at: datetime | None = None
     evidence: list[str] = Field(default_factory=list)
 
@@ -104,8 +105,8 @@ class StatusChanged(Event):
     status_class: str
     reason_code: ReasonCode
     reason: str | None = None
-    archive_after: int | None = None
-    ttl: int | None = None
+    archive_after: Whole | None = None
+    ttl: Whole | None = None
     chain: list[str] = Field(default_factory=list)
     seen_by: list[str] = Field(default_factory=list)
     followed: list[str] = Field(default_factory=list)
@@ -120,8 +121,8 @@ class Claimed(Event):
 
     kind: Literal["claimed"] = "claimed"
     holder: str
-    ttl: int
-    fence: int | None = None
+    ttl: Whole
+    fence: Whole | None = None
     picked: bool = False
     work: str | None = None
     owner: str | None = Field(default=None, pattern=r"^[0-9a-f]{1,64}$")
@@ -134,7 +135,7 @@ class Released(Event):
     """
 
     kind: Literal["released"] = "released"
-    backoff: int = 0
+    backoff: Whole = 0
     untried: bool = False
     reason: str | None = None
 
@@ -174,7 +175,7 @@ class Erased(Event):
     kind: Literal["erased"] = "erased"
     reason: str
     positions: list[str]
-    version: int
+    version: Whole
 
 
 class TypesChanged(Event):
@@ -193,8 +194,8 @@ class ContextRendered(Event):
     kind: Literal["context_rendered"] = "context_rendered"
     session: str | None = None
     agent: str | None = None
-    observations: dict[str, int]
-    tokens: int
+    observations: dict[str, Whole]
+    tokens: Whole
 
 
 AnyEvent = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, computed_field
 
-from scratchbus.domain.position import Position, moment
+from scratchbus.domain.position import Position, moment_of_place
 from scratchbus.domain.values import Duration
 from scratchbus.errors import InvalidField, UnknownField, shown
 
@@ -90,13 +90,13 @@ class Observation(BaseModel):
     @property
     def created_at(self) -> datetime:
         """When it was added."""
-        return moment(self.added_ms)
+        return moment_of_place(self.added_ms)
 
     @computed_field  # type: ignore[prop-decorator]  # see above
     @property
     def updated_at(self) -> datetime:
         """When the last event about it was appended."""
-        return moment(self.ms)
+        return moment_of_place(self.ms)
 
     @computed_field  # type: ignore[prop-decorator]  # see above
     @property

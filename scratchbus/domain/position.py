@@ -11,11 +11,17 @@ from scratchbus.errors import InvalidPosition, shown
 _TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+_LAST_MS = 253_402_300_799_999  # of the year 9999
 
 
 def moment(ms: int) -> datetime:
     """Return the UTC time of a millisecond count since the epoch, exactly."""
     return _EPOCH + ms * _MS
+
+
+def moment_of_place(ms: int) -> datetime:
+    """Return the UTC time at which an event was appended; that of an event beyond the calendar is its end."""
+    return moment(min(ms, _LAST_MS))
 
 
 def millis(at: datetime) -> int:
@@ -38,9 +44,9 @@ class Position(NamedTuple):
     shard: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Position:
+    def parse(cls, text: object) -> Position:
         """Read the text form. Raises InvalidPosition."""
-        match = _TEXT.fullmatch(text)
+        match = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise InvalidPosition(f"{shown(text)} is not a position; write it as <ms>-<seq> or <shard>/<ms>-<seq>")
         shard, ms, seq = match.groups()
@@ -49,7 +55,7 @@ class Position(NamedTuple):
     @property
     def at(self) -> datetime:
         """The engine's time when the event was appended (UTC)."""
-        return moment(self.ms)
+        return moment_of_place(self.ms)
 
     @property
     def stream_id(self) -> str:
@@ -69,8 +75,10 @@ class BusPosition(NamedTuple):
     shards: tuple[Position, ...]
 
     @classmethod
-    def parse(cls, text: str) -> BusPosition:
+    def parse(cls, text: object) -> BusPosition:
         """Read the text form, one position a shard, joined by commas. Raises InvalidPosition."""
+        if not isinstance(text, str):
+            raise InvalidPosition(f"{shown(text)} is not a position of a bus; pass what `bus.position()` returned")
         return cls(tuple(Position.parse(part)._replace(shard=shard) for shard, part in enumerate(text.split(","))))
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
-from scratchbus.domain.position import Position, moment
+from scratchbus.domain.position import Position, moment_of_place
 
 _Place = Annotated[Position, PlainSerializer(str, when_used="json")]
 """A position that is text in JSON."""
@@ -34,13 +34,13 @@ class Remembered(BaseModel):
     @property
     def created_at(self) -> datetime:
         """When the first event about it was appended."""
-        return moment(self.added_ms)
+        return moment_of_place(self.added_ms)
 
     @computed_field  # type: ignore[prop-decorator]  # see above
     @property
     def updated_at(self) -> datetime:
         """When the last event about it was appended."""
-        return moment(self.ms)
+        return moment_of_place(self.ms)
 
     @computed_field  # type: ignore[prop-decorator]  # see above
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from scratchbus.domain.scratchpad import COMPLETED, ERROR, EXCEPTION, MAX_STEPS, end_of_run_prompt
+from scratchbus.errors import shown
 
 SHOWN: Final = 100
 """How many characters of a new scratchpad its step tells."""
@@ -91,7 +92,7 @@ def record_reply(run: RunRecord, reply: ScratchpadReply) -> None:
 
 def prompt_of(run: RunRecord) -> str:
     """Return what the agent is asked at the end of a run."""
-    return end_of_run_prompt(run.task, run.outcome, run.summary, run.steps)
+    return end_of_run_prompt(_plain(run.task), _plain(run.outcome), _plain(run.summary), run.steps)
 
 
 def event_fields(run: RunRecord) -> dict[str, Any]:
@@ -105,7 +106,16 @@ def event_fields(run: RunRecord) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    return str(value)[:LONGEST].encode("utf-8", "replace").decode()
+    return _plain(value)[:LONGEST]
+
+
+def _plain(value: object) -> str:
+    """Return whatever a run was told as a text that can be written anywhere."""
+    try:
+        text = str(value)
+    except Exception:  # a number that Python refuses to write, lists in lists without end, a __str__ that fails
+        text = shown(value)
+    return text.encode("utf-8", "replace").decode()
 
 
 def _json(details: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sized
 from itertools import islice
 from typing import Any, Final, Literal
 
-from scratchbus.domain.checks import bytes_of
+from scratchbus.domain.checks import bytes_of, check_text
+from scratchbus.domain.values import check_whole
 from scratchbus.errors import InvalidField, TooLarge, shown
 
 MAX_CONTENT: Final = 10_000
@@ -83,7 +84,9 @@ def section(content: str) -> str:
 
 def end_of_run_prompt(task: str, outcome: str, summary: str, steps: int | Sized) -> str:
     """Return what an agent is asked at the end of a run; `steps` are the steps it took, or how many."""
-    count = steps if isinstance(steps, int) else len(steps)
+    for field, text in (("task", task), ("outcome", outcome), ("summary", summary)):
+        check_text(field, text)
+    count = check_whole("steps", len(steps) if isinstance(steps, Sized) else steps, least=0)
     return _PROMPT.format(task=task, outcome=outcome, summary=summary, steps=count, limit=MAX_CONTENT)
 
 

@@ -5,14 +5,27 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Annotated, Final
 
+from pydantic import Field
 from ulid import ULID
 
 from scratchbus.errors import InvalidField, InvalidId, InvalidName, InvalidSource, InvalidTTL, shown
 
 MAX_BYTES: Final = 64 * 1024
 """The most bytes of UTF-8 that content, and context or metadata as JSON, may have."""
+
+LARGEST: Final = 2**53 - 1
+"""The largest number that is counted up to: JavaScript, Lua and every JSON parser read it exactly."""
+
+Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+"""A whole number in the log or in a document; a larger one makes its event or document unreadable."""
+
+Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+"""How sure someone is, from 0 to 1."""
+
+MOST_TIMES: Final = 1_000_000_000
+"""The most sightings that one observation may stand for when it is added."""
 
 NEVER: Final = "never"
 """The duration that has no end."""
@@ -147,6 +160,15 @@ def duration_text(ms: int | None) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts) or "0s"
+
+
+def check_whole(field: str, value: object, least: int = 1, most: int = LARGEST, advice: str = "") -> int:
+    """Return a whole number within these bounds. Raises InvalidField, for True and False too."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidField(
+            field, f"{shown(value)} is not a whole number from {least} to {most}" + (f"; {advice}" if advice else "")
+        )
+    return int(value)
 
 
 def check_confidence(value: object) -> float:

@@ -44,7 +44,10 @@ def shown(value: object) -> str:
     """Return a value as messages quote it: as Python writes it, a long one shortened in its middle."""
     if isinstance(value, int) and value.bit_length() > sys.int_info.default_max_str_digits:
         return "a number beyond all measure"  # Python refuses to write it
-    return _short.repr(value).replace("\n", " ")
+    try:
+        return _short.repr(value).replace("\n", " ")
+    except Exception:  # a number inside it that Python refuses to write, or a __repr__ that fails
+        return f"a {type(value).__name__}"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -6,11 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from pydantic import ValidationError
+
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.remembered import Remembered
-from scratchbus.log.codec import Poison, RawEntry, decode_document, decode_entry, decode_remembered
+from scratchbus.log.codec import (
+    Poison,
+    RawEntry,
+    decode_document,
+    decode_entry,
+    decode_remembered,
+    read_document,
+    read_remembered,
+)
 from scratchbus.log.commit import Command
 from scratchbus.projections import memory, scratch_page
 from scratchbus.projections.memory import Memory, memory_of
@@ -23,6 +33,8 @@ Remembering = dict[tuple[str, str], Remembered | None]
 
 _BEGINNINGS = ("added", "note_added")
 """The kinds of what is always the first event of its subject."""
+
+_UNREADABLE = "the stored document before it cannot be read; run `scratchbus rebuild`"
 
 
 @dataclass(slots=True)
@@ -44,13 +56,22 @@ class Fold:
     rejected: list[tuple[RawEntry, str]] = field(default_factory=list)
     gaps: dict[str, int] = field(default_factory=dict)
     paged_in: list[Command] = field(default_factory=list)
+    unreadable: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def load(self, key: tuple[str, str], row: bytes | None) -> None:
         """Take a document as it was before the stretch."""
         if memory_of(key[1]) is None:
-            self.documents[key] = self.before[key] = decode_document(row) if row else None
-        else:
-            self.remembered[key] = self.remembered_before[key] = decode_remembered(key[1], row) if row else None
+            try:
+                document = read_document(row) if row else None
+            except ValidationError:
+                document, self.unreadable[key] = decode_document(row or b""), _UNREADABLE
+            self.documents[key] = self.before[key] = document
+            return
+        try:
+            remembered = read_remembered(key[1], row) if row else None
+        except ValidationError:
+            remembered, self.unreadable[key] = decode_remembered(key[1], row or b""), _UNREADABLE
+        self.remembered[key] = self.remembered_before[key] = remembered
 
     def is_loaded(self, key: tuple[str, str]) -> bool:
         """Say whether a document was taken, or made here."""
@@ -60,13 +81,16 @@ class Fold:
         """Fold one entry. What cannot be folded is set aside and marks its document as damaged."""
         self.folded.append(item)
         if isinstance(item, Poison):
-            self._damage((item.envelope["page"], item.envelope["subject"]), item.position)
+            key = item.envelope["page"], item.envelope["subject"]
+            self._damage(key, item.position)
             reason = item.reason
         elif (its := memory_of(item.subject)) is not None:
-            reason = self._remember((item.page, item.subject), item, its)
+            key = item.page, item.subject
+            reason = self._remember(key, item, its)
         else:
             key = item.page, item.subject
             self.documents[key], reason = scratch_page.fold(self.documents.get(key), item)
+        reason = reason or self.unreadable.pop(key, "")
         if reason:
             self.rejected.append((entry, reason))
 

@@ -19,7 +19,7 @@ from scratchbus.folding.fold import Fold, decode_all, needed
 from scratchbus.log import paged
 from scratchbus.log.append import Log
 from scratchbus.log.below import read_floor, stretch_after
-from scratchbus.log.codec import Poison, RawEntry, entry_fields, entry_position, is_batch_end
+from scratchbus.log.codec import Poison, RawEntry, entry_fields, entry_position, is_batch_end, text_of
 from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key, commit
 from scratchbus.log.gaps import find_gaps
 from scratchbus.log.keys import PageKeys, ShardKeys
@@ -171,7 +171,7 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
             fold.load((page, subject), row)
     if checkpoint.is_paged and (yield from page_in(log, fold, wanted, checkpoint.build)):
         last = yield from ask(keys.shard, "GET", key)
-    return (last or b"").decode() == str(checkpoint)
+    return text_of(last or b"") == str(checkpoint)
 
 
 def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: int) -> Step[bool]:

@@ -41,6 +41,8 @@ def import_events(
     Raises InvalidExport with the line and what is wrong with it, CodeTooOld, NotEmpty when the bus has other events, or
     Conflict when another import has begun.
     """
+    if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+        raise InvalidField("lines", f"{shown(lines)} is not a list of lines; give those of an export")
     facts = Facts()
     try:
         shards = [_Shard(core.log, shard, facts) for shard in range(core.log.shards)]

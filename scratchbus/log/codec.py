@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, get_type_hints
 from urllib.parse import unquote
@@ -14,14 +15,18 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.remembered import Remembered
 from scratchbus.domain.upcasting import UPCASTERS, Upcaster, upcast
-from scratchbus.errors import CodeTooOld
-from scratchbus.projections.memory import MEMORIES, memory_of
+from scratchbus.errors import CodeTooOld, shown
+from scratchbus.log.salvage import salvage
+from scratchbus.logs import stderr_logger
+from scratchbus.projections.memory import MEMORIES, Memory, memory_of
 
 _PREFIX = b'{"v":%d,' % SCHEMA
 _BODY_SERIALIZERS = {kind: cls.__pydantic_serializer__ for kind, cls in EVENTS.items()}
 _BODY_VALIDATORS = {kind.encode(): cls.__pydantic_validator__ for kind, cls in EVENTS.items()}
 LAYOUT = [b"id", b"subject", b"page", b"kind", b"type", b"batch", b"prev", b"event"]
 """The fields of an entry, in the order in which the append script writes them."""
+logger = stderr_logger()
+_BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _EMPTY = [b""] * len(LAYOUT)
 _QUOTED = {ord(char): f"%{ord(char):02X}" for char in "%,|"}
 
@@ -62,6 +67,22 @@ def encode_unplaced(event: Event) -> bytes:
     return _PREFIX + body[1:]
 
 
+def text_of(raw: bytes) -> str:
+    """Return stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
+    return raw.decode("utf-8", "replace")
+
+
+def entry_id(entry: RawEntry) -> str:
+    """Return the event id of a raw entry, empty if it has none."""
+    return text_of(entry_fields(entry).get(b"id", b""))
+
+
+def batch_place(entry: RawEntry) -> tuple[int, int] | None:
+    """Return which of its atomic batch a raw entry is, from 1, and of how many; None if it does not say so."""
+    place = _BATCH.fullmatch(entry_fields(entry).get(b"batch", b"1/1"))
+    return (int(place[1]), int(place[2])) if place else None
+
+
 def entry_position(entry: RawEntry, shard: int) -> Position:
     """Return the position of a raw entry."""
     ms, _, seq = entry[0].partition(b"-")
@@ -84,7 +105,7 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
         body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
     validator = _BODY_VALIDATORS.get(kind)
     if validator is None:
-        raise Poison(_envelope(entry, shard), f"unknown kind {kind.decode('utf-8', 'replace')!r}")
+        raise Poison(_envelope(entry, shard), f"unknown kind {text_of(kind)!r}")
     try:
         event: Event = validator.validate_json(b"{" + body[len(_PREFIX) :])
     except ValidationError as error:
@@ -92,13 +113,13 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
         where = ".".join(map(str, first["loc"])) or "body"
         raise Poison(_envelope(entry, shard), f"{where}: {first['msg']}") from None
     return event.placed(
-        id=id.decode("utf-8", "replace"),
-        subject=subject.decode("utf-8", "replace"),
-        page=page.decode("utf-8", "replace"),
-        kind=kind.decode("utf-8", "replace"),
-        type=type_.decode("utf-8", "replace"),
-        batch=batch.decode("utf-8", "replace"),
-        prev=prev.decode("utf-8", "replace"),
+        id=text_of(id),
+        subject=text_of(subject),
+        page=text_of(page),
+        kind=text_of(kind),
+        type=text_of(type_),
+        batch=text_of(batch),
+        prev=text_of(prev),
         ms=int(ms),
         seq=int(seq),
         shard=shard,
@@ -108,7 +129,7 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
 def _envelope(entry: RawEntry, shard: int) -> dict[str, Any]:
     """Return what is known of an entry that is no event."""
     fields, position = entry_fields(entry), entry_position(entry, shard)
-    texts = {name.decode(): fields.get(name, b"").decode("utf-8", "replace") for name in LAYOUT[:-1]}
+    texts = {name.decode(): text_of(fields.get(name, b"")) for name in LAYOUT[:-1]}
     return texts | position._asdict()
 
 
@@ -127,14 +148,14 @@ def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcaster
             " upgrade scratchbus"
         )
     try:
-        return _PREFIX + to_json(upcast(kind.decode(), parsed, version, upcasters))[1:]
+        return _PREFIX + to_json(upcast(text_of(kind), parsed, version, upcasters))[1:]
     except (ValueError, LookupError, TypeError) as error:
         raise Poison(envelope, f"body of schema version {version}: {error}") from None
 
 
 def is_batch_end(entry: RawEntry) -> bool:
-    """Say whether a raw entry is the last of its atomic batch."""
-    index, _, total = entry_fields(entry).get(b"batch", b"1/1").partition(b"/")
+    """Say whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
+    index, total = batch_place(entry) or (1, 1)
     return index == total
 
 
@@ -199,15 +220,32 @@ def encode_document(observation: Observation) -> bytes:
     return _DOCUMENT.to_json(observation, exclude_defaults=True, exclude_computed_fields=True)
 
 
-def decode_document(row: bytes) -> Observation:
-    """Return the observation of a stored document."""
+def decode_document(row: bytes) -> Observation | None:
+    """Return the observation of a stored document; marked as damaged, or None, if it cannot be read as it is."""
+    try:
+        return read_document(row)
+    except ValidationError:
+        logger.warning("a document cannot be read; run `scratchbus rebuild`", document=shown(row))
+        return salvage(Observation, row)
+
+
+def read_document(row: bytes) -> Observation:
+    """Return the observation of a stored document. Raises ValidationError."""
     observation: Observation = _read_document(row)
     return observation
 
 
 def decode_documents(rows: Sequence[bytes]) -> list[Observation]:
-    """Return the observations of many stored documents, in one go."""
-    return _DOCUMENTS.validate_json(b"[" + b",".join(rows) + b"]")
+    """Return the observations of many stored documents, in one go; one that cannot be read at all is left out."""
+    try:
+        return read_documents(b",".join(rows))
+    except ValidationError:
+        return [observation for row in rows if (observation := decode_document(row)) is not None]
+
+
+def read_documents(rows: bytes) -> list[Observation]:
+    """Return the observations of stored documents with commas between them. Raises ValidationError."""
+    return _DOCUMENTS.validate_json(b"[" + rows + b"]")
 
 
 def encode_remembered(document: Remembered) -> bytes:
@@ -215,9 +253,25 @@ def encode_remembered(document: Remembered) -> bytes:
     return _REMEMBERED[type(document)].to_json(document, exclude_defaults=True, exclude_computed_fields=True)
 
 
-def decode_remembered(subject: str, row: bytes) -> Remembered:
-    """Return the document of a subject that an agent remembers. Raises KeyError for what is none."""
+def decode_remembered(subject: str, row: bytes) -> Remembered | None:
+    """Return the document of a subject that an agent remembers; see `decode_document`. Raises KeyError as below."""
+    try:
+        return read_remembered(subject, row)
+    except ValidationError:
+        logger.warning("a document cannot be read; run `scratchbus rebuild`", subject=subject, document=shown(row))
+        return salvage(_memory(subject).document, row)
+
+
+def read_remembered(subject: str, row: bytes) -> Remembered:
+    """Return the document of a subject that an agent remembers.
+
+    Raises ValidationError, and KeyError for a subject that belongs to no memory.
+    """
+    return _memory(subject).document.model_validate_json(row)
+
+
+def _memory(subject: str) -> Memory:
     memory = memory_of(subject)
     if memory is None:
         raise KeyError(subject)
-    return memory.document.model_validate_json(row)
+    return memory

@@ -40,7 +40,7 @@ class Checkpoint(NamedTuple):
         """Read the stored form; None is the beginning. Raises StateTooOld or CodeTooOld for state of another form."""
         if not row:
             return cls(START._replace(shard=shard))
-        stored = _STORED.fullmatch(row.decode())
+        stored = _STORED.fullmatch(row.decode("utf-8", "replace"))
         if stored is None:
             _refuse(shard, 0)  # from before forms were numbered
         id, event_id, build, form, origin, token = stored.groups()

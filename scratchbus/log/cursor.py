@@ -8,7 +8,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.errors import LogGap, LogRewound, PositionLost
 from scratchbus.log.append import Log
 from scratchbus.log.below import Floor, lost, read_floor
-from scratchbus.log.codec import RawEntry, entry_fields, entry_position
+from scratchbus.log.codec import RawEntry, entry_id, entry_position
 from scratchbus.log.gaps import are_erased
 from scratchbus.log.steps import Step, ask_all
 
@@ -53,7 +53,7 @@ def check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: lis
     if place.origin and origin != place.origin:
         raise LogRewound(f"shard {shard}: the log is another one than was read before; read it again from the start")
     place.origin = origin
-    if at and place.event_id and entry_fields(at[0]).get(b"id", b"").decode() != place.event_id:
+    if at and place.event_id and entry_id(at[0]) != place.event_id:
         raise LogRewound(f"shard {shard}: {was} is another event than before; read the log again from the start")
     keys = log.keys(shard)
     if not at and was.seq and not (yield from are_erased(keys, was.seq - 1, was.seq + 1)):

@@ -6,7 +6,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.log.append import Log
 from scratchbus.log.below import entries_at, from_archive, read_floor, stretch_after
-from scratchbus.log.codec import RawEntry, entry_fields, entry_position
+from scratchbus.log.codec import RawEntry, batch_place, entry_id, entry_position
 from scratchbus.log.gaps import not_erased
 from scratchbus.log.lag import end_of
 from scratchbus.log.steps import Step, ask_all
@@ -106,13 +106,11 @@ def _not_there(position: Position) -> LogRewound:
 
 def _place_in_batch(entry: RawEntry) -> tuple[int, int]:
     """Return which of its batch an entry is, from 1, and how many come after it."""
-    index, _, total = entry_fields(entry).get(b"batch", b"").partition(b"/")
-    if not (index.isdigit() and total.isdigit()):
-        return 1, 0  # not written by the append script
-    return int(index), int(total) - int(index)
+    index, total = batch_place(entry) or (1, 1)  # none: it was not written by the append script
+    return index, max(0, total - index)
 
 
 def event_id_at(log: Log, position: Position) -> Step[str]:
     """Return the id of the event at a position; nothing where there is none."""
     found = yield from entries_at(log, [position])
-    return entry_fields(found[0]).get(b"id", b"").decode() if found else ""
+    return entry_id(found[0]) if found else ""

@@ -40,6 +40,7 @@ if MOST >= 0 and tail ~= '' and string.match(tail, '^([^|]*)') ~= reached then
       if name == 'page' then page = entry[2][f + 1] elseif name == 'subject' then subject = entry[2][f + 1] end
     end
     if page == PAGE then
+      subject = subject or '' -- somebody wrote it by hand
       entries[#entries + 1] = entry
       if not seen[subject] then
         seen[subject] = true

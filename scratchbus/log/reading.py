@@ -10,7 +10,7 @@ from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, shown
 from scratchbus.log.append import Log
 from scratchbus.log.below import entries_at, read_floor, stretch_after
-from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
+from scratchbus.log.codec import Poison, RawEntry, decode_entry, entry_fields, entry_id, entry_position
 from scratchbus.log.commit import read_checkpoint
 from scratchbus.log.cursor import ANEW, Below, Cursor, check, trimmed
 from scratchbus.log.gaps import not_erased
@@ -120,7 +120,7 @@ def cursors(
                 f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position"
                 " is of another bus: read it from the start"
             )
-        event_id = entry_fields(at[0]).get(b"id", b"").decode() if at else ""
+        event_id = entry_id(at[0]) if at else ""
         page = only[0] if only is not None and len(only) == 1 else ""
         out.append(Cursor(position, event_id, origin.decode() if origin else "", page))
     return out
@@ -168,7 +168,7 @@ def _read_on(log: Log, places: list[Cursor], block_ms: int | None) -> Step[list[
         if shard in stretches and len(entries) == len(found[shard]):
             place.stand(stretches[shard].at, stretches[shard].event_id)
         elif entries:
-            place.stand(entry_position(entries[-1], shard), entry_fields(entries[-1]).get(b"id", b"").decode())
+            place.stand(entry_position(entries[-1], shard), entry_id(entries[-1]))
     return [(place.position.shard, mine) for place in places if (mine := whole.get(place.position.shard))]
 
 
@@ -243,7 +243,7 @@ def _read_indexed(log: Log, place: Cursor) -> Step[list[RawEntry]]:
             if gone:
                 missing = f"{len(gone)} events of page {place.page!r} are missing, the first at {gone[0]}"
                 raise LogGap(f"shard {shard}: {missing}; {ANEW}")
-        place.stand(spots[-1], entry_fields(entries[-1]).get(b"id", b"").decode() if entries else "")
+        place.stand(spots[-1], entry_id(entries[-1]) if entries else "")
         if entries:  # else all of them were erased just now
             return entries
 

@@ -16,7 +16,7 @@ from backports import zstd
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
-from scratchbus.log.codec import decode_documents, entry_fields, entry_position
+from scratchbus.log.codec import entry_id, entry_position, read_documents, text_of
 from scratchbus.log.commit import checkpoint_key, read_checkpoint
 from scratchbus.log.gaps import are_erased, count_all_erased
 from scratchbus.log.keys import PageKeys, ShardKeys
@@ -75,13 +75,13 @@ def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot 
         )
         if row is None or row.count(b"|") < 2:
             continue  # it has just been deleted, or nobody of ours wrote it
-        documents, parts, event_id = row.decode("utf-8", "replace").split("|", 2)
+        documents, parts, event_id = text_of(row).split("|", 2)
         if not (documents.isdecimal() and parts.isdecimal()):
             continue
         was_trimmed = bool(not at and first and entry_position(first[0], keys.shard) > place)
         if not at and not was_trimmed:
             was_trimmed = yield from are_erased(keys, place.seq - 1, place.seq + 1)
-        if was_trimmed or (at and entry_fields(at[0]).get(b"id", b"").decode() == event_id):
+        if was_trimmed or (at and entry_id(at[0]) == event_id):
             return Snapshot(place, int(documents), int(parts))
     return None
 
@@ -93,7 +93,7 @@ def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
         field = f"{snapshot.position.stream_id}/{part}"
         packed = yield from ask(snapshot.position.shard, "HGET", names.snapshots, field)
         try:
-            documents += decode_documents([unzip(packed or b"", MOST_UNPACKED)])
+            documents += read_documents(unzip(packed or b"", MOST_UNPACKED))
         except ValueError:
             return None
     return documents if len(documents) == snapshot.documents else None
@@ -140,7 +140,7 @@ def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool
     rows, parts = 0, list[bytes]()
     while ids := (yield from ask(shard, "ZRANGE", names.all, rows, rows + PART - 1)):
         found, now = yield from ask_all(shard, [("HMGET", names.docs, *ids), ("GET", key)])
-        if (now or b"").decode() != str(checkpoint) or not is_wanted():
+        if text_of(now or b"") != str(checkpoint) or not is_wanted():
             return False
         parts.append(pack(found))
         rows += len(found)

@@ -54,7 +54,7 @@ class Lease(NamedTuple):
         With an empty `start` the name must be there. Raises SubscriptionMismatch or SubscriptionHeld, NotFound, or
         PositionLost when it was dropped.
         """
-        reply = yield from self._do("take", self.name, self.ms, self.who, filters, start, int(reset))
+        reply = yield from self._do("take", self.name, self.ms, self.who, filters, start, int(bool(reset)))
         if reply[0] == 1:
             cursor, origins, trying = (part.decode() for part in reply[1:4])
             return Taken(cursor, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
@@ -71,7 +71,7 @@ class Lease(NamedTuple):
 
     def declare(self, filters: str, start: str, reset: bool = False) -> Step[None]:
         """Have a name that is new, or `reset`, begin at `start`, and do not take it. Raises SubscriptionHeld."""
-        reply = yield from self._do("declare", self.name, self.ms, self.who, filters, start, int(reset))
+        reply = yield from self._do("declare", self.name, self.ms, self.who, filters, start, int(bool(reset)))
         if reply[0] == -2:
             raise removed(self.name)
         if reset and reply[0] in (0, -1):

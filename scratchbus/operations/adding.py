@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import PydanticUndefined
 
@@ -28,15 +28,16 @@ from scratchbus.domain.observation import NewObservation, Observation
 from scratchbus.domain.position import millis
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.trusted import trusted
-from scratchbus.domain.values import NEVER, Duration, check_confidence, duration_ms
+from scratchbus.domain.values import MOST_TIMES, NEVER, Duration, check_confidence, check_whole, duration_ms
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.ids import new_event_id, new_id
 from scratchbus.log.append import MAX_BATCH, append
 from scratchbus.log.codec import encode_body, encode_unplaced
-from scratchbus.log.steps import Step
+from scratchbus.log.steps import Step, ask
 from scratchbus.log.writes import Write
 from scratchbus.operations.outcome import check_statuses, evolved, recall_all
 from scratchbus.queries import get
+from scratchbus.relations import find_pages, may_be_archived
 from scratchbus.why import reasons
 
 
@@ -118,6 +119,7 @@ def _add_all(
         if item.event_id is None:
             write.event.placed(id=f"{first}/{index}" if index else first)
         writes.append(write)
+    yield from _check_there(core, page, [id for write in writes for id in cast(Added, write.event).evidence])
     done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
     if done.recalled is not None:
         return (yield from recall_all(core, page, done.recalled))
@@ -135,6 +137,24 @@ def _add_all(
         if subject not in added:  # repeated here, and cleared by someone else before it was read
             (added[subject],) = yield from recall_all(core, page, [last[subject].position])
     return [added[row.subject] for row in done.written]
+
+
+def _check_there(core: Core, page: str, evidence: list[str]) -> Step[None]:
+    """Raise InvalidField for evidence that was never on any page of the bus; without any the engine is not asked.
+
+    What was cleared, and then archived, is looked for in the archive, where there is one.
+    """
+    if not evidence:
+        return
+    keys, ids = core.log.keys(core.log.shard(page)), list(dict.fromkeys(evidence))
+    heads = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
+    ids = [id for id, head in zip(ids, heads, strict=True) if head is None]
+    if ids:
+        there = yield from find_pages(core.log, ids)
+        ids = [id for id in ids if id not in there]
+    for id in ids:
+        if not (yield from may_be_archived(core.log, id)):
+            raise InvalidField("evidence", f"{id} is on no page of this bus; give ids that `add` or `list` returned")
 
 
 def _check_known(core: Core, trigger: Mapping[str, Any]) -> Step[None]:
@@ -210,7 +230,7 @@ def _event_of(core: Core, kind: ObservationType, new: NewObservation) -> Added:
             {"content": content, "source": source, "owner": owner, "context": context, "metadata": metadata}
         )
     _check_key(key)
-    times = _check_times(new.times)
+    times = check_whole("times", new.times, most=MOST_TIMES)
     by, why = core.source or source, reasons()
     return trusted(
         Added,
@@ -243,13 +263,6 @@ def _check_key(key: object) -> None:
     """Raise InvalidField for what can be no dedupe key; None is none."""
     if key is not None and not (isinstance(key, str) and 0 < bytes_of("dedupe_key", key) <= MAX_KEY):
         raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
-
-
-def _check_times(times: object) -> int:
-    """Return how many sightings one stands for. Raises InvalidField."""
-    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
-        raise InvalidField("times", f"{shown(times)} is not a number above 0")
-    return times
 
 
 def _given(new: NewObservation, event: Added) -> dict[str, Any]:

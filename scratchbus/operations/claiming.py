@@ -71,7 +71,7 @@ class Wanted(NamedTuple):
     @classmethod
     def of(cls, types: str | Collection[str] | None, tags: str | Collection[str] | None) -> Wanted:
         """Make it from what callers give: a text counts as a list of one. Raises InvalidField."""
-        labels = [tags] if isinstance(tags, str) else tags if tags is None else list(tags)
+        labels = [tags] if isinstance(tags, str) else tags
         return cls(check_some("types", types), tuple(sorted(check_tags(labels, MAX_LABEL))))
 
 

@@ -13,7 +13,7 @@ from scratchbus.domain.checks import as_time, bytes_of, check_object
 from scratchbus.domain.events import EVENTS, Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import check_id, check_page
+from scratchbus.domain.values import check_id, check_page, check_whole
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.histories import history
 from scratchbus.log.append import Log
@@ -201,8 +201,8 @@ def list_active(page: Reads, limit: int | None) -> Step[list[Observation]]:
 
 def check_limit(limit: object) -> None:
     """Raise InvalidField for what is no limit."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise InvalidField("limit", f"{shown(limit)} is not a number above 0; use None for no limit")
+    if limit is not None:
+        check_whole("limit", limit, advice="use None for no limit")
 
 
 def list_history(core: Core, page: str, id: str) -> Step[list[Event]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from scratchbus.core import Core
+from scratchbus.domain.checks import check_guards
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.memory_events import NotepadWritten, SessionEnded, SessionSpawned, SessionStarted
@@ -60,6 +61,7 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     page = page_of_session(parent)
     if not isinstance(copy, bool):
         raise InvalidField("copy_notepad", f"{shown(copy)} is neither true nor false")
+    check_guards(event_id, None)
     given_id, own = event_id, None
     if id is None:
         own = event_id or (yield from fresh_id(core.log, page))

@@ -6,6 +6,7 @@ goes on, each read undoes that too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -22,6 +23,8 @@ from scratchbus.projections import scratch_page
 from scratchbus.projections.filters import Filter
 from scratchbus.queries import Freshness, active, get
 from scratchbus.search import search
+
+_LINK = re.compile(rb"(\d{1,15}-\d{1,15})?")
 
 
 class Known(NamedTuple):
@@ -93,7 +96,7 @@ def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[C
                 fields = entry_fields(entry)
                 if fields.get(b"page") == name:
                     events += 1
-                    is_linked = is_linked and b"prev" in fields
+                    is_linked = is_linked and _LINK.fullmatch(fields.get(b"prev", b"-")) is not None
                     subject, last = (fields.get(key, b"").decode("utf-8", "replace") for key in (b"subject", b"prev"))
                     before.setdefault(subject, last)
     return Changed(cursor, before, events, is_linked)

@@ -26,6 +26,7 @@ from scratchbus.domain.events import (
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.position import millis, moment
 from scratchbus.domain.trusted import trusted
+from scratchbus.domain.values import LARGEST
 
 NAME = "scratch_page"
 
@@ -201,7 +202,7 @@ def _added(event: Added) -> Observation:
             "expires_at": _ends(event),
             "metadata": given["metadata"],
             "priority": given["priority"],
-            "occurrences": given["times"],
+            "occurrences": min(given["times"], LARGEST),
             "evidence": given["evidence"],
             "links": [],
             "chain": [],
@@ -224,7 +225,7 @@ def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
 
 
 def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
-    changes: dict[str, Any] = {"occurrences": observation.occurrences + event.times}
+    changes: dict[str, Any] = {"occurrences": min(observation.occurrences + event.times, LARGEST)}
     if (ends := _ends(event)) is not None:
         changes["expires_at"] = ends
     more = [id for id in event.evidence if id not in observation.evidence]

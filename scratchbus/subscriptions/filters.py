@@ -35,8 +35,7 @@ class Filters(NamedTuple):
     @classmethod
     def of(cls, narrow: Narrow, tags: str | Collection[str] | None) -> Self:
         """Make them from what callers give. Raises InvalidField."""
-        given = [tags] if isinstance(tags, str) else tags if tags is None else list(tags)
-        return cls(narrow, frozenset(check_tags(given, _MOST_TAGS) if given else ()))
+        return cls(narrow, frozenset(check_tags([tags] if isinstance(tags, str) else tags, _MOST_TAGS)))
 
     @property
     def reading(self) -> Narrow:

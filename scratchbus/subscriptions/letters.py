@@ -11,11 +11,12 @@ from pydantic import BaseModel
 from scratchbus.core import Core
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
-from scratchbus.errors import NotFound, PositionLost
+from scratchbus.errors import InvalidPosition, NotFound, PositionLost, shown
 from scratchbus.log.below import entries_at
 from scratchbus.log.keys import ShardKeys
 from scratchbus.log.steps import Step, ask
 from scratchbus.log.subscription import deliver_again, names, read_hash, removed
+from scratchbus.subscriptions.terms import check_name
 
 Positions = Position | str | Iterable[Position | str] | None
 """One position, or several, or None for all there are."""
@@ -96,7 +97,7 @@ def in_time(position: str) -> tuple[int, int, int]:
 
 
 def _known(keys: ShardKeys, name: str) -> Step[str]:
-    if not (yield from ask(keys.shard, "EXISTS", keys.subscription(name))):
+    if not (yield from ask(keys.shard, "EXISTS", keys.subscription(check_name(name)))):
         raise removed(name)
     return name
 
@@ -107,7 +108,9 @@ def _chosen(keys: ShardKeys, name: str, positions: Positions) -> Step[list[str]]
     if positions is None:
         return sorted(there, key=in_time)
     given = [positions] if isinstance(positions, Position | str) else positions
-    wanted = [str(Position.parse(each)) if isinstance(each, str) else str(each) for each in given]
+    if not isinstance(given, Iterable):
+        raise InvalidPosition(f"positions: {shown(given)} is not a position, nor a list of positions")
+    wanted = [str(each if isinstance(each, Position) else Position.parse(each)) for each in given]
     for position in wanted:
         if position not in there:
             raise NotFound(f"{name!r} has no dead letter at {position}; see `scratchbus dead-letters ls {name}`")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.values import Duration, check_page, duration_ms
-from scratchbus.errors import InvalidField, InvalidName, shown
+from scratchbus.domain.values import Duration, check_page, check_whole, duration_ms
+from scratchbus.errors import InvalidName, shown
 
 
 class Terms(NamedTuple):
@@ -40,6 +40,4 @@ def seconds(field: str, duration: Duration) -> float:
 
 def check_attempts(most: object) -> int:
     """Return how often something is tried. Raises InvalidField."""
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise InvalidField("max_attempts", f"{shown(most)} is not a number from 1 on")
-    return most
+    return check_whole("max_attempts", most)

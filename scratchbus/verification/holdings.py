@@ -11,7 +11,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.domain.remembered import Session
 from scratchbus.errors import shown
 from scratchbus.log import paged
-from scratchbus.log.codec import Head, decode_document, encode_document, encode_remembered
+from scratchbus.log.codec import Head, encode_document, encode_remembered, read_document
 from scratchbus.log.keys import SYSTEM_PAGE, PageKeys, ShardKeys
 from scratchbus.projections import scratch_page
 from scratchbus.projections.memory import is_remembered
@@ -276,7 +276,7 @@ def _judge_document(wanted: Observation | None, row: bytes | None) -> str:
     if row == encode_document(wanted):
         return ""
     try:
-        held = decode_document(row)
+        held = read_document(row)
     except ValueError:
         return f"cannot be read: {shown(row)}"
     names = list(Observation.model_fields)

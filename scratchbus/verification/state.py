@@ -12,7 +12,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import START, Position, millis
 from scratchbus.domain.remembered import Remembered
-from scratchbus.log.codec import Head, Poison, RawEntry, entry_fields
+from scratchbus.log.codec import Head, Poison, RawEntry, batch_place, entry_id
 from scratchbus.log.gaps import STATUS
 from scratchbus.projections import memory, scratch_page
 
@@ -99,9 +99,8 @@ class State:
 
     def apply(self, entry: RawEntry, item: Event | Poison, say: Say) -> None:
         """Fold one entry, and say what is wrong with it where it stands."""
-        fields = entry_fields(entry)
-        self._follow(item.position, fields.get(b"batch", b"1/1").decode("utf-8", "replace"), say)
-        self.event_id = fields.get(b"id", b"").decode("utf-8", "replace")
+        self._follow(item.position, batch_place(entry) or (1, 1), say)
+        self.event_id = entry_id(entry)
         if isinstance(item, Poison):
             page, subject = item.envelope["page"], item.envelope["subject"]
             self._reject(page, subject, item.position, item.reason, say)
@@ -147,7 +146,7 @@ class State:
             found = self.pages[name] = self.trunk.peek(name).branch() if self.trunk else PageState()
         return found
 
-    def _follow(self, here: Position, batch: str, say: Say) -> None:
+    def _follow(self, here: Position, now: tuple[int, int], say: Say) -> None:
         """Look whether an entry may come next."""
         if here.seq <= self.at.seq:
             say("order", str(here), f"comes behind {self.at}")
@@ -156,12 +155,10 @@ class State:
             self.gaps[here.stream_id] = missing
         elif here.ms < self.at.ms:
             say("order", str(here), f"its time is before that of {self.at}")
-        index, _, total = batch.partition("/")
-        now = (int(index), int(total)) if index.isdecimal() and total.isdecimal() else (1, 1)
         last, of = self.batch
         follows = now == (last + 1, of) if last < of else now[0] == 1 <= now[1]
         if here.seq == self.at.seq + 1 and not follows:
-            say("batch", str(here), f"is {batch} of a batch, behind {last}/{of}")
+            say("batch", str(here), f"is {now[0]}/{now[1]} of a batch, behind {last}/{of}")
         self.at, self.batch = here, now
 
     def _missing_before(self, seq: int) -> int:

@@ -21,7 +21,7 @@ def test_what_is_added_is_returned_as_it_will_be_read(page):
         "tags": ["security", "fraud"],
         "metadata": {"n": 1, "nested": {"list": [1, None, "é"]}},
         "dedupe_key": "ring-7",
-        "evidence": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"],
+        "evidence": [page.add("observation", "what it rests on").id],
         "times": 3,
     }
     added = page.add("risk_alert", "Fraud ring", ttl="2h", **given)
@@ -161,3 +161,19 @@ def test_objects_as_deep_as_allowed_are_read_back(page):
     page.update(added.id, context={"b": deep["a"]})
     assert page.get(added.id).metadata == deep
     assert [one.context for one in page.list()] == [{"b": deep["a"]}]
+
+
+def test_evidence_that_was_never_there_is_refused(bus, page):
+    new = NewObservation(type="observation", content="x", evidence=["01ARZ3NDEKTSV4RRFFQ69G5FAV"])
+    good = NewObservation(type="observation", content="good")
+    for add in (lambda: page.add("observation", "x", evidence=new.evidence), lambda: page.add_many([good, new])):
+        with pytest.raises(InvalidField, match="evidence: 01ARZ3NDEKTSV4RRFFQ69G5FAV is on no page of this bus"):
+            add()
+    assert log_length(bus) == 0
+
+
+def test_evidence_may_be_of_another_page_and_gone_from_it(bus, page):
+    other = bus.page("other")
+    cleared, there = other.resolve(other.add("observation", "x").id), other.add("observation", "y")
+    other.clear_resolved([cleared.id])
+    assert page.add("observation", "x", evidence=[cleared.id, there.id]).evidence == [cleared.id, there.id]

@@ -29,7 +29,7 @@ def test_a_repeat_begins_its_life_anew(page, clock):
 
 
 def test_a_repeat_adds_its_evidence(page):
-    one, two = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW"
+    one, two = page.add("observation", "one").id, page.add("observation", "two").id
     page.add("observation", "x", dedupe_key="k", evidence=[one])
     assert page.add("observation", "x", dedupe_key="k", evidence=[one, two]).evidence == [one, two]
 

@@ -4,6 +4,7 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.log.keys import PageKeys
+from tests.contracts.test_bounds import read_everything
 from tests.inspection import all_events, keys_of, project, raw_append, send
 
 pytestmark = pytest.mark.damages_the_log
@@ -112,3 +113,57 @@ def test_a_gap_is_said_and_folded_over(bus, page, caplog):
     project(bus)
     assert [one.content for one in page.list()] == ["3", "2", "0"]
     assert len(all_events(bus)) == 3
+
+
+BY_HAND = {
+    "no place before it": {"prev": "x-y", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
+    "an event id that is not UTF-8": {"id": b"\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
+    "a subject that is not UTF-8": {"subject": b"\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
+    "a type that is not UTF-8": {"type": b"\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
+    "a batch of 5,000 digits": {"batch": f"1/{'9' * 5000}", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
+    "a batch that is not UTF-8": {"batch": b"\xff/\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
+    "a confidence that is no number": {"kind": "updated", "event": '{"v":1,"by":"x","changes":{"confidence":NaN}}'},
+    "a priority of 400 digits": {
+        "kind": "added", "event": '{"v":1,"by":"x","content":"y","priority":' + "9" * 400 + "}",
+    },
+    "a number of 5,000 digits": {"kind": "repeated", "event": '{"v":1,"by":"x","times":' + "9" * 5000 + "}"},
+    "a body of 5,000 levels": {
+        "kind": "updated", "event": '{"v":1,"by":"x","changes":{"context":' + '{"a":' * 5000 + "1" + "}" * 5002,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", BY_HAND.values(), ids=BY_HAND)
+def test_what_someone_appends_by_hand_keeps_no_reader_from_the_rest(bus, page, fields):
+    story, other = page.add("observation", "story"), page.add("observation", "other")
+    raw_append(bus, **{"subject": story.id} | fields)
+    tail = bus.position()
+    assert other.id in [each.id for each in page.as_of(other.position).list()]
+    later = page.add("observation", "later")
+    for _ in range(3):
+        assert [later.id, other.id] == [each.id for each in read_everything(bus, page)][:2]
+        assert next(bus.events(after=tail)).subject == later.id
+        project(bus)
+        page.link(other.id, "goal")
+    bus.rebuild()
+    assert [later.id, other.id] == [each.id for each in read_everything(bus, page)][:2]
+
+
+@pytest.mark.parametrize("missing", ["id", "subject", "kind", "type", "batch", "event"])
+def test_an_entry_without_one_of_the_fields_keeps_no_reader_from_the_rest(bus, page, missing):
+    story = page.add("observation", "story")
+    keys = keys_of(bus)
+    whole = {
+        "id": "by-hand", "subject": story.id, "page": "main", "kind": "linked", "type": "observation", "batch": "1/1",
+        "event": '{"v":1,"by":"x","action":"a"}',
+    }  # fmt: skip
+    del whole[missing]
+    id = f"{story.ms}-{story.seq + 1}"
+    send(bus, "XADD", keys.log, id, *[part for field in whole.items() for part in field])
+    send(bus, "SET", keys.tail, f"{id}|{whole.get('id', '')}")
+    later = page.add("observation", "later")
+    for _ in range(2):
+        assert [each.content for each in read_everything(bus, page)] == ["later", "story"]
+        project(bus)
+    bus.rebuild()
+    assert [each.id for each in read_everything(bus, page)] == [later.id, story.id]

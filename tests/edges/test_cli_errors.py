@@ -47,7 +47,7 @@ def _complaint(done: Result, code: int) -> str:
     [
         (NotFound("x"), 3), (PageFull("main", 1), 4), (Conflict("x"), 4), (InvalidInput("x"), 5),
         (UnknownType("x", [], None), 5), (EngineUnreachable("x"), 6), (EngineError("x"), 6), (Behind("x"), 1),
-        (LogRewound("x"), 1),
+        (LogRewound("x"), 4),
         (ScratchbusError("x"), 1), (KeyError("x"), 1),
     ],
 )  # fmt: skip
@@ -176,7 +176,7 @@ def test_an_engine_that_is_not_there_is_said_to_be_so(cli: Cli, tmp_path: Path):
 
 
 def test_a_place_that_the_log_does_not_reach_is_said_to_be_so(cli: Cli):
-    assert "was rewound or replaced" in _complaint(cli("tail", "--after", "99999999999999-99999"), 1)
+    assert "was rewound or replaced" in _complaint(cli("tail", "--after", "99999999999999-99999"), 4)
 
 
 def test_status_of_an_engine_that_does_not_run_says_where_it_would_be_and_starts_none(cli: Cli, tmp_path: Path):

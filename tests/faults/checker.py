@@ -19,6 +19,7 @@ from scratchbus.log.codec import Head, Poison, decode_entry, entry_fields, entry
 from scratchbus.log.keys import SYSTEM_PAGE
 from scratchbus.projections import scratch_page
 from tests.faults.held import PageState, ShardState, read_shard
+from tests.faults.marks import traced
 
 SPAN = 2**46
 """The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
@@ -231,7 +232,8 @@ def judge_acknowledged(states: Iterable[ShardState], acknowledged: Acknowledged)
     for state in states:
         for entry in state.entries:
             fields = entry_fields(entry)
-            texts.update(_TEXT.findall(fields[b"event"].decode()))
+            body = fields[b"event"].decode()
+            texts.update(_TEXT.findall(body) + traced(body))
             ids[fields[b"id"].decode()] += 1
     found = [Finding("lost", f"event {id}") for id in acknowledged.event_ids if not ids[id]]
     for mark in acknowledged.marks:

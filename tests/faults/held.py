@@ -9,7 +9,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.log.append import Log
 from scratchbus.log.below import read_floor, stretch_after
-from scratchbus.log.codec import Head, decode_document, entry_fields
+from scratchbus.log.codec import Head, entry_fields, read_document
 from scratchbus.log.commit import Checkpoint, read_checkpoint
 from scratchbus.log.keys import PageKeys, ShardKeys
 from scratchbus.log.positions import read_positions
@@ -89,7 +89,7 @@ def _read_page(keys: ShardKeys, page: str, build: int) -> Step[PageState]:
         {id.decode(): Head.parse(row) for id, row in zip(heads[::2], heads[1::2], strict=True)},
         _scores((yield from ask(shard, "ZRANGE", keys.open(page), 0, -1, "WITHSCORES"))),
         _mapping((yield from ask(shard, "HGETALL", keys.dedupe(page)))),
-        {id.decode(): decode_document(row) for id, row in zip(docs[::2], docs[1::2], strict=True)},
+        {id.decode(): read_document(row) for id, row in zip(docs[::2], docs[1::2], strict=True)},
         _scores((yield from ask(shard, "ZRANGE", names.all, 0, -1, "WITHSCORES"))),
         positions,
         indexes,

@@ -16,6 +16,7 @@ from scratchbus.expiry import run_expirer
 from scratchbus.ids import new_id
 from scratchbus.page import Page
 from scratchbus.projector import run_projector
+from tests.faults.marks import marked
 
 Job = Callable[[Page, Random, str | None, str], object]
 """A write on a page, with an own event id or None, and with a word that is to stand in the body of its event."""
@@ -105,7 +106,8 @@ def _add(page: Page, random: Random, event_id: str | None, mark: str) -> None:
 
 
 def _add_keyed(page: Page, random: Random, event_id: str | None, mark: str) -> None:
-    page.add("observation", "again", event_id=event_id, dedupe_key=random.choice(KEYS), evidence=[mark])
+    with marked(mark):
+        page.add("observation", "again", event_id=event_id, dedupe_key=random.choice(KEYS))
 
 
 def _add_many(page: Page, random: Random, event_id: str | None, mark: str) -> None:

@@ -340,3 +340,15 @@ async def test_instance_is_no_argument_of_a_tool(connect: Connect):
     async with connect("analyst") as analyst:
         said = await analyst.fail("resolve_observation", id="01HZX7", instance="other")
     assert "settled by your connection" in said
+
+
+async def test_two_sightings_beyond_all_measure_are_refused_and_the_page_goes_on(connect: Connect):
+    huge = {"type": "observation", "content": "x", "dedupe_key": "k", "times": 6 * 10**4299}
+    async with connect() as agent:
+        for _ in range(2):
+            said = await agent.fail("add_observation", **huge)
+            assert "times" in said
+            assert len(said) < 1_000
+        assert await agent.do("list_observations") == {"observations": []}
+        await agent.do("add_observation", **huge | {"times": 1_000_000_000})
+        assert len((await agent.do("get_active_observations"))["observations"]) == 1

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from tests.faults.history.arena import Reign
 from tests.faults.history.journal import Record
 from tests.faults.history.logbook import Entry, State, Subject
+from tests.faults.marks import traced
 
 _WORD = re.compile(r'"([0-9A-Z]{26})"')
 
@@ -139,6 +140,6 @@ class Case:
 def _find(marks: set[str], entries: list[Entry]) -> dict[str, list[Entry]]:
     found = defaultdict(list)
     for entry in entries:
-        for word in set(_WORD.findall(entry.text)) & marks:
+        for word in {*_WORD.findall(entry.text), *traced(entry.text)} & marks:
             found[word].append(entry)
     return dict(found)

@@ -16,6 +16,7 @@ from scratchbus.ids import new_id
 from scratchbus.page import Page
 from scratchbus.working import Job
 from tests.faults.history.journal import Journal
+from tests.faults.marks import marked
 
 if TYPE_CHECKING:
     from tests.faults.history.roles import Part
@@ -105,10 +106,12 @@ def _add_brief(writer: Writer, page: Page, mark: str) -> None:
 
 def _add_keyed(writer: Writer, page: Page, mark: str) -> None:
     key = writer.random.choice(_KEYS)
-    writer.act(
-        "add, with a key", page, mark,
-        lambda event_id: page.add("pattern_detected", "again", dedupe_key=key, evidence=[mark], event_id=event_id),
-    )  # fmt: skip
+
+    def add(event_id: str | None) -> Observation:
+        with marked(mark):
+            return page.add("pattern_detected", "again", dedupe_key=key, event_id=event_id)
+
+    writer.act("add, with a key", page, mark, add)
 
 
 def _add_many(writer: Writer, page: Page, mark: str) -> None:

@@ -1,0 +1,55 @@
+"""Salvage of stored documents that cannot be read: by code before there were bounds, or by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from scratchbus.domain.values import LARGEST
+
+Document = TypeVar("Document", bound=BaseModel)
+
+_PLACE = frozenset({"id", "page", "added_ms", "added_seq", "ms", "seq"})
+"""Without these a document cannot be told from others, or put in order."""
+
+_DIGITS = len(str(LARGEST))
+
+
+def salvage(model: type[Document], row: bytes) -> Document | None:
+    """Return what can be read of a stored document, marked as damaged; None if not even its place can be.
+
+    Numbers that are too large become the largest; a field that still cannot be read gets its default, or is empty.
+    """
+    try:
+        parsed = json.loads(row.decode("utf-8", "replace"), parse_int=_bounded, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(parsed, dict):
+        return None
+    fields = {name: value for name, value in parsed.items() if name in model.model_fields}
+    while True:
+        try:
+            return model.model_validate(fields | {"damaged": True})
+        except ValidationError as error:
+            wrong = {str(problem["loc"][0]) for problem in error.errors(include_url=False, include_input=False)}
+        for name in wrong:
+            field = model.model_fields[name]
+            if name in fields and not field.is_required():
+                del fields[name]
+            elif name not in _PLACE and field.annotation is str and fields.get(name) != "":
+                fields[name] = ""
+            else:
+                return None
+
+
+def _bounded(digits: str) -> int:
+    """Return a number of a document, at most the largest."""
+    if len(digits) > _DIGITS + 1:
+        return -LARGEST if digits.startswith("-") else LARGEST
+    return max(-LARGEST, min(int(digits), LARGEST))
+
+
+def _no_number(name: str) -> None:
+    """Return nothing for NaN and infinity."""

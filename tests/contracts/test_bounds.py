@@ -1,0 +1,231 @@
+"""No number that is accepted, or that the log holds, is too large for a reader."""
+
+import json
+from contextlib import suppress
+from datetime import UTC, timedelta, timezone
+from secrets import token_hex
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scratchbus import Bus, NewObservation, Observation
+from scratchbus.domain.values import LARGEST
+from scratchbus.errors import InvalidField, NotFound, ScratchbusError
+from scratchbus.exporting import line_of
+from scratchbus.log.keys import PageKeys
+from tests.inspection import keys_of, log_length, project, raw_append, send
+
+HUGE = 6 * 10**4299
+"""Python writes it, and refuses to read or write what two of it come to."""
+
+GHOST = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+
+def read_everything(bus, page):
+    """Read a page in every way there is; return what it lists."""
+    found = page.list(limit=None)
+    assert {each.id for each in page.active()} <= {each.id for each in found}
+    for each in found:
+        assert page.get(each.id) == each
+        with suppress(NotFound):  # an entry that was written by hand has no head
+            assert page.history(each.id)
+    past = page.as_of(bus.position())
+    assert past.list(limit=None) == found
+    with bus.view(page.name) as view:
+        assert view.list(limit=None) == found
+    bus.status()
+    bus.verify()
+    bus.context.assemble(page=page.name, budget=100_000)
+    bus.context.surface("what happened", page=page.name)
+    list(bus.events())
+    return found
+
+
+def test_two_sightings_beyond_all_measure_are_refused(bus, page):
+    for _ in range(2):
+        with pytest.raises(InvalidField, match=r"times: .* is not a whole number from 1 to 1000000000"):
+            page.add("observation", "x", dedupe_key="k", times=HUGE)
+    assert log_length(bus) == 0
+    assert read_everything(bus, page) == []
+
+
+@pytest.mark.damages_the_log
+def test_sightings_beyond_all_measure_that_the_log_holds_are_counted_up_to_the_largest_number(bus, page):
+    page.add("observation", "other")
+    body = json.dumps({"v": 1, "by": "x", "content": "attack", "times": 1})
+    huge = body.replace('"times": 1', '"times": 6' + "0" * 4299).replace('{"v": 1, ', '{"v":1,')
+    raw_append(bus, subject=GHOST, kind="added", type="observation", event=huge)
+    raw_append(
+        bus, subject=GHOST, kind="repeated", type="observation", event='{"v":1,"by":"x","times":6' + "0" * 4299 + "}"
+    )
+    for _ in range(2):
+        assert [each.occurrences for each in read_everything(bus, page)] == [LARGEST, 1]
+        project(bus)
+    bus.rebuild()
+    assert [each.occurrences for each in read_everything(bus, page)] == [LARGEST, 1]
+
+
+def test_sightings_add_up_to_the_largest_number_and_no_further(bus, page):
+    page.add("observation", "x", dedupe_key="k", times=1_000_000_000)
+    assert page.add("observation", "x", dedupe_key="k", times=1_000_000_000).occurrences == 2_000_000_000
+
+
+def stored(bus, page, id, row):
+    """Put a document in the place of the one that is stored."""
+    project(bus)
+    send(bus, "HSET", PageKeys(keys_of(bus), page.name).docs, id, row)
+
+
+def document(bus, page, id):
+    """Return a document as it is stored."""
+    project(bus)
+    return send(bus, "HGET", PageKeys(keys_of(bus), page.name).docs, id)
+
+
+@pytest.mark.damages_the_log
+def test_a_document_with_a_number_beyond_all_measure_is_read_as_damaged_and_the_page_goes_on(bus, page):
+    story, other = page.add("observation", "story", tags=["t"]), page.add("observation", "other")
+    row = document(bus, page, story.id).replace(b'"id"', b'"occurrences":1' + b"0" * 4300 + b',"id"', 1)
+    stored(bus, page, story.id, row)
+    for _ in range(2):
+        newest, damaged = read_everything(bus, page)
+        assert newest == other
+        assert (damaged.id, damaged.content, damaged.occurrences, damaged.damaged) == (story.id, "story", LARGEST, True)
+        (finding,) = [each for each in bus.verify().findings if each.kind == "document"]
+        assert "cannot be read" in finding.what
+    after = page.update(story.id, content="changed")
+    project(bus)
+    assert page.list() == [other, after]
+    assert (after.content, after.damaged) == ("changed", True)
+    assert sum(shard.rejected for shard in bus.status().shards) == 1
+    bus.rebuild()
+    assert [(each.content, each.occurrences, each.damaged) for each in read_everything(bus, page)] == [
+        ("other", 1, False), ("changed", 1, False),
+    ]  # fmt: skip
+
+
+UNREADABLE = [b"", b"{", b"[]", b"\xff\xfe", b"null", b"{}", b'{"id":5}', b"[" * 100_000]
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("row", UNREADABLE, ids=repr)
+def test_a_document_of_which_nothing_can_be_read_is_left_out_until_a_rebuild(bus, page, row):
+    story, other = page.add("observation", "story"), page.add("observation", "other", dedupe_key="k")
+    stored(bus, page, story.id, row)
+    assert read_everything(bus, page) == [other]
+    assert page.get(story.id) is None
+    assert any(each.kind == "document" for each in bus.verify().findings)
+    page.add("observation", "new")
+    bus.rebuild()
+    assert [each.content for each in read_everything(bus, page)] == ["new", "other", "story"]
+    assert bus.verify().is_sound
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("row", [*UNREADABLE, b'{"version":1' + b"0" * 5000 + b"}"], ids=lambda row: repr(row[:20]))
+def test_a_memory_that_cannot_be_read_keeps_nobody_from_the_others(bus, row):
+    notes, notepad, todo = bus.notes("s"), bus.notepad("s"), bus.todo("s")
+    first, last = notes.add("first").note, notes.add("last").note
+    notepad.write("text")
+    todo.write([{"id": "1", "content": "do it"}])
+    project(bus)
+    keys = keys_of(bus, "session:s")
+    for subject in (first.id, "notepad"):
+        send(bus, "HSET", PageKeys(keys, "session:s").memory, subject, row)
+    bus.notes("s")
+    assert [each.content for each in bus.notes("s").as_of(bus.position()).notes] == ["last", "first"]
+    assert todo.read().todos[0].content == "do it"
+    assert notepad.read() == ""
+    notepad.write("text again")
+    bus.context.assemble(session="s")
+    bus.rebuild()
+    assert notepad.read() == "text again"
+    assert [each.id for each in notes.list().notes] == [last.id, first.id]
+
+
+texts = st.text(max_size=60)
+numbers = st.one_of(
+    st.integers(), st.sampled_from([0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, 2**64, 10**308, 10**400, HUGE]),
+    st.floats(), st.booleans(),
+)  # fmt: skip
+values = st.recursive(
+    st.one_of(st.none(), numbers, texts),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=6,
+)
+objects = st.dictionaries(texts, values, max_size=3)
+moments = st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=14)), None]))
+fields = st.fixed_dictionaries(
+    {"content": texts},
+    optional={
+        "owner": texts, "confidence": numbers, "context": objects, "metadata": objects, "expires_at": moments,
+        "tags": st.lists(texts, max_size=3),
+    },
+)  # fmt: skip
+additions = st.tuples(
+    fields,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "dedupe_key": st.sampled_from(["k", "|", "\0"]), "times": numbers, "ttl": st.one_of(numbers, texts),
+            "remind_at": moments, "fence": numbers, "event_id": texts,
+        },
+    ),
+).map(lambda both: ("add", both[0] | both[1]))  # fmt: skip
+steps = st.one_of(
+    additions,
+    st.lists(additions, max_size=3).map(lambda many: ("add_many", [given for _, given in many])),
+    st.tuples(st.just("update"), st.tuples(fields, st.fixed_dictionaries({}, optional={"expected_version": numbers}))),
+    st.tuples(st.sampled_from(["resolve", "reopen", "archive", "note", "notepad", "todo", "link", "refute"]), texts),
+    st.tuples(st.just("claim"), st.one_of(numbers, texts)),
+)
+
+
+def take(bus, page, what, given):
+    """Do one step, which may be refused with an error of the tree."""
+    some = page.list(limit=1)
+    id = some[0].id if some else GHOST
+    match what:
+        case "add":
+            page.add("observation", **given)
+        case "add_many":
+            page.add_many([NewObservation(type="observation", **each) for each in given])
+        case "update":
+            page.update(id, **given[0], **given[1])
+        case "claim":
+            page.claim(id, ttl=given)
+        case "note":
+            bus.notes("s").add(given)
+        case "notepad":
+            bus.notepad("s").append(given)
+        case "todo":
+            bus.todo("s").write([{"id": given, "content": given}], merge=True)
+        case "link":
+            page.link(id, given)
+        case _:
+            getattr(page, what)(id, reason=given)
+
+
+@given(st.lists(steps, min_size=1, max_size=6))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_whatever_is_accepted_reads_back_through_every_reader(plan):
+    with Bus.connect(f"memory://{token_hex(6)}", source="tester") as bus:
+        page = bus.page()
+        for what, given in plan:
+            with suppress(ScratchbusError):
+                take(bus, page, what, given)
+        found = read_everything(bus, page)
+        memories = bus.notes("s").list(), bus.notepad("s").read(), bus.todo("s").read()
+        project(bus)
+        assert read_everything(bus, page) == found
+        bus.rebuild()
+        assert read_everything(bus, page) == found
+        assert (bus.notes("s").list(), bus.notepad("s").read(), bus.todo("s").read()) == memories
+        assert bus.verify().is_sound
+        for each in found:
+            assert Observation.model_validate_json(each.model_dump_json()).model_dump() == each.model_dump()
+        lines = [line_of(event) for event in bus.events()]
+        with Bus.connect(f"memory://{token_hex(6)}", source="tester") as copy:
+            assert copy.import_events(lines) == len(lines)
+            assert copy.page().list(limit=None) == found
