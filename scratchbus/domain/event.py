@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from scratchbus.domain.position import Position, moment_of_place
 
-SCHEMA = 1
+SCHEMA = 2
 """The newest schema version that this code writes and understands."""
 
 ENVELOPE = frozenset({"id", "page", "subject", "kind", "type", "batch", "ms", "seq", "shard", "prev"})

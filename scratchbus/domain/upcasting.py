@@ -11,7 +11,14 @@ Body = dict[str, Any]
 Upcaster = Callable[[str, Body], Body]
 """Makes of the body of an event of some kind the one that the next schema version has for it."""
 
-UPCASTERS: Mapping[int, Upcaster] = {}
+
+def _as_it_is(kind: str, body: Body) -> Body:
+    return body
+
+
+UPCASTERS: Mapping[int, Upcaster] = {
+    1: _as_it_is,  # 2 adds `owner` to `claimed`: a claim without one belongs to whoever has its fence
+}
 """By the schema version that a body has. Whoever raises SCHEMA adds one for the version before it."""
 
 

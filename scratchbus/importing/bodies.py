@@ -53,15 +53,17 @@ from scratchbus.domain.registry import HIGHEST_PRIORITY
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.values import (
     MAX_BYTES,
+    MOST_TIMES,
     check_confidence,
     check_id,
     check_page,
     check_source,
+    check_whole,
     is_type_name,
 )
 from scratchbus.errors import InvalidField, shown
 from scratchbus.importing import memories
-from scratchbus.importing.limits import LONGEST_MS, MOST_TIMES, check_same, check_text, check_whole
+from scratchbus.importing.limits import LONGEST_MS, check_same, check_text
 from scratchbus.log.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
 from scratchbus.projections.memory import check_subject

@@ -10,7 +10,7 @@ from scratchbus.core import Core
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
 from scratchbus.domain.position import Position
-from scratchbus.errors import InvalidExport, InvalidInput, NotEmpty, ScratchbusError, shown
+from scratchbus.errors import InvalidExport, InvalidField, InvalidInput, NotEmpty, ScratchbusError, shown
 from scratchbus.importing.facts import Facts, Pages
 from scratchbus.importing.gaps import Gaps
 from scratchbus.importing.lines import read_line

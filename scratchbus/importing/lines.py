@@ -10,9 +10,9 @@ from pydantic_core import from_json, to_json
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position, millis
+from scratchbus.domain.values import check_whole
 from scratchbus.errors import InvalidField, InvalidInput, shown
 from scratchbus.importing.bodies import check_event
-from scratchbus.importing.limits import check_whole
 from scratchbus.log.codec import Poison, RawEntry, decode_entry, encode_body
 
 LONGEST_LINE = 16 * 1024 * 1024

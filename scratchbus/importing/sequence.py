@@ -19,7 +19,8 @@ from scratchbus.domain.memory_events import NoteAdded, NotepadEdited
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.remembered import Session
 from scratchbus.domain.todo import MAX_ITEMS
-from scratchbus.importing.limits import LARGEST, MOST_NOTEPAD
+from scratchbus.domain.values import LARGEST
+from scratchbus.importing.limits import MOST_NOTEPAD
 from scratchbus.log.gaps import STATUS as ERASED
 from scratchbus.projections.memory import is_remembered
 from scratchbus.projections.notepad import Text

@@ -144,7 +144,7 @@ def test_what_is_no_export_is_refused_with_its_line(bus: Bus, copy: Bus) -> None
 def test_an_export_of_newer_code_is_refused(bus: Bus, copy: Bus) -> None:
     bus.page().add("observation", "one")
     with pytest.raises(CodeTooOld):
-        copy.import_events([_edit(line, event={"v": 2, "by": "x"}) for line in export(bus)])
+        copy.import_events([_edit(line, event={"v": 3, "by": "x"}) for line in export(bus)])
 
 
 def _edit(line: str, **changes: object) -> str:

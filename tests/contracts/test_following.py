@@ -207,7 +207,7 @@ def test_a_log_that_lost_its_last_events_is_another_one(bus, page):
 @pytest.mark.damages_the_log
 def test_an_event_of_a_newer_schema_stops_old_code(bus, page):
     story = page.add("observation", "x")
-    raw_append(bus, subject=story.id, kind="teleported", event='{"v":2,"by":"someone","to":"elsewhere"}')
+    raw_append(bus, subject=story.id, kind="teleported", event='{"v":3,"by":"someone","to":"elsewhere"}')
     with pytest.raises(CodeTooOld):
         project(bus)
     with pytest.raises(CodeTooOld, match="schema version 2, this code knows 1; upgrade"):

@@ -266,7 +266,7 @@ def test_what_could_not_be_folded_is_counted_in_the_build_it_is_of(bus, page, mo
 def test_events_of_a_newer_schema_stop_it_and_leave_the_live_state_alone(bus, page):
     page.add("observation", "one")
     project(bus)
-    raw_append(bus, kind="added", event='{"v":2,"by":"x"}')
+    raw_append(bus, kind="added", event='{"v":3,"by":"x"}')
     with pytest.raises(CodeTooOld):
         bus.rebuild()
     assert build_of(bus) == 1

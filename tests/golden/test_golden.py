@@ -62,7 +62,7 @@ def test_a_version_that_never_was_and_an_upcaster_that_fails_are_poison():
         decode_entry(OLD, 0, {0: lambda _, body: {"action": body["goal2"]}})
 
 
-NEWER = '{"v":2,"by":"x","content":"y","mood":"new"}'
+NEWER = '{"v":3,"by":"x","content":"y","mood":"new"}'
 
 
 @pytest.fixture
