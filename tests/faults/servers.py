@@ -60,6 +60,7 @@ class Server:
         self.config = config
         self.process: subprocess.Popen[bytes] | None = None
         self.password = config.get("requirepass")
+        self.environment: dict[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -78,7 +79,10 @@ class Server:
         }  # fmt: skip
         arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
         with (self.directory / "server.log").open("ab") as log:
-            self.process = subprocess.Popen([self.binary, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                [self.binary, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env=os.environ | self.environment,
+            )  # fmt: skip
         if wait:
             eventually(self.answers)
         return self
