@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 from random import SystemRandom
+from typing import TYPE_CHECKING
 
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -18,6 +19,9 @@ from redis.retry import Retry
 
 from scratchbus.log.engine_binary import find_binary
 from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.faults.relay import Relay
 
 DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
@@ -127,8 +131,8 @@ class Server:
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def follow(self, master: Server) -> None:
-        """Become a replica of another, and wait until the link is up."""
+    def follow(self, master: Server | Relay) -> None:
+        """Become a replica of another, or of who is behind a relay, and wait until the link is up."""
         with self.client() as client:
             client.replicaof("127.0.0.1", master.port)
             eventually(lambda: client.info("replication").get("master_link_status") == "up")

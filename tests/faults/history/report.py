@@ -20,6 +20,15 @@ FAULTS = {
     "drop replies": "storms on connections",
     "dropped": "requests and replies dropped",
     "delay replies": "stretches of late replies",
+    "power cut": "power cuts",
+    "unsynced": "bytes that power cuts dropped",
+    "skewed failover": "failovers to a skewed clock",
+    "cut requests": "partitions of requests",
+    "cut replies": "partitions of replies",
+    "cut requests of one": "partitions of one's requests",
+    "cut replies of one": "partitions of one's replies",
+    "cut to replica": "partitions to the replica",
+    "cut from replica": "partitions from the replica",
 }
 """What reports call the things that were done."""
 

@@ -23,13 +23,16 @@ from tests.faults.history.arena import Arena
 from tests.faults.history.case import History
 from tests.faults.history.journal import read_journals
 from tests.faults.history.logbook import State, Subject
-from tests.faults.history.plan import DECK, Fault, draw
+from tests.faults.history.plan import Fault, draw, playable
 from tests.faults.history.roles import BUS, CREW, SUBSCRIPTIONS, Part, play
 from tests.faults.processes import Crew, kill
 from tests.inspection import documents, project
 from tests.waiting import eventually
 
-UNDONE = ("pause", "drop replies", "delay replies")
+UNDONE = (
+    "pause", "drop replies", "delay replies",
+    "cut requests", "cut replies", "cut requests of one", "cut replies of one", "cut to replica", "cut from replica",
+)  # fmt: skip
 """The faults that go on beside others, until they are undone."""
 
 PEACE = {
@@ -61,15 +64,15 @@ def short_directory() -> Iterator[Path]:
 def play_round(
     seconds: float,
     seed: int,
-    kinds: Collection[str] = tuple(DECK),
+    kinds: Collection[str] | None = None,
     sabotage: Collection[str] = (),
     tell: Callable[[str], None] = lambda line: None,
 ) -> History:
-    """Play a round and return its history. Whatever ends it, nothing of it goes on."""
+    """Play a round with these kinds of faults, or all that can be had, and return its history. Whatever ends it, nothing of it goes on."""
     with short_directory() as directory, Arena(seed, directory / "archive") as arena, Crew() as crew:
         cast = Cast(arena, crew, directory, seed, sabotage)
         cast.start()
-        for moment, act in cast.script(draw(seed, seconds, CREW, kinds)):
+        for moment, act in cast.script(draw(seed, seconds, CREW, playable() if kinds is None else kinds)):
             cast.wait_until(moment)
             act()
             tell(cast.progress(seconds))
@@ -99,7 +102,7 @@ class Cast:
     def _start(self, member: str) -> None:
         role, _, number = member.partition("-")
         part = Part(
-            self._arena.proxy.url, self._directory, role, int(number), self._starts[member], self._seed, self._sabotage
+            self._arena.proxy.door(member), self._directory, role, int(number), self._starts[member], self._seed, self._sabotage
         )
         self._starts[member] += 1
         self._processes[member] = self._crew.start(play, part)
@@ -122,13 +125,13 @@ class Cast:
             self.did["pause"] += 1
             self._signal(fault.target, signal.SIGSTOP)
         else:
-            self._arena.do(fault.kind, fault.lasts)
+            self._arena.do(fault.kind, fault.lasts, fault.target)
 
     def _undo(self, fault: Fault) -> None:
         if fault.kind == "pause":
             self._signal(fault.target, signal.SIGCONT)
         else:
-            self._arena.undo(fault.kind)
+            self._arena.undo(fault.kind, fault.target)
 
     def _signal(self, member: str, number: int) -> None:
         process = self._processes[member]
