@@ -47,6 +47,7 @@ class Arena:
         self._archives = archives
         self.reigns: list[Reign] = []
         self.did: Counter[str] = Counter()
+        self.unsynced = 0  # bytes that power cuts dropped
         self._random = Random(seed)
         binary = embedded_binary()
         make = Machine if compiler() else Server
@@ -91,7 +92,7 @@ class Arena:
                 assert isinstance(self.primary, Machine)
                 self._settle()
                 torn = self._random if self._random.random() < 0.5 else None
-                self.did["unsynced"] += self.primary.cut_power(torn)
+                self.unsynced += self.primary.cut_power(torn)
                 self.primary.start()
             case "pause engine":
                 self.primary.pause()

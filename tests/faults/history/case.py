@@ -13,6 +13,9 @@ from tests.faults.history.arena import Reign
 from tests.faults.history.journal import Record
 from tests.faults.history.logbook import Entry, State, Subject
 
+ANSWERED = 1.5
+"""Seconds after which a client may have tried again by itself: less than it waits for a reply."""
+
 _WORD = re.compile(r'"([0-9A-Z]{26})"')
 
 
@@ -47,6 +50,7 @@ class Write:
 
     asked: Record
     answer: Record
+    retries: int = 0
 
     @property
     def who(self) -> str:
@@ -59,6 +63,11 @@ class Write:
     @property
     def span(self) -> tuple[float, float]:
         return self.asked.t, self.answer.t
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether some other attempt may be on its way still, or was answered first: a request may come late."""
+        return self.retries > 0 or self.answer.t - self.asked.t > ANSWERED
 
     def __str__(self) -> str:
         return f"{self.asked}; {self.answer}"
@@ -79,7 +88,8 @@ class Case:
             if record.what == "invoke":
                 writes[record.who, record.told["n"]] = Write(record, record._replace(what="unknown", told={}))
             elif record.what in ("ok", "refused", "unknown"):
-                writes[record.who, record.told["n"]].answer = record
+                write = writes[record.who, record.told["n"]]
+                write.answer, write.retries = record, write.retries + (record.what == "unknown")
         return sorted(writes.values(), key=lambda write: write.answer.t)
 
     @cached_property

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from tests.faults.history.case import Case, History, Violation
 from tests.faults.history.judging_claims import claims
 from tests.faults.history.judging_deliveries import deliveries
+from tests.faults.history.judging_heads import heads
 from tests.faults.history.judging_reads import reads
 from tests.faults.history.judging_writes import writes
 
@@ -18,6 +20,7 @@ KINDS = (
     "split claim",
     "fence violated",
     "transition won twice",
+    "not linearizable",
     "stale read",
     "torn read",
     "refused and written",
@@ -28,10 +31,13 @@ KINDS = (
 """Every kind of violation."""
 
 
-def judge(history: History) -> list[Violation]:
-    """Return every violation; none is what a round should end with."""
+def judge(history: History, tally: Counter[str] | None = None) -> list[Violation]:
+    """Return every violation; none is what a round should end with.
+
+    `tally` is told for how many observations an order was looked for, and for how many none was in the time there is.
+    """
     case = Case(history)
-    return [found for look in _JUDGES for found in look(case)]
+    return [found for look in _JUDGES for found in look(case)] + [*heads(case, tally)]
 
 
 def _rest(case: Case) -> Iterator[Violation]:

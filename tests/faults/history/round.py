@@ -162,7 +162,7 @@ class Cast:
             unsound = [f"{finding.kind}: {finding.what}" for finding in check(bus)]
             held = documents_of(bus)
             dead = {name: {_seq(one.position) for one in bus.dead_letters(name)} for name in _names(bus)}
-        self.did["dropped"] = self._arena.proxy.cuts
+        self.did["dropped"], self.did["unsynced"] = self._arena.proxy.cuts, self._arena.unsynced
         self._arena.end()
         return History(read_journals(self._directory), self._arena.reigns, held, dead, unsound, stuck, self.did)
 
