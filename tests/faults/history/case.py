@@ -23,7 +23,7 @@ _WORD = re.compile(r'"([0-9A-Z]{26})"')
 class History:
     """All that is known of a round: what everyone was told, what the logs held, and what the engine held in the end.
 
-    `dead` are the places (seq) of the dead letters of each subscription; `unsound` is what contradicts the log;
+    `older` are those who ran an earlier version of the code, as role and number. `dead` are the places (seq) of the dead letters of each subscription; `unsound` is what contradicts the log;
     `stuck` is who did not go on although nothing failed any more.
     """
 
@@ -34,6 +34,7 @@ class History:
     unsound: list[str]
     stuck: list[str]
     did: Counter[str] = field(default_factory=Counter)
+    older: frozenset[str] = frozenset()
 
 
 class Violation(NamedTuple):

@@ -118,7 +118,9 @@ class _Reign:
     def _take(self, write: Write, id: str, entries: list[Entry], *, is_unknown: bool) -> None:
         told, answer = write.told, write.answer
         call, ret = write.asked.t, inf if is_unknown else answer.t
-        version = answer.told.get("version") if len(answer.told.get("ids", ())) == 1 and not write.is_ambiguous else None
+        version = (
+            answer.told.get("version") if len(answer.told.get("ids", ())) == 1 and not write.is_ambiguous else None
+        )
         act = Act(
             KINDS[told["call"]], write.who, told.get("fence"), told.get("expected"),
             refused=answer.told["why"] if answer.what == "refused" and not is_unknown else "",

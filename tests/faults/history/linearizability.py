@@ -1,4 +1,4 @@
-"""Is there an order of some operations, each within its time, in which a model gives all the answers that were given?
+"""Look for an order of operations, each within its time, in which a model gives all the answers that were given.
 
 The search is that of Wing and Gong with the memory of Lowe: what was tried, the set of operations that are done and the
 state that they led to, is not tried again. An operation that changes nothing and fits is taken at once, for it can

@@ -49,7 +49,7 @@ LASTING = {
     "cut to replica": (0.2, 1.2),  # shorter than what the archive leaves in the log
     "cut from replica": (0.2, 1.2),
 }
-"""For how many seconds some of them last; of a skewed failover, by how many the new primary's clock is ahead of ours."""
+"""For how many seconds some of them last; of a skewed failover, how far the new clock is ahead of ours."""
 
 
 class Fault(NamedTuple):
