@@ -16,6 +16,7 @@ import signal
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.faults.history.case import History, Violation
 from tests.faults.history.judge import judge
@@ -23,6 +24,8 @@ from tests.faults.history.older import NoOlderVersion, check_out, default_revisi
 from tests.faults.history.plan import DECK, playable
 from tests.faults.history.report import sum_up, table
 from tests.faults.history.round import play_round, short_directory
+from tests.faults.history.soak import Limits, soak, summary
+from tests.faults.history.soak import table as measured
 
 ROUND = 30.0
 """Seconds of one round; they are judged one by one, so that their notes stay small."""
@@ -38,19 +41,39 @@ def main() -> int:
         "--older", default="", help="the revision that some processes run in every second round, or none"
     )
     given.add_argument("--report", type=Path, help="where to write the report, as JSON")
+    given.add_argument("--soak", action="store_true", help="have nothing fail, and measure what all take")
+    given.add_argument("--memory-limit", type=float, default=400.0, help="MB for each process and engine, in a soak")
+    given.add_argument("--disk-limit", type=float, default=2000.0, help="MB for engines and archive, in a soak")
     options = given.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing goes on alone
+    report, text = _soak(options) if options.soak else _fail(options)
+    if options.report:
+        options.report.write_text(json.dumps(report, indent=2))
+    for found in report["found"][:_SHOWN]:
+        _say("\n{kind}, {where}: {evidence}".format(**found))
+    _say("\n" + text)
+    return 1 if report["found"] else 0
+
+
+def _soak(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Measure; return the report, and as text."""
+    limits = Limits(options.memory_limit, options.disk_limit)
+    series, found = soak(options.seconds, options.seed, limits, tell=_tell)
+    report = {
+        "seed": options.seed, "seconds": options.seconds, "limits": limits._asdict(), "MB": summary(series),
+        "samples": series, "found": [each._asdict() for each in found],
+    }  # fmt: skip
+    return report, measured(summary(series))
+
+
+def _fail(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Play rounds; return the report, and as text."""
     with short_directory() as directory:
         older, notes = _older(options.older, directory)
         rounds, tally = _play(options.seconds, options.seed, older)
     notes += [f"no C compiler: left out {kind}" for kind in DECK if kind not in playable()]
     report = sum_up(options.seed, options.seconds, rounds, tally, notes)
-    if options.report:
-        options.report.write_text(json.dumps(report, indent=2))
-    for found in report["found"][:_SHOWN]:
-        _say("\n{kind}, {where}: {evidence}".format(**found))
-    _say("\n" + table(report))
-    return 1 if report["found"] else 0
+    return report, table(report)
 
 
 def _older(revision: str, directory: Path) -> tuple[Path | None, list[str]]:

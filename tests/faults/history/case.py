@@ -23,8 +23,9 @@ _WORD = re.compile(r'"([0-9A-Z]{26})"')
 class History:
     """All that is known of a round: what everyone was told, what the logs held, and what the engine held in the end.
 
-    `older` are those who ran an earlier version of the code, as role and number. `dead` are the places (seq) of the dead letters of each subscription; `unsound` is what contradicts the log;
-    `stuck` is who did not go on although nothing failed any more.
+    `older` are those who ran an earlier version of the code, as role and number. `dead` are the places (seq) of the
+    dead letters of each subscription; `unsound` is what contradicts the log; `stuck` is who did not go on although
+    nothing failed any more.
     """
 
     records: list[Record]

@@ -110,7 +110,7 @@ def _changed(head: Head, act: Act) -> Head | None:
 def _happened(after: Head, act: Act) -> Head:
     """Return the head after what no recorded operation did: what time brings, and those who were killed."""
     if act.holder:  # a claim, or one that is prolonged
-        held = dict(may_end=act.may_end, must_end=act.must_end)
+        held = {"may_end": act.may_end, "must_end": act.must_end}
         return replace(after, **held) if act.fence else replace(after, holder=act.holder, fence=after.fence + 1, **held)
     if act.holder == "":
         return _unheld(after)

@@ -47,7 +47,7 @@ def has_refused_new_data(history: History, record: Record) -> bool:
     return is_older and record.what == "crashed" and "CodeTooOld" in record.told["trace"]
 
 
-def _rest(case: Case) -> Iterator[Violation]:
+def what_is_left(case: Case) -> Iterator[Violation]:
     """Yield what the engine held in the end and its log does not say, who is stuck, and what nobody expected."""
     folded = {turn.entry.about: turn.after for turn in case.reigns[-1].log.turns.values()}
     held = case.history.documents
@@ -63,4 +63,4 @@ def _rest(case: Case) -> Iterator[Violation]:
             yield Violation("unexpected error", record.who, str(record))
 
 
-_JUDGES: list[Callable[[Case], Iterator[Violation]]] = [writes, claims, deliveries, reads, _rest]
+_JUDGES: list[Callable[[Case], Iterator[Violation]]] = [writes, claims, deliveries, reads, what_is_left]

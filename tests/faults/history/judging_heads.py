@@ -1,4 +1,4 @@
-"""Claims and versions of each observation, by what processes were told: is there an order that explains all of it?
+"""Claims and versions of each observation: whether some order explains all that processes were told.
 
 Each log is judged by itself, each observation of it by itself. From the log come only the events that nobody has noted,
 such as what time brought, and whether what was written before a failover has outlived it.
@@ -165,7 +165,7 @@ class _Bounds:
         spans = sorted(spans)
         self._seqs = [seq for seq, _, _ in spans]
         self._calls = [0.0, *accumulate((call for _, call, _ in spans), max)]
-        self._rets = [*accumulate((ret for _, _, ret in reversed(spans)), min)][::-1] + [inf]
+        self._rets = [*reversed([*accumulate((ret for _, _, ret in reversed(spans)), min)]), inf]
 
     def of(self, seq: int) -> tuple[float, float]:
         """Return the moments between which an event happened."""

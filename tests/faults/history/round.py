@@ -95,11 +95,18 @@ class Cast:
     """The processes of a round."""
 
     def __init__(
-        self, arena: Arena, crew: Crew, elders: Older, directory: Path, seed: int, sabotage: Collection[str]
+        self,
+        arena: Arena,
+        crew: Crew,
+        elders: Older,
+        directory: Path,
+        seed: int,
+        sabotage: Collection[str],
+        pace: float = 1.0,
     ) -> None:
         self.did: Counter[str] = arena.did
         self._arena, self._crew, self._elders, self._directory = arena, crew, elders, directory
-        self._seed, self._sabotage = seed, sabotage
+        self._seed, self._sabotage, self._pace = seed, sabotage, pace
         self._starts: Counter[str] = Counter()
         self._processes: dict[str, BaseProcess | OlderProcess] = {}
         self._begun = 0.0
@@ -115,14 +122,9 @@ class Cast:
     def _start(self, member: str) -> None:
         role, _, number = member.partition("-")
         part = Part(
-            self._arena.proxy.door(member),
-            self._directory,
-            role,
-            int(number),
-            self._starts[member],
-            self._seed,
-            self._sabotage,
-        )
+            self._arena.proxy.door(member), self._directory, role, int(number), self._starts[member], self._seed,
+            self._sabotage, self._pace,
+        )  # fmt: skip
         self._starts[member] += 1
         self._processes[member] = self._elders.start(part) or self._crew.start(play, part)
 
@@ -167,9 +169,16 @@ class Cast:
             f"{time.monotonic() - self._begun:.0f} of {seconds:.0f} s, {sum(self.did.values())} faults, {kills} kills"
         )
 
-    def come_to_rest(self) -> History:
-        """Let everyone go on in peace for a while, then end them, those who write first, and read what is left."""
-        stuck = self._live_in_peace()
+    def pids(self) -> dict[str, int]:
+        """Return the process of each member."""
+        return {member: process.pid or 0 for member, process in self._processes.items()}
+
+    def come_to_rest(self, *, peace: bool = True) -> History:
+        """End everyone, those who write first, and read what is left; before that, let them go on in peace for a while.
+
+        Without `peace` they had enough of it.
+        """
+        stuck = self._live_in_peace() if peace else []
         (self._directory / "stop").touch()
         stuck += self._end_by_themselves("publisher", "claimer")
         self._kill("worker", "expirer")
