@@ -123,7 +123,7 @@ class _Reign:
         )
         act = Act(
             KINDS[told["call"]], write.who, told.get("fence"), told.get("expected"),
-            refused=answer.told["why"] if answer.what == "refused" and not is_unknown else "",
+            refused=answer.told.get("why", "Conflict") if answer.what == "refused" and not is_unknown else "",
             version=version if answer.what == "ok" else None,
             fence_given=answer.told.get("fence") if answer.what == "ok" else None,
             keyed=told["call"] == "add, with a key",
