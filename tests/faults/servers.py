@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 from random import SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -74,7 +74,7 @@ class Server:
     def tcp_url(self) -> str:
         return f"redis://127.0.0.1:{self.port}"
 
-    def start(self, *, wait: bool = True) -> Server:
+    def start(self, *, wait: bool = True) -> Self:
         """Start it, and wait until it has loaded its data."""
         options = {
             "port": str(self.port), "bind": "127.0.0.1", "unixsocket": str(self.socket), "dir": str(self.directory),

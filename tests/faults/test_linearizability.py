@@ -37,6 +37,13 @@ def test_operations_one_after_the_other_have_happened_so() -> None:
     assert answer(ADD, op(2, 3, "update", version=3), op(4, 5, "update", "b", version=2)) == "no"
 
 
+def test_an_answer_may_show_what_others_did_right_after_it() -> None:
+    mine, other = op(2, 9, "link", at_most=3), op(3, 8, "update", "b", version=3)
+    assert answer(ADD, mine, op(2, 9, "read", version=3), other) == "yes"
+    assert answer(ADD, mine, op(2, 9, "read", version=3)) == "no"
+    assert answer(ADD, op(2, 3, "link", at_most=2), op(4, 5, "link", at_most=2)) == "no"
+
+
 def test_an_operation_without_an_answer_happens_at_any_later_time_or_never() -> None:
     lost = op(2, inf, "update", optional=True)
     assert answer(ADD, lost, op(50, 51, "read", version=1), op(60, 61, "read", version=2)) == "yes"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from scratchbus import Bus, NewObservation
+from scratchbus.domain.events import Added
 from scratchbus.errors import EngineError
 from tests.faults.checker import check
 from tests.faults.machines import Machine, compiler
@@ -55,7 +56,7 @@ def test_a_power_cut_takes_no_more_than_was_promised(machine: Machine, torn: Ran
     writer.join()
     machine.start()
     with Bus.connect(machine.url, bus="b", source="judge") as bus:
-        texts = [event.content for event in bus.events() if event.kind == "added"]
+        texts = [event.content for event in bus.events() if isinstance(event, Added)]
         project(bus)
         assert check(bus) == []
     assert texts == [f"{number}.{part}" for number in range(len(texts) // 3) for part in range(3)]

@@ -17,13 +17,16 @@ TARGETS = {"resolve": "resolved", "review": "pending_review", "reopen": "active"
 Kind = Literal["add", "read", "claim", "release", "update", "link", "resolve", "review", "reopen", "event"]
 
 
+_TOLD = ("fence", "expected", "refused", "version", "at_most", "fence_given", "status", "holder")
+
+
 @dataclass(frozen=True)
 class Act:
-    """An operation on one observation: who did what with which guards, and the answer.
+    """An operation on one observation: who did what with which guards, between which moments, and the answer.
 
-    `refused` is the name of the error it was refused with. `version` and `fence_given` are what the answer said;
-    None says nothing. A claim, and what needs one, has the moments between which it happened, and what ends when:
-    a claim that is given by this act lasts at least until `may_end` and at most until `must_end`.
+    `refused` is the name of the error. `version` and `fence_given` are what the answer said; None says nothing. An
+    answer may show what others did right after it: then its own version is `at_most` that. A claim that this gives or
+    prolongs lasts at least until `may_end` and at most until `must_end`.
     """
 
     kind: Kind
@@ -32,6 +35,7 @@ class Act:
     expected: int | None = None
     refused: str = ""
     version: int | None = None
+    at_most: int | None = None
     fence_given: int | None = None
     status: str = ""
     holder: str | None = None
@@ -43,7 +47,7 @@ class Act:
 
     def __str__(self) -> str:
         told = [
-            f"{name} {value}" for name in ("fence", "expected", "refused", "version", "fence_given", "status", "holder")
+            f"{name} {value}" for name in _TOLD
             if (value := getattr(self, name)) not in (None, "")
         ]  # fmt: skip
         return f"{self.kind} by {self.who or 'time'} ({', '.join(told)})"
@@ -69,6 +73,8 @@ def step(head: Head, act: Act) -> Head | None:
         return head if head.version == act.version else None
     after = _added(head, act) if act.kind == "add" else _changed(head, act)
     if after is None or (act.version is not None and after.version != act.version):
+        return None
+    if act.at_most is not None and after.version > act.at_most:
         return None
     return after
 
@@ -110,8 +116,9 @@ def _changed(head: Head, act: Act) -> Head | None:
 def _happened(after: Head, act: Act) -> Head:
     """Return the head after what no recorded operation did: what time brings, and those who were killed."""
     if act.holder:  # a claim, or one that is prolonged
-        held = {"may_end": act.may_end, "must_end": act.must_end}
-        return replace(after, **held) if act.fence else replace(after, holder=act.holder, fence=after.fence + 1, **held)
+        if not act.fence:
+            after = replace(after, holder=act.holder, fence=after.fence + 1)
+        return replace(after, may_end=act.may_end, must_end=act.must_end)
     if act.holder == "":
         return _unheld(after)
     return _turned(after, act.status) if act.status else after

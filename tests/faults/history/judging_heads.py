@@ -118,13 +118,14 @@ class _Reign:
     def _take(self, write: Write, id: str, entries: list[Entry], *, is_unknown: bool) -> None:
         told, answer = write.told, write.answer
         call, ret = write.asked.t, inf if is_unknown else answer.t
-        version = (
-            answer.told.get("version") if len(answer.told.get("ids", ())) == 1 and not write.is_ambiguous else None
-        )
+        is_told = answer.what == "ok" and len(answer.told.get("ids", ())) == 1 and not write.is_ambiguous
+        version = answer.told["version"] if is_told and "version" in answer.told else None
+        if version is not None and self._case.settled(*write.span) == self._number:
+            self._add(id, call, ret, Act("read", write.who, version=version))  # it is read back when others wrote too
         act = Act(
             KINDS[told["call"]], write.who, told.get("fence"), told.get("expected"),
             refused=answer.told.get("why", "Conflict") if answer.what == "refused" and not is_unknown else "",
-            version=version if answer.what == "ok" else None,
+            at_most=version,
             fence_given=answer.told.get("fence") if answer.what == "ok" else None,
             keyed=told["call"] == "add, with a key",
         )  # fmt: skip
