@@ -2,7 +2,7 @@
 
    It shares one file with the harness (SCRATCHBUS_CONTROL), mapped into memory:
      skew      microseconds to add to the time of day
-     stall     1: every sync waits, before it begins, for as long as this is 1
+     stall     1: every sync of the engine itself waits, before it begins, for as long as this is 1
      stalled   1: a sync waits
    and appends "<inode> <bytes>" to the ledger (SCRATCHBUS_LEDGER) when a sync has ended: that many bytes of that file
    are on the disk. What a file holds beyond them is what a power cut takes. */
@@ -26,6 +26,7 @@ struct control {
 
 static struct control none, *control = &none;
 static int ledger = -1;
+static pid_t engine; /* and not a child of it that writes a snapshot */
 
 __attribute__((constructor)) static void start(void) {
     const char *shared = getenv("SCRATCHBUS_CONTROL"), *written = getenv("SCRATCHBUS_LEDGER");
@@ -35,6 +36,7 @@ __attribute__((constructor)) static void start(void) {
         if (mapped != MAP_FAILED) control = mapped;
         close(file);
     }
+    engine = getpid();
     if (written) ledger = open(written, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 }
 
@@ -42,11 +44,13 @@ static int sync_file(int file, long call) {
     struct stat before;
     char line[64];
     int known = fstat(file, &before) == 0 && S_ISREG(before.st_mode);
-    while (known && control->stall) {
-        control->stalled = 1;
-        usleep(200);
+    if (known && getpid() == engine) {
+        while (control->stall) {
+            control->stalled = 1;
+            usleep(200);
+        }
+        control->stalled = 0;
     }
-    control->stalled = 0;
     int answer = (int)syscall(call, file);
     if (answer == 0 && known && ledger >= 0) {
         int length = snprintf(line, sizeof line, "%lu %ld\n", (unsigned long)before.st_ino, (long)before.st_size);

@@ -91,6 +91,7 @@ class Arena:
             case "power cut":
                 assert isinstance(self.primary, Machine)
                 self._settle()
+                self.proxy.release("request")  # else nothing would be written that could be lost
                 torn = self._random if self._random.random() < 0.5 else None
                 self.unsynced += self.primary.cut_power(torn)
                 self.primary.start()
