@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from tests.faults.history.roles import Part
 
 ROOT = Path(__file__).parents[3]
-BEHIND = 10
-"""How many commits behind the present one the older version is, unless there has been a release."""
-
 _HOST = """
 import json, os, signal, sys
 from pathlib import Path
@@ -50,11 +47,14 @@ class NoOlderVersion(Exception):
 
 
 def default_revision() -> str:
-    """Return the latest release, or else the commit some way back. Raises NoOlderVersion when there is neither."""
-    try:
-        return _git("describe", "--tags", "--abbrev=0").decode().strip()
-    except NoOlderVersion:
-        return _git("rev-parse", "--short", f"HEAD~{BEHIND}").decode().strip()
+    """Return the tag of the latest release: commits in between need not understand each other.
+
+    Raises NoOlderVersion if there is none.
+    """
+    tags = _git("tag", "--sort=-creatordate", "--merged", "HEAD").decode().split()
+    if not tags:
+        raise NoOlderVersion("there is no release yet, name a revision with --older")
+    return tags[0]
 
 
 def check_out(revision: str, directory: Path) -> str:
