@@ -106,7 +106,8 @@ class _Reign:
         entries = case.entries_of(write, number)
         settled, answer = case.settled(*write.span) == number, write.answer
         is_unknown = answer.what == "unknown" or (answer.what == "refused" and write.is_ambiguous)
-        outlives = answer.what == "ok" and told["level"] == "replica" and all(each in era for each in touched)
+        is_before = all(each in era and each <= number for each in touched)  # else it may have happened in a later log
+        outlives = answer.what == "ok" and told["level"] == "replica" and is_before
         if not (settled or entries or outlives or (is_unknown and number in touched)):
             return  # it was lost, or refused, before this log began
         if answer.what == "refused" and not is_unknown and not settled:
