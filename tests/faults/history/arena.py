@@ -92,6 +92,7 @@ class Arena:
                 assert isinstance(self.primary, Machine)
                 self._settle()
                 self.proxy.release("request")  # else nothing would be written that could be lost
+                self.proxy.release("reply")
                 torn = self._random if self._random.random() < 0.5 else None
                 self.unsynced += self.primary.cut_power(torn)
                 self.primary.start()
