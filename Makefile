@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-peers faults soak lock clean
+.PHONY: help setup demo test check bench bench-peers faults soak soak-hour lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench-peers: $(PEERS)/.installed ## measure against other libraries, in an envir
 
 faults: setup ## kill, halt and cut off for minutes, and judge what all were told; ARGS="--seconds 600 --seed 7"
 	@$(BIN)/python -m tests.faults.history $(ARGS)
+
+soak-hour: setup ## work for an hour with limits on memory and disk; ARGS="--seconds 600 --memory-limit 200"
+	@$(BIN)/python -m tests.faults.history --soak --seconds 3600 $(ARGS)
 
 soak: setup ## run the long versions of the fault tests; ARGS goes to pytest
 	@$(BIN)/python -m pytest -m faults $(ARGS)

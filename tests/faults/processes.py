@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Collection
 from multiprocessing.process import BaseProcess
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 _CONTEXT = multiprocessing.get_context("forkserver")  # a fork of a process without threads, and without the imports
 _CONTEXT.set_forkserver_preload(["scratchbus", "tests.faults.workers", "tests.faults.history.roles"])
@@ -52,7 +52,15 @@ class Crew:
         self.close()
 
 
-def kill(process: BaseProcess) -> None:
+class Killable(Protocol):
+    """What can be killed and waited for."""
+
+    def kill(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
+def kill(process: Killable) -> None:
     """End a process as a crash does."""
     process.kill()
     process.join()

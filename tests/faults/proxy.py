@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Literal, Self, cast
 
@@ -21,7 +22,10 @@ class Lost(Exception):
 
 
 class Proxy:
-    """Forwards to a server's unix socket, and cuts connections.
+    """Forwards to a server's unix socket, and cuts or withholds.
+
+    Whoever gets a door of its own can be cut off alone. `withhold` keeps one direction back until `release`, which
+    delivers it: a network that is down one way loses nothing of a connection, it makes it late.
 
     `arm` cuts once, at the n-th request or reply from then on; `storm` cuts at random until `calm`. What happens at
     a cut, `meanwhile`, is over before the client can notice it.
@@ -35,6 +39,9 @@ class Proxy:
         self._meanwhile: Callable[[], object] = lambda: None
         self._keeps = self._is_mute = False
         self._late = 0.0
+        self._doors: dict[str, int] = {}
+        self._servers: list[asyncio.Server] = []
+        self._gates: dict[tuple[str, Cut], asyncio.Event] = {}
         self._kept: list[tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]] = []
         self._links: set[asyncio.Task[None]] = set()
         self._failure: Exception | None = None
@@ -82,6 +89,20 @@ class Proxy:
         """Hold every reply back for so long, from now on."""
         self._late = seconds
 
+    def door(self, name: str) -> str:
+        """Return a URL by which one client comes in: what it is called by `withhold`."""
+        if name not in self._doors:
+            self._doors[name] = asyncio.run_coroutine_threadsafe(self._open(name), self._loop).result(30)
+        return f"redis://127.0.0.1:{self._doors[name]}"
+
+    def withhold(self, kind: Cut, name: str = "") -> None:
+        """Keep requests, or replies, back from now on: those of everyone, or of one."""
+        self._loop.call_soon_threadsafe(self._gate(name, kind).clear)
+
+    def release(self, kind: Cut, name: str = "") -> None:
+        """Deliver what was kept back, also when nobody waits for it any more."""
+        self._loop.call_soon_threadsafe(self._gate(name, kind).set)
+
     def calm(self) -> None:
         """Lose nothing more."""
         self._is_lost = lambda kind: False
@@ -102,10 +123,7 @@ class Proxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._server = asyncio.run_coroutine_threadsafe(
-            asyncio.start_server(self._link, "127.0.0.1", 0), self._loop
-        ).result(30)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = asyncio.run_coroutine_threadsafe(self._open(""), self._loop).result(30)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -118,14 +136,26 @@ class Proxy:
 
     # -- in the thread of the loop ---------------------------------------------------------------------------------
 
-    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _open(self, name: str) -> int:
+        self._servers.append(await asyncio.start_server(partial(self._link, name), "127.0.0.1", 0))
+        port: int = self._servers[-1].sockets[0].getsockname()[1]
+        return port
+
+    def _gate(self, name: str, kind: Cut) -> asyncio.Event:
+        gate = self._gates.get((name, kind))
+        if gate is None:
+            gate = self._gates.setdefault((name, kind), asyncio.Event())
+            gate.set()
+        return gate
+
+    async def _link(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = cast("asyncio.Task[None]", asyncio.current_task())
         self._links.add(link)
         try:
             up_reader, up_writer = await asyncio.open_unix_connection(self._target)
             pumps = [
-                asyncio.ensure_future(self._pump(reader, up_writer, "request", up_reader)),
-                asyncio.ensure_future(self._pump(up_reader, writer, "reply", up_reader)),
+                asyncio.ensure_future(self._pump(name, reader, up_writer, "request", up_reader)),
+                asyncio.ensure_future(self._pump(name, up_reader, writer, "reply", up_reader)),
             ]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -142,9 +172,15 @@ class Proxy:
             self._links.discard(link)
 
     async def _pump(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, kind: Cut, replies: asyncio.StreamReader
+        self,
+        name: str,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        kind: Cut,
+        replies: asyncio.StreamReader,
     ) -> None:
         parser = hiredis.Reader()
+        gates = self._gate("", kind), self._gate(name, kind)
         while data := await source.read(1 << 20):
             parser.feed(data)
             while parser.gets() is not False:
@@ -154,6 +190,8 @@ class Proxy:
                         self._kept.append((replies, sink, data))
                     self._happen()
                     raise Lost
+            for gate in gates:
+                await gate.wait()
             if self._late and kind == "reply":
                 await asyncio.sleep(self._late)
             if not (self._is_mute and kind == "reply"):
@@ -181,7 +219,8 @@ class Proxy:
             await asyncio.gather(*links, return_exceptions=True)
 
     async def _close(self) -> None:
-        self._server.close()
+        for server in self._servers:
+            server.close()
         await self._cut_all()
         for _, writer, _ in self._kept:
             writer.transport.abort()

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 from random import SystemRandom
+from typing import TYPE_CHECKING, Self
 
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -18,6 +19,9 @@ from redis.retry import Retry
 
 from scratchbus.log.engine_binary import find_binary
 from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.faults.relay import Relay
 
 DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
@@ -60,6 +64,7 @@ class Server:
         self.config = config
         self.process: subprocess.Popen[bytes] | None = None
         self.password = config.get("requirepass")
+        self.environment: dict[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -69,7 +74,7 @@ class Server:
     def tcp_url(self) -> str:
         return f"redis://127.0.0.1:{self.port}"
 
-    def start(self, *, wait: bool = True) -> Server:
+    def start(self, *, wait: bool = True) -> Self:
         """Start it, and wait until it has loaded its data."""
         options = {
             "port": str(self.port), "bind": "127.0.0.1", "unixsocket": str(self.socket), "dir": str(self.directory),
@@ -78,7 +83,10 @@ class Server:
         }  # fmt: skip
         arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
         with (self.directory / "server.log").open("ab") as log:
-            self.process = subprocess.Popen([self.binary, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                [self.binary, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env=os.environ | self.environment,
+            )  # fmt: skip
         if wait:
             eventually(self.answers)
         return self
@@ -123,8 +131,8 @@ class Server:
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def follow(self, master: Server) -> None:
-        """Become a replica of another, and wait until the link is up."""
+    def follow(self, master: Server | Relay) -> None:
+        """Become a replica of another, or of who is behind a relay, and wait until the link is up."""
         with self.client() as client:
             client.replicaof("127.0.0.1", master.port)
             eventually(lambda: client.info("replication").get("master_link_status") == "up")

@@ -13,7 +13,7 @@ from scratchbus.archive.shelf import Shelf
 from scratchbus.archive.stores import DirectoryStore
 from tests.faults.history.logbook import Entry
 
-TERMS: dict[str, Any] = {"retain": "3s", "retain_events": 50, "archive_segment": 100}
+TERMS: dict[str, Any] = {"retain": "3s", "retain_events": 100, "archive_segment": 100}
 """What stays in the log: more than a failover with writes lost may lose, which would be in the archive alone then."""
 
 

@@ -12,7 +12,9 @@ from typing import Any, Literal, NamedTuple, Self
 from tests.faults.history.archives import read_archived
 from tests.faults.history.logbook import Logbook, read_log
 from tests.faults.history.roles import BUS
+from tests.faults.machines import Machine, compiler
 from tests.faults.proxy import Proxy
+from tests.faults.relay import Relay
 from tests.faults.servers import DURABLE, Server, embedded_binary
 from tests.waiting import eventually
 
@@ -28,13 +30,14 @@ class Reign(NamedTuple):
     """A stretch of time in which the log was one and the same, and what it held in the end.
 
     It begins between the two moments `begun`, and ends between the two moments `over` (monotonic seconds), by a
-    failover, by a flush, or with the round.
+    failover, by a flush, or with the round. All the while the clock of the engine was `skew` ms ahead of ours.
     """
 
     log: Logbook
     begun: tuple[float, float]
     over: tuple[float, float]
     by: Literal["failover", "flush", "end"]
+    skew: float = 0.0
 
 
 class Arena:
@@ -44,16 +47,20 @@ class Arena:
         self._archives = archives
         self.reigns: list[Reign] = []
         self.did: Counter[str] = Counter()
+        self.unsynced = 0  # bytes that power cuts dropped
         self._random = Random(seed)
         binary = embedded_binary()
-        self.primary, self.replica = (Server(binary, tcp=True, **DURABLE) for _ in range(2))
+        make = Machine if compiler() else Server
+        self.primary, self.replica = (make(binary, tcp=True, **DURABLE) for _ in range(2))
         self.proxy = Proxy(self.primary)
+        self.relay = Relay(self.primary)
         self._begun = (0.0, 0.0)
 
     def __enter__(self) -> Self:
         try:
             self.primary.start()
-            self.replica.start().follow(self.primary)
+            self.relay.__enter__()
+            self.replica.start().follow(self.relay)
             self.proxy.__enter__()
         except BaseException:
             self._close_servers()
@@ -65,6 +72,7 @@ class Arena:
     ) -> None:
         try:
             self.proxy.__exit__(kind, problem, trace)
+            self.relay.__exit__(kind, problem, trace)
         finally:
             self._close_servers()
 
@@ -72,20 +80,30 @@ class Arena:
         self.primary.close()
         self.replica.close()
 
-    def do(self, kind: str, lasts: float) -> None:
-        """Have the engine, or the way to it, fail; what drops or delays replies goes on until `undo`."""
+    def do(self, kind: str, lasts: float, target: str = "") -> None:
+        """Have the engine, or the way to it, fail; what drops, delays or cuts goes on until `undo`."""
         self.did[kind] += 1
         match kind:
             case "kill engine":
                 self._settle()
                 self.primary.kill()
                 self.primary.start()
+            case "power cut":
+                assert isinstance(self.primary, Machine)
+                self._settle()
+                self.proxy.release("request")  # else nothing would be written that could be lost
+                self.proxy.release("reply")
+                torn = self._random if self._random.random() < 0.5 else None
+                self.unsynced += self.primary.cut_power(torn)
+                self.primary.start()
             case "pause engine":
                 self.primary.pause()
                 time.sleep(lasts)
                 self.primary.go_on()
-            case "failover":
+            case "failover" | "skewed failover":
                 self._settle()
+                if isinstance(self.replica, Machine) and kind == "skewed failover":
+                    self.replica.skew = lasts
                 begun = time.monotonic()
                 self.primary.kill()
                 self._fail_over(begun)
@@ -101,14 +119,28 @@ class Arena:
                 self.proxy.slow(0.03)
             case "flush":
                 self._flush()
+            case "cut requests" | "cut requests of one":
+                self.proxy.withhold("request", target)
+            case "cut replies" | "cut replies of one":
+                self.proxy.withhold("reply", target)
+            case "cut to replica":
+                self.relay.withhold("back")
+            case "cut from replica":
+                self.relay.withhold("there")
 
-    def undo(self, kind: str) -> None:
+    def undo(self, kind: str, target: str = "") -> None:
         """End what lasted."""
         match kind:
             case "drop replies":
                 self.proxy.calm()
             case "delay replies":
                 self.proxy.slow(0)
+            case "cut requests" | "cut requests of one":
+                self.proxy.release("request", target)
+            case "cut replies" | "cut replies of one":
+                self.proxy.release("reply", target)
+            case "cut to replica" | "cut from replica":
+                self.relay.release()
 
     def end(self) -> None:
         """Take note that the round is over."""
@@ -116,9 +148,18 @@ class Arena:
         self._reign_ends(self._read(self.primary), (now, now), "end")
 
     def _settle(self) -> None:
-        """Wait until the replica follows: only such a one is ever promoted, and only beside it a primary killed."""
+        """Wait until the replica follows: only such a one is ever promoted, and only beside it a primary killed.
+
+        It follows also while one way to it is cut, as long as it has not noticed.
+        """
         with self.replica.client() as client:
-            eventually(lambda: client.info("replication").get("master_link_status") == "up", within=30)
+
+            def is_up() -> bool:
+                return bool(client.info("replication").get("master_link_status") == "up")
+
+            if not is_up():
+                self.relay.release()
+                eventually(is_up, within=30)
 
     def _lead_astray(self, lasts: float) -> None:
         """Let all write to the old primary still, for some time, and until it has what the new one will not have."""
@@ -137,9 +178,12 @@ class Arena:
         self.primary.start()
         self._reign_ends(self._read(self.primary), (begun, over), "failover")
         self.primary, self.replica = self.replica, self.primary
-        self.replica.follow(self.primary)
+        self.relay.lead_to(self.primary)
+        self.relay.release()
+        self.replica.follow(self.relay)
 
     def _flush(self) -> None:
+        self.relay.release()  # else it would never be known whether the replica has it
         begun = time.monotonic()
         with self.primary.client() as client:
             pipe = client.pipeline(transaction=True)  # so that nothing is written in between
@@ -162,7 +206,9 @@ class Arena:
         return Logbook(archived + [entry for entry in live if entry.seq > until])
 
     def _reign_ends(self, log: Logbook, over: tuple[float, float], by: Literal["failover", "flush", "end"]) -> None:
-        self.reigns.append(Reign(log, self._begun, over, by))
+        """Take note of a reign; of a failover, before the new primary is called so."""
+        skew = self.primary.skew * 1000 if isinstance(self.primary, Machine) else 0.0
+        self.reigns.append(Reign(log, self._begun, over, by, skew))
         self._begun = over
 
 

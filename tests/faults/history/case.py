@@ -14,6 +14,9 @@ from tests.faults.history.journal import Record
 from tests.faults.history.logbook import Entry, State, Subject
 from tests.faults.marks import traced
 
+ANSWERED = 1.5
+"""Seconds after which a client may have tried again by itself: less than it waits for a reply."""
+
 _WORD = re.compile(r'"([0-9A-Z]{26})"')
 
 
@@ -21,8 +24,9 @@ _WORD = re.compile(r'"([0-9A-Z]{26})"')
 class History:
     """All that is known of a round: what everyone was told, what the logs held, and what the engine held in the end.
 
-    `dead` are the places (seq) of the dead letters of each subscription; `unsound` is what contradicts the log;
-    `stuck` is who did not go on although nothing failed any more.
+    `older` are those who ran an earlier version of the code, as role and number. `dead` are the places (seq) of the
+    dead letters of each subscription; `unsound` is what contradicts the log; `stuck` is who did not go on although
+    nothing failed any more.
     """
 
     records: list[Record]
@@ -32,6 +36,7 @@ class History:
     unsound: list[str]
     stuck: list[str]
     did: Counter[str] = field(default_factory=Counter)
+    older: frozenset[str] = frozenset()
 
 
 class Violation(NamedTuple):
@@ -48,6 +53,7 @@ class Write:
 
     asked: Record
     answer: Record
+    retries: int = 0
 
     @property
     def who(self) -> str:
@@ -60,6 +66,11 @@ class Write:
     @property
     def span(self) -> tuple[float, float]:
         return self.asked.t, self.answer.t
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether some other attempt may be on its way still, or was answered first: a request may come late."""
+        return self.retries > 0 or self.answer.t - self.asked.t > ANSWERED
 
     def __str__(self) -> str:
         return f"{self.asked}; {self.answer}"
@@ -80,7 +91,8 @@ class Case:
             if record.what == "invoke":
                 writes[record.who, record.told["n"]] = Write(record, record._replace(what="unknown", told={}))
             elif record.what in ("ok", "refused", "unknown"):
-                writes[record.who, record.told["n"]].answer = record
+                write = writes[record.who, record.told["n"]]
+                write.answer, write.retries = record, write.retries + (record.what == "unknown")
         return sorted(writes.values(), key=lambda write: write.answer.t)
 
     @cached_property

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from tests.faults.history.case import Case, History, Violation
+from tests.faults.history.journal import Record
 from tests.faults.history.judging_claims import claims
 from tests.faults.history.judging_deliveries import deliveries
+from tests.faults.history.judging_heads import heads
 from tests.faults.history.judging_reads import reads
 from tests.faults.history.judging_writes import writes
 
@@ -18,6 +21,7 @@ KINDS = (
     "split claim",
     "fence violated",
     "transition won twice",
+    "not linearizable",
     "stale read",
     "torn read",
     "refused and written",
@@ -28,13 +32,22 @@ KINDS = (
 """Every kind of violation."""
 
 
-def judge(history: History) -> list[Violation]:
-    """Return every violation; none is what a round should end with."""
+def judge(history: History, tally: Counter[str] | None = None) -> list[Violation]:
+    """Return every violation; none is what a round should end with.
+
+    `tally` is told for how many observations an order was looked for, and for how many none was in the time there is.
+    """
     case = Case(history)
-    return [found for look in _JUDGES for found in look(case)]
+    return [found for look in _JUDGES for found in look(case)] + [*heads(case, tally)]
 
 
-def _rest(case: Case) -> Iterator[Violation]:
+def has_refused_new_data(history: History, record: Record) -> bool:
+    """Say whether an older version has stopped as it should before data that it cannot read."""
+    is_older = record.who.partition(".")[0] in history.older
+    return is_older and record.what == "crashed" and "CodeTooOld" in record.told["trace"]
+
+
+def what_is_left(case: Case) -> Iterator[Violation]:
     """Yield what the engine held in the end and its log does not say, who is stuck, and what nobody expected."""
     folded = {turn.entry.about: turn.after for turn in case.reigns[-1].log.turns.values()}
     held = case.history.documents
@@ -46,7 +59,8 @@ def _rest(case: Case) -> Iterator[Violation]:
     for problem in case.history.stuck:
         yield Violation("stuck", "the end", problem)
     for record in case.of("crashed", "damaged"):
-        yield Violation("unexpected error", record.who, str(record))
+        if not has_refused_new_data(case.history, record):
+            yield Violation("unexpected error", record.who, str(record))
 
 
-_JUDGES: list[Callable[[Case], Iterator[Violation]]] = [writes, claims, deliveries, reads, _rest]
+_JUDGES: list[Callable[[Case], Iterator[Violation]]] = [writes, claims, deliveries, reads, what_is_left]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 from tests.faults.history.case import Case, Violation, Write
@@ -14,6 +15,7 @@ from tests.faults.history.logbook import Entry, Logbook
 _BY_HAND = {"reviewed", "resolved", "archived", "reopened", "changed"}
 """The reasons of status changes that a live claim of another stands in the way of."""
 
+CLAIMED = 10.0  # seconds: nobody believes for longer to hold a claim without being told again
 ROUNDED = 2  # milliseconds that the engine's clock and a process's may differ by when they are written down
 
 
@@ -115,10 +117,18 @@ def _two_believers(case: Case, beliefs: list[Belief]) -> Iterator[Violation]:
     held: dict[tuple[int, str], dict[tuple[str, int], tuple[float, float, Record]]] = defaultdict(dict)
     for era, id, fence, until, told in beliefs:
         begun = held[era, id].get((told.who, fence), (told.ms, 0, told))[0]
-        ends = min(until - ROUNDED, given_up.get((told.who, id, fence), until))
+        ends = min(until - _skew(case, told.t) - ROUNDED, given_up.get((told.who, id, fence), inf))
         if begun < ends:  # else it was over when it was told, as after a retry
             held[era, id][told.who, fence] = begun, ends, told
     for (_, id), spans in held.items():
         for (_, ends, first), (begun, _, second) in pairwise(sorted(spans.values(), key=lambda span: span[0])):
             if begun < ends:
                 yield Violation("split claim", id, f"{second}, while another believed to hold it: {first}")
+
+
+def _skew(case: Case, told: float) -> float:
+    """Return by how many ms an engine's clock was ahead of ours, at most, while a claim lasted.
+
+    One whose clock is ahead of that of its predecessor ends claims early: their fences are what holds then.
+    """
+    return max(case.reigns[number].skew for number in case.touched(told - CLAIMED, told + CLAIMED))

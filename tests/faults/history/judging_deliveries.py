@@ -81,19 +81,22 @@ def _resets(case: Case, name: str) -> list[tuple[float, float]]:
     told = defaultdict[str, list[Record]](list)
     for record in _of(case, name, "session", "handed", "log error", "ended"):
         told[record.who.partition(".")[0]].append(record)  # what was killed meanwhile is done when its successor begins
-    samples = _of(case, name, "sample")
+    samples, skew = _of(case, name, "sample"), max(reign.skew for reign in case.reigns)
     return [
-        (one.t, min([other.t if other else inf, *(sample.t for sample in samples if _has_taken(one, sample))]))
+        (one.t, min([other.t if other else inf, *(sample.t for sample in samples if _has_taken(one, sample, skew))]))
         for records in told.values()
         for one, other in pairwise([*records, None])
         if one and one.what == "session" and one.told["reset"]
     ]
 
 
-def _has_taken(session: Record, sample: Record) -> bool:
-    """Say whether a sample shows that who began a session has had the subscription since."""
+def _has_taken(session: Record, sample: Record, skew: float) -> bool:
+    """Say whether a sample shows that who began a session has had the subscription since.
+
+    It says so by an engine's clock, which was at most `skew` ms ahead of ours.
+    """
     holder, since = sample.told["holder"] or "", sample.told["since"] or 0
-    return bool(holder.startswith(f"{session.who}@") and since * 1000 > session.ms)
+    return bool(holder.startswith(f"{session.who}@") and since * 1000 - skew > session.ms)
 
 
 def _may_go_back(case: Case, resets: list[tuple[float, float]], begun: float, ended: float) -> bool:

@@ -63,7 +63,12 @@ def _twice(case: Case, write: Write) -> Iterator[Violation]:
 
 def _refused(case: Case, write: Write) -> Iterator[Violation]:
     number = case.settled(*write.span)
-    if write.answer.what == "refused" and number is not None and case.entries_of(write, number):
+    if (
+        write.answer.what == "refused"
+        and not write.is_ambiguous
+        and number is not None
+        and case.entries_of(write, number)
+    ):
         yield Violation("refused and written", write.who, f"{write}; {case.entries_of(write, number)[0]}")
 
 

@@ -153,6 +153,15 @@ class Logbook:
         return dict(added)
 
     @cached_property
+    def claims(self) -> dict[str, list[Entry]]:
+        """The events that gave or prolonged claims, by the id of what is claimed."""
+        claims = defaultdict(list)
+        for entry in self.entries:
+            if entry.kind == "claimed":
+                claims[entry.subject].append(entry)
+        return dict(claims)
+
+    @cached_property
     def by_seq(self) -> dict[int, Entry]:
         return {entry.seq: entry for entry in self.entries}
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from random import Random
 from typing import NamedTuple
 
+from tests.faults.machines import compiler
+
 DECK = {
     "kill": 8,
     "pause": 4,
@@ -16,8 +18,22 @@ DECK = {
     "drop replies": 3,
     "delay replies": 2,
     "flush": 1,
+    "power cut": 2,
+    "skewed failover": 1,
+    "cut requests": 1,
+    "cut replies": 1,
+    "cut requests of one": 1,
+    "cut replies of one": 1,
+    "cut to replica": 1,
+    "cut from replica": 1,
 }
 """The kinds of faults, and how many there are of each between two shuffles."""
+
+COMPILED = ("power cut", "skewed failover")
+"""Those that need a C compiler: they are left out where there is none."""
+
+TARGETED = ("kill", "pause", "cut requests of one", "cut replies of one")
+"""Those that hit one process."""
 
 LASTING = {
     "pause": (0.3, 2.5),  # claims last a second, leases half of one
@@ -25,8 +41,15 @@ LASTING = {
     "late failover": (0.05, 0.3),
     "drop replies": (0.2, 0.8),
     "delay replies": (0.2, 0.8),
+    "skewed failover": (-3.0, 3.0),
+    "cut requests": (0.2, 1.0),
+    "cut replies": (0.2, 1.0),
+    "cut requests of one": (0.5, 3.0),  # some longer than clients wait for a reply
+    "cut replies of one": (0.5, 3.0),
+    "cut to replica": (0.2, 1.2),  # shorter than what the archive leaves in the log
+    "cut from replica": (0.2, 1.2),
 }
-"""For how many seconds some of them last."""
+"""For how many seconds some of them last; of a skewed failover, how far the new clock is ahead of ours."""
 
 
 class Fault(NamedTuple):
@@ -36,6 +59,11 @@ class Fault(NamedTuple):
     kind: str
     target: str
     lasts: float
+
+
+def playable() -> list[str]:
+    """Return the kinds of faults that can be had on this machine."""
+    return [kind for kind in DECK if compiler() or kind not in COMPILED]
 
 
 def draw(seed: int, seconds: float, crew: Mapping[str, int], kinds: Collection[str] = tuple(DECK)) -> list[Fault]:
@@ -48,7 +76,7 @@ def draw(seed: int, seconds: float, crew: Mapping[str, int], kinds: Collection[s
             deck = [kind for kind in DECK if kind in kinds for _ in range(DECK[kind])]
             random.shuffle(deck)
         kind = deck.pop()
-        target = random.choice(members) if kind in ("kill", "pause") else ""
+        target = random.choice(members) if kind in TARGETED else ""
         faults.append(Fault(at, kind, target, random.uniform(*LASTING.get(kind, (0, 0)))))
         at += random.uniform(0.1, 0.6)
     return faults

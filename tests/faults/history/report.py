@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.faults.history.case import History, Violation
-from tests.faults.history.judge import KINDS
+from tests.faults.history.judge import KINDS, has_refused_new_data
 from tests.faults.history.roles import CREW
 
 FAULTS = {
@@ -20,17 +20,37 @@ FAULTS = {
     "drop replies": "storms on connections",
     "dropped": "requests and replies dropped",
     "delay replies": "stretches of late replies",
+    "power cut": "power cuts",
+    "unsynced": "bytes that power cuts dropped",
+    "skewed failover": "failovers to a skewed clock",
+    "cut requests": "partitions of requests",
+    "cut replies": "partitions of replies",
+    "cut requests of one": "partitions of one's requests",
+    "cut replies of one": "partitions of one's replies",
+    "cut to replica": "partitions to the replica",
+    "cut from replica": "partitions from the replica",
 }
 """What reports call the things that were done."""
 
 
-def sum_up(seed: int, seconds: float, rounds: Iterable[tuple[History, list[Violation]]]) -> dict[str, Any]:
-    """Return the numbers of rounds, and each violation with its evidence."""
-    told, did, kinds = Counter[str](), Counter[str](), Counter[str]()
+TALLIED = ("observations linearized", "observations undecided", "observations skipped")
+"""For how many observations it was decided whether their operations are linearizable, and for how many not."""
+
+
+def sum_up(
+    seed: int,
+    seconds: float,
+    rounds: Iterable[tuple[History, list[Violation]]],
+    tally: Mapping[str, int],
+    notes: Sequence[str],
+) -> dict[str, Any]:
+    """Return the numbers of rounds, what is to be noted of them, and each violation with its evidence."""
+    told, did, kinds, refusals = Counter[str](), Counter[str](), Counter[str](), 0
     events, archived, found = 0, 0, list[dict[str, str]]()
     for history, violations in rounds:
         told.update(record.what for record in history.records)
         did.update(history.did)
+        refusals += sum(has_refused_new_data(history, record) for record in history.records)
         kinds.update(violation.kind for violation in violations)
         archived += sum(record.told["events"] for record in history.records if record.what == "archived")
         events += sum(len(reign.log.entries) for reign in history.reigns if reign.by != "failover")
@@ -46,6 +66,9 @@ def sum_up(seed: int, seconds: float, rounds: Iterable[tuple[History, list[Viola
         "deliveries": told["handed"],
         "jobs": told["job"],
         "events archived": archived,
+        "older processes that refused": refusals,
+        **{name: tally.get(name, 0) for name in TALLIED},
+        "notes": list(notes),
         "faults": {name: did[kind] for kind, name in FAULTS.items()},
         "violations": {kind: kinds[kind] for kind in KINDS},
         "found": found,
@@ -57,4 +80,4 @@ def table(report: dict[str, Any]) -> str:
     rows = [(name, value) for name, value in report.items() if isinstance(value, int | float)]
     rows += report["faults"].items()
     rows += [(f"violations: {kind}", count) for kind, count in report["violations"].items()]
-    return "\n".join(f"{name:<34}{value:>10,}" for name, value in rows)
+    return "\n".join([f"{name:<34}{value:>10,}" for name, value in rows] + report["notes"])

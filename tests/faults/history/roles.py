@@ -44,11 +44,15 @@ SUBSCRIPTIONS: dict[str, dict[str, Any]] = {
 }
 """The subscriptions and what they are for; each has two consumers."""
 
+KEPT = 1_000_000  # bytes of notes, of those who go on for long
 PAUSE = 0.02  # seconds between two looks for an engine that is away
 
 
 class Part(NamedTuple):
-    """Whom a process plays: its role, which of those who have it, and how often it was started before."""
+    """Whom a process plays: its role, which of those who have it, and how often it was started before.
+
+    With a pace above 1 it waits so many times as long in between, and keeps only the last of its notes.
+    """
 
     url: str
     directory: Path
@@ -57,6 +61,7 @@ class Part(NamedTuple):
     start: int
     seed: int
     sabotage: Collection[str] = ()
+    pace: float = 1.0
 
     @property
     def name(self) -> str:
@@ -74,6 +79,10 @@ class Part(NamedTuple):
     def is_over(self) -> bool:
         """Whether those who write are to come to an end."""
         return (self.directory / "stop").exists()
+
+    def rest(self, seconds: float) -> None:
+        """Wait a while before going on."""
+        time.sleep(seconds * self.pace)
 
     @contextmanager
     def connected(self, **settings: Any) -> Iterator[Bus]:
@@ -97,7 +106,7 @@ def play(part: Part) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
     with (part.directory / "stderr").open("ab") as stderr:
         os.dup2(stderr.fileno(), 2)
-    journal = Journal(part.directory / f"{part.name}.jsonl")
+    journal = Journal(part.directory / f"{part.name}.jsonl", KEPT if part.pace > 1 else None)
     for name in part.sabotage:
         SABOTAGE[name]()
     try:
@@ -143,11 +152,11 @@ def watch(part: Part, journal: Journal) -> None:
     with part.connected() as bus:
         while True:
             with suppress(EngineError), bus.view("main") as view:
-                _look_at(bus, view, journal)
+                _look_at(part, bus, view, journal)
             time.sleep(PAUSE)
 
 
-def _look_at(bus: Bus, view: View, journal: Journal) -> None:
+def _look_at(part: Part, bus: Bus, view: View, journal: Journal) -> None:
     threading.Thread(target=_note_changes, args=(view, journal), daemon=True).start()
     for turn in count():
         asked = time.monotonic()
@@ -156,7 +165,7 @@ def _look_at(bus: Bus, view: View, journal: Journal) -> None:
         rows = _rows(view.list(limit=SHOWN))
         if view.position == before:
             journal.note("saw", at=[before.ms, before.seq], rows=rows, asked=asked, floor=floor)
-        time.sleep(PAUSE)
+        part.rest(PAUSE)
 
 
 def _caught_up(bus: Bus, view: View) -> int | None:
@@ -189,7 +198,7 @@ def read(part: Part, journal: Journal) -> None:
                 journal.note("read", begun=begun, rows=rows)
             except (EngineError, LogError) as problem:
                 journal.note("not read", why=type(problem).__name__)
-            time.sleep(PAUSE)
+            part.rest(PAUSE)
 
 
 def _rows(observations: list[Observation]) -> list[tuple[str, int, int]]:
@@ -225,7 +234,7 @@ def observe(part: Part, journal: Journal) -> None:
                     journal.note("sample", sub=each.name, begun=begun, seq=seq, holder=each.holder, since=since)
             except (EngineError, LogError) as problem:
                 journal.note("not read", why=type(problem).__name__)
-            time.sleep(0.05)
+            part.rest(0.05)
 
 
 def project(part: Part, journal: Journal) -> None:

@@ -23,13 +23,17 @@ from tests.faults.history.arena import Arena
 from tests.faults.history.case import History
 from tests.faults.history.journal import read_journals
 from tests.faults.history.logbook import State, Subject
-from tests.faults.history.plan import DECK, Fault, draw
+from tests.faults.history.older import Older, OlderProcess
+from tests.faults.history.plan import Fault, draw, playable
 from tests.faults.history.roles import BUS, CREW, SUBSCRIPTIONS, Part, play
 from tests.faults.processes import Crew, kill
 from tests.inspection import documents, project
 from tests.waiting import eventually
 
-UNDONE = ("pause", "drop replies", "delay replies")
+UNDONE = (
+    "pause", "drop replies", "delay replies",
+    "cut requests", "cut replies", "cut requests of one", "cut replies of one", "cut to replica", "cut from replica",
+)  # fmt: skip
 """The faults that go on beside others, until they are undone."""
 
 PEACE = {
@@ -61,15 +65,25 @@ def short_directory() -> Iterator[Path]:
 def play_round(
     seconds: float,
     seed: int,
-    kinds: Collection[str] = tuple(DECK),
+    kinds: Collection[str] | None = None,
     sabotage: Collection[str] = (),
     tell: Callable[[str], None] = lambda line: None,
+    older: Path | None = None,
 ) -> History:
-    """Play a round and return its history. Whatever ends it, nothing of it goes on."""
-    with short_directory() as directory, Arena(seed, directory / "archive") as arena, Crew() as crew:
-        cast = Cast(arena, crew, directory, seed, sabotage)
+    """Play a round with these kinds of faults, or all that can be had, and return its history.
+
+    Half of the processes run the code in the directory `older`, if there is one. Nothing goes on when this ends.
+    """
+    faults = draw(seed, seconds, CREW, playable() if kinds is None else kinds)
+    with (
+        short_directory() as directory,
+        Arena(seed, directory / "archive") as arena,
+        Crew() as crew,
+        Older(older) as elders,
+    ):
+        cast = Cast(arena, crew, elders, directory, seed, sabotage)
         cast.start()
-        for moment, act in cast.script(draw(seed, seconds, CREW, kinds)):
+        for moment, act in cast.script(faults):
             cast.wait_until(moment)
             act()
             tell(cast.progress(seconds))
@@ -80,12 +94,21 @@ def play_round(
 class Cast:
     """The processes of a round."""
 
-    def __init__(self, arena: Arena, crew: Crew, directory: Path, seed: int, sabotage: Collection[str]) -> None:
+    def __init__(
+        self,
+        arena: Arena,
+        crew: Crew,
+        elders: Older,
+        directory: Path,
+        seed: int,
+        sabotage: Collection[str],
+        pace: float = 1.0,
+    ) -> None:
         self.did: Counter[str] = arena.did
-        self._arena, self._crew, self._directory = arena, crew, directory
-        self._seed, self._sabotage = seed, sabotage
+        self._arena, self._crew, self._elders, self._directory = arena, crew, elders, directory
+        self._seed, self._sabotage, self._pace = seed, sabotage, pace
         self._starts: Counter[str] = Counter()
-        self._processes: dict[str, BaseProcess] = {}
+        self._processes: dict[str, BaseProcess | OlderProcess] = {}
         self._begun = 0.0
 
     def start(self) -> None:
@@ -99,10 +122,11 @@ class Cast:
     def _start(self, member: str) -> None:
         role, _, number = member.partition("-")
         part = Part(
-            self._arena.proxy.url, self._directory, role, int(number), self._starts[member], self._seed, self._sabotage
-        )
+            self._arena.proxy.door(member), self._directory, role, int(number), self._starts[member], self._seed,
+            self._sabotage, self._pace,
+        )  # fmt: skip
         self._starts[member] += 1
-        self._processes[member] = self._crew.start(play, part)
+        self._processes[member] = self._elders.start(part) or self._crew.start(play, part)
 
     def script(self, faults: list[Fault]) -> list[tuple[float, Callable[[], None]]]:
         """Return what is to be done and when: everything that fails, and the end of what lasts."""
@@ -122,13 +146,13 @@ class Cast:
             self.did["pause"] += 1
             self._signal(fault.target, signal.SIGSTOP)
         else:
-            self._arena.do(fault.kind, fault.lasts)
+            self._arena.do(fault.kind, fault.lasts, fault.target)
 
     def _undo(self, fault: Fault) -> None:
         if fault.kind == "pause":
             self._signal(fault.target, signal.SIGCONT)
         else:
-            self._arena.undo(fault.kind)
+            self._arena.undo(fault.kind, fault.target)
 
     def _signal(self, member: str, number: int) -> None:
         process = self._processes[member]
@@ -145,9 +169,16 @@ class Cast:
             f"{time.monotonic() - self._begun:.0f} of {seconds:.0f} s, {sum(self.did.values())} faults, {kills} kills"
         )
 
-    def come_to_rest(self) -> History:
-        """Let everyone go on in peace for a while, then end them, those who write first, and read what is left."""
-        stuck = self._live_in_peace()
+    def pids(self) -> dict[str, int]:
+        """Return the process of each member."""
+        return {member: process.pid or 0 for member, process in self._processes.items()}
+
+    def come_to_rest(self, *, peace: bool = True) -> History:
+        """End everyone, those who write first, and read what is left; before that, let them go on in peace for a while.
+
+        Without `peace` they had enough of it.
+        """
+        stuck = self._live_in_peace() if peace else []
         (self._directory / "stop").touch()
         stuck += self._end_by_themselves("publisher", "claimer")
         self._kill("worker", "expirer")
@@ -159,9 +190,12 @@ class Cast:
             unsound = [f"{finding.kind}: {finding.what}" for finding in check(bus)]
             held = documents_of(bus)
             dead = {name: {_seq(one.position) for one in bus.dead_letters(name)} for name in _names(bus)}
-        self.did["dropped"] = self._arena.proxy.cuts
+        self.did["dropped"], self.did["unsynced"] = self._arena.proxy.cuts, self._arena.unsynced
         self._arena.end()
-        return History(read_journals(self._directory), self._arena.reigns, held, dead, unsound, stuck, self.did)
+        return History(
+            read_journals(self._directory), self._arena.reigns, held, dead, unsound, stuck, self.did,
+            frozenset(self._elders.members),
+        )  # fmt: skip
 
     def _live_in_peace(self) -> list[str]:
         """Wait until those of every role have noted enough; return who has not."""
@@ -183,7 +217,7 @@ class Cast:
             notes[path.name.partition("-")[0]] += path.read_bytes().count(b"\n")
         return notes
 
-    def _members(self, *roles: str) -> dict[str, BaseProcess]:
+    def _members(self, *roles: str) -> dict[str, BaseProcess | OlderProcess]:
         return {member: each for member, each in self._processes.items() if member.partition("-")[0] in roles}
 
     def _end_by_themselves(self, *roles: str) -> list[str]:

@@ -91,7 +91,7 @@ def publish(part: Part, journal: Journal) -> None:
             writer.random.choice(KINDS_OF_WRITES)(
                 writer, bus.page("main" if writer.random.random() < 0.8 else "aside"), new_id()
             )
-            time.sleep(writer.random.uniform(0, 0.02))
+            part.rest(writer.random.uniform(0, 0.02))
 
 
 def _add(writer: Writer, page: Page, mark: str) -> None:
@@ -170,7 +170,7 @@ def claim(part: Part, journal: Journal) -> None:
                     time.sleep(CLAIM_TTL * 1.2)
                 _work(writer, page, one.id, held, writer.random)
                 turn += 1
-            time.sleep(_PAUSE)
+            part.rest(_PAUSE)
 
 
 def _claim(writer: Writer, page: Page, id: str, fence: int | None = None) -> Claim | None:

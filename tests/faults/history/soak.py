@@ -1,0 +1,130 @@
+"""Measure what everyone takes who works at a moderate rate for a long time while nothing fails."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from tests.faults.history.arena import Arena
+from tests.faults.history.case import Case, Violation
+from tests.faults.history.judge import what_is_left
+from tests.faults.history.older import Older
+from tests.faults.history.round import Cast, short_directory
+from tests.faults.processes import Crew
+
+PACE = 10.0
+"""How many times as long as in a round those who write and look wait in between."""
+
+_MB = 1e6
+_STATUS = "/proc/{}/status"
+
+
+class Limits(NamedTuple):
+    """What is too much, in MB: the memory of any one process or engine, and the disk of engines and archive."""
+
+    memory: float
+    disk: float
+
+
+Series = dict[str, list[tuple[float, float]]]
+"""What was measured, by name: seconds since the beginning, and MB."""
+
+
+def soak(
+    seconds: float, seed: int, limits: Limits, tell: Callable[[str], None] = lambda line: None
+) -> tuple[Series, list[Violation]]:
+    """Have all roles at work for some seconds; return what was measured, and what is wrong with it."""
+    series: Series = defaultdict(list)
+    with (
+        short_directory() as directory,
+        Arena(seed, directory / "archive") as arena,
+        Crew() as crew,
+        Older(None) as elders,
+    ):
+        cast = Cast(arena, crew, elders, directory, seed, (), pace=PACE)
+        cast.start()
+        begun, every = time.monotonic(), max(1.0, seconds / 720)
+        while (now := time.monotonic() - begun) < seconds:
+            for name, size in _measure(cast, arena, directory).items():
+                series[name].append((round(now, 1), round(size / _MB, 2)))
+            tell(f"{now:.0f} of {seconds:.0f} s, {series['disk'][-1][1]:.0f} MB of disk")
+            time.sleep(every)
+        left = cast.come_to_rest(peace=False)
+    return series, [*what_is_left(Case(left)), *beyond(series, limits)]
+
+
+def beyond(series: Series, limits: Limits) -> list[Violation]:
+    """Return what was beyond its limit in the last quarter of the time, and by how much it grew in the last half."""
+    found = []
+    for name, samples in series.items():
+        limit, quarter = limits.disk if name.startswith("disk") else limits.memory, max(1, len(samples) // 4)
+        end = median(size for _, size in samples[-quarter:])
+        before = median(size for _, size in samples[-2 * quarter : -quarter] or samples)
+        if end > limit:
+            evidence = (
+                f"{end:,.1f} MB in the last quarter, {before:,.1f} MB in the one before; the limit is {limit:,.1f} MB"
+            )
+            found.append(Violation("beyond its limit", name, evidence))
+    return found
+
+
+def summary(series: Series) -> dict[str, dict[str, float]]:
+    """Return of each series what it began with, ended with, had at most, and grew by in an hour of the last half."""
+    return {
+        name: {
+            "first": samples[0][1], "last": samples[-1][1], "most": max(size for _, size in samples),
+            "growth per hour": round(_slope(samples[len(samples) // 2 :]) * 3600, 2),
+        }
+        for name, samples in sorted(series.items())
+    }  # fmt: skip
+
+
+def table(report: dict[str, dict[str, float]]) -> str:
+    """Return a summary as lines."""
+    heads = ("first", "last", "most", "growth per hour")
+    lines = [f"{'MB':<22}" + "".join(f"{head:>17}" for head in heads)]
+    return "\n".join(
+        lines + [f"{name:<22}" + "".join(f"{row[head]:>17,.1f}" for head in heads) for name, row in report.items()]
+    )
+
+
+def _slope(samples: Sequence[tuple[float, float]]) -> float:
+    """Return the slope of the line of least squares, in MB a second."""
+    center, middle = (sum(column) / len(samples) for column in zip(*samples, strict=True))
+    spread = sum((t - center) ** 2 for t, _ in samples)
+    return sum((t - center) * (size - middle) for t, size in samples) / spread if spread else 0.0
+
+
+def _measure(cast: Cast, arena: Arena, directory: Path) -> dict[str, float]:
+    sizes = {f"memory of {member}": _resident(pid) for member, pid in cast.pids().items()}
+    engines = {"primary": arena.primary, "replica": arena.replica}
+    for name, server in engines.items():
+        with server.client() as client:
+            sizes[f"memory of {name}"] = float(client.info("memory")["used_memory"])
+    parts = {f"disk of {name}": _size(server.directory) for name, server in engines.items()}
+    parts["disk of archive"] = _size(directory / "archive")
+    return sizes | parts | {"disk": sum(parts.values())}
+
+
+def _resident(pid: int) -> float:
+    """Return the memory of a process that is not swapped out; 0 where the system does not tell, or it has ended."""
+    try:
+        lines = Path(_STATUS.format(pid)).read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:")), 0.0)
+
+
+def _size(directory: Path) -> float:
+    """Return the bytes of all files; some may go away meanwhile."""
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except OSError:
+            continue
+    return float(total)

@@ -1,0 +1,39 @@
+"""An earlier version of the code takes part in rounds, where there is one; where there is none, that is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.history import older
+from tests.faults.history.judge import judge
+from tests.faults.history.older import NoOlderVersion, check_out, default_revision
+from tests.faults.history.round import play_round
+
+
+def test_a_revision_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(NoOlderVersion, match=r"no-such-revision|not a git repository|git is not installed"):
+        check_out("no-such-revision", tmp_path)
+
+
+def test_where_there_is_no_repository_there_is_no_older_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(older, "ROOT", tmp_path)
+    with pytest.raises(NoOlderVersion, match="not a git repository"):
+        default_revision()
+
+
+@pytest.mark.real
+@pytest.mark.faults
+@pytest.mark.timeout(240)
+def test_what_was_checked_out_takes_part_and_violates_nothing(tmp_path: Path) -> None:
+    try:
+        check_out("HEAD", tmp_path)
+    except NoOlderVersion as problem:
+        pytest.skip(str(problem))
+    history = play_round(8.0, 7, older=tmp_path)
+    assert {"publisher-1", "claimer-1", "worker-1", "projector-1"} <= history.older
+    assert any(record.who.startswith("publisher-1") and record.what == "ok" for record in history.records)
+    assert judge(history) == []

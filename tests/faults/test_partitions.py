@@ -1,0 +1,96 @@
+"""Links that are cut one way: what is kept back arrives late, and nobody else is concerned."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from tests.faults.proxy import Proxy
+from tests.faults.relay import Relay
+from tests.faults.servers import DURABLE, Server, embedded_binary
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server(embedded_binary(), tcp=True, **DURABLE)
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+def client(url: str, timeout: float = 0.3) -> Redis:
+    return Redis.from_url(url, socket_timeout=timeout, retry=Retry(NoBackoff(), 0))
+
+
+def test_a_request_arrives_whose_reply_does_not(server: Server) -> None:
+    with Proxy(server) as proxy, client(proxy.door("a")) as cut_off, server.client() as direct:
+        cut_off.ping()
+        proxy.withhold("reply")
+        with pytest.raises(RedisError):
+            cut_off.set("k", "v")
+        assert direct.get("k") == b"v"
+        proxy.release("reply")
+        assert cut_off.get("k") == b"v"
+
+
+def test_a_request_arrives_late_though_who_asked_has_given_up(server: Server) -> None:
+    with Proxy(server) as proxy, client(proxy.door("a")) as cut_off, server.client() as direct:
+        cut_off.ping()
+        proxy.withhold("request")
+        with pytest.raises(RedisError):
+            cut_off.set("k", "v")
+        assert direct.get("k") is None
+        proxy.release("request")
+        eventually(lambda: direct.get("k") == b"v")
+
+
+def test_one_is_cut_off_and_others_are_not(server: Server) -> None:
+    with Proxy(server) as proxy, client(proxy.door("a")) as one, client(proxy.door("b"), 10) as other:
+        proxy.withhold("reply", "a")
+        with pytest.raises(RedisError):
+            one.ping()
+        assert other.ping()
+        proxy.release("reply", "a")
+        assert client(proxy.door("a"), 10).ping()
+
+
+def test_a_patient_client_gets_the_reply_that_was_kept_back(server: Server) -> None:
+    with Proxy(server) as proxy, client(proxy.door("a"), 30) as patient:
+        patient.ping()
+        proxy.withhold("reply", "a")
+        healing = threading.Timer(0.3, lambda: proxy.release("reply", "a"))
+        healing.start()
+        assert patient.incr("n") == 1
+        assert patient.incr("n") == 2
+
+
+@pytest.mark.parametrize("way", ["there", "back"])
+def test_a_replica_is_cut_off_one_way(server: Server, way: str) -> None:
+    replica = Server(embedded_binary(), tcp=True, **DURABLE)
+    try:
+        with Relay(server) as relay, server.client() as primary, replica.start().client() as copy:
+            replica.follow(relay)
+            primary.set("k", "before")
+            assert primary.wait(1, 10_000) == 1
+            relay.withhold("there" if way == "there" else "back")
+            primary.set("k", "after")
+            assert primary.wait(1, 300) == 0, "it either has not got it, or cannot say so"
+            if way == "there":
+                eventually(lambda: copy.get("k") == b"after")
+            else:
+                assert copy.get("k") == b"before"
+            relay.release()
+            assert primary.wait(1, 10_000) == 1
+            assert copy.get("k") == b"after"
+    finally:
+        replica.close()
