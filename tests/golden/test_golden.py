@@ -10,7 +10,7 @@ import pytest
 
 from scratchbus import Bus
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Linked
-from scratchbus.domain.upcasting import upcast
+from scratchbus.domain.upcasting import UPCASTERS, upcast
 from scratchbus.errors import CodeTooOld
 from scratchbus.expiry import run_expirer, sweep
 from scratchbus.log.codec import Poison, decode_entry, entry_fields
@@ -48,10 +48,10 @@ def test_a_body_of_an_older_version_is_brought_to_the_form_of_today():
         assert kind == "linked"
         return {"by": body["who"], "action": body["goal"]}
 
-    event = decode_entry(OLD, 0, {0: rename})
+    event = decode_entry(OLD, 0, {0: rename, **UPCASTERS})
     assert isinstance(event, Linked)
     assert (event.by, event.action, str(event.position)) == ("x", "g", "5-7")
-    steps = {-1: lambda _, body: body | {"a": 1}, 0: lambda _, body: body | {"b": body["a"] + 1}}
+    steps = {-1: lambda _, body: body | {"a": 1}, 0: lambda _, body: body | {"b": body["a"] + 1}, **UPCASTERS}
     assert upcast("added", {}, -1, steps) == {"a": 1, "b": 2}
 
 
