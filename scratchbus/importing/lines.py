@@ -36,6 +36,8 @@ def read_line(line: str | bytes, shards: int) -> tuple[RawEntry, Event]:
 
     Raises InvalidInput with what is wrong with it, or CodeTooOld.
     """
+    if not isinstance(line, str | bytes):
+        raise InvalidInput(f"{shown(line)} is not a line of text")
     if len(line) > LONGEST_LINE:
         raise InvalidInput(f"has {len(line):,} characters, the limit is {LONGEST_LINE:,}")
     try:

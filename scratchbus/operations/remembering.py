@@ -16,18 +16,17 @@ from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
 from scratchbus.domain.remembered import Remembered, Session
+from scratchbus.domain.values import check_whole
 from scratchbus.errors import (
     Conflict,
     EngineError,
     EventIdReused,
-    InvalidField,
     InvalidInput,
     NotFound,
     NotReplicated,
     RevisionConflict,
     SessionOver,
     VersionConflict,
-    shown,
 )
 from scratchbus.histories import history, known_events, walk_back
 from scratchbus.ids import new_event_id
@@ -82,8 +81,8 @@ class Edit:
 
 def check_revision(revision: object) -> None:
     """Raise InvalidField for what is no revision."""
-    if revision is not None and (not isinstance(revision, int) or isinstance(revision, bool) or revision < 0):
-        raise InvalidField("revision", f"{shown(revision)} is not a revision; give the number that reading it told")
+    if revision is not None:
+        check_whole("revision", revision, least=0, advice="give the number that reading it told")
 
 
 def check_based_on(what: str, revision: int | None, actual: int, content: object) -> None:

@@ -210,7 +210,7 @@ def test_an_event_of_a_newer_schema_stops_old_code(bus, page):
     raw_append(bus, subject=story.id, kind="teleported", event='{"v":3,"by":"someone","to":"elsewhere"}')
     with pytest.raises(CodeTooOld):
         project(bus)
-    with pytest.raises(CodeTooOld, match="schema version 2, this code knows 1; upgrade"):
+    with pytest.raises(CodeTooOld, match="schema version 3, this code knows 2; upgrade"):
         list(bus.events())
     with pytest.raises(CodeTooOld):
         page.list()

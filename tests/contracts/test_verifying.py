@@ -184,7 +184,8 @@ def test_one_thing_dropped_changed_swapped_or_put_into_any_key_is_found(scene: B
             where = tampered(scene, key, *commands)
             assert where, f"{name}: {what} was not found"
             if kind in ("hash", "zset"):
-                assert any(each.startswith(key) for each in where), (name, what, where)
+                # What is in no index may be paged out: that it is not there either is said of that key.
+                assert any(each.startswith(key) or ":paged:" in each for each in where), (name, what, where)
     assert tried == {"hash", "zset", "string", "stream"}
 
 
@@ -192,7 +193,10 @@ def _ways(bus: Bus, key: str, kind: str) -> Iterator[tuple[str, list[tuple[objec
     """Yield ways to tamper with a key, each with its commands."""
     if kind == "hash":
         flat = send(bus, "HGETALL", key)
-        field, value = flat[0], flat[1]
+        pairs = list(zip(flat[::2], flat[1::2], strict=True))
+        # The head of a final observation may be dropped at any time: its document says the same.
+        field, value = next((pair for pair in pairs if not (":heads:" in key and b"|f|" in pair[1])), pairs[0])
+        flat = [field, value, *(part for pair in pairs if pair[0] != field for part in pair)]
         at = len(value) - 1 if ":ids:" in key else 0  # at its beginning is a digest
         flipped = value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
         if ":ids:" not in key:  # those are forgotten after some days

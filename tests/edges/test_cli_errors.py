@@ -149,7 +149,7 @@ def test_what_the_state_forbids_is_said_with_what_it_allows(cli: Cli):
     assert "from resolved it can become" in _complaint(cli("resolve", id), 4)
     assert "fence" in _complaint(cli("reopen", id, "--fence", "9"), 4)
     assert "is active" in _complaint(cli("clear-resolved", cli.add()), 4)
-    cli.add("once", "--event-id", "e")
+    cli("add", "observation", "once", "--source", "me", "--event-id", "e")
     assert "was used before" in _complaint(cli(*_ADD, "--event-id", "e"), 4)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from scratchbus import AsyncBus, Bus
 from scratchbus.errors import EngineUnreachable
-from tests.faults.operations import are_of_kinds
+from tests.faults.operations import SUBJECT, are_of_kinds
 from tests.faults.proxy import Proxy
 from tests.faults.servers import Server
 from tests.faults.writing import WRITES
@@ -39,7 +39,7 @@ def direct(shared_server: Server, bus_name: str) -> Iterator[Bus]:
 
 def blocking(url: str, name: str, act: Act, before: Callable[[], object] = lambda: None) -> Any:
     """Write with a blocking bus of its own."""
-    with Bus.connect(url, source="subject", bus=name, max_observations=10_000) as bus:
+    with Bus.connect(url, **SUBJECT, bus=name, max_observations=10_000) as bus:
         bus.core.log.patience = 0
         before()
         return act(bus)
@@ -49,7 +49,7 @@ def nonblocking(url: str, name: str, act: Act, before: Callable[[], object] = la
     """Write with an asyncio bus of its own."""
 
     async def acting() -> Any:
-        async with AsyncBus.connect(url, source="subject", bus=name, max_observations=10_000) as bus:
+        async with AsyncBus.connect(url, **SUBJECT, bus=name, max_observations=10_000) as bus:
             bus.core.log.patience = 0
             before()
             return await act(bus)

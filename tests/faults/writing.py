@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from scratchbus import Bus
 from scratchbus.domain.registry_yaml import parse_registry
-from tests.faults.operations import OPERATIONS, Operation
+from tests.faults.operations import OPERATIONS, Operation, prepare
 
 _numbers = count(1)
 
@@ -50,7 +50,7 @@ def _types(bus: Bus) -> list[Any]:
 
 def _on_page(operation: Operation) -> Writing:
     return Writing(
-        lambda bus: operation.prepare(bus.page()),
+        lambda bus: prepare(operation, bus),
         lambda bus, *things, event_id: operation.act(bus.page(), *things, event_id=event_id),
         operation.kinds,
     )
