@@ -1,7 +1,7 @@
 """The archiver: moves old events from the log to the archive, and out of the engine's memory."""
 
 from scratchbus.archive.archiver import run_archiver
-from scratchbus.edges.daemon import Daemon, daemon
+from scratchbus.daemon.command import Daemon, daemon
 
 
 @daemon("archiver", on_one_page=False)

@@ -4,7 +4,7 @@ import threading
 from datetime import timedelta
 
 from scratchbus import Bus
-from scratchbus.edges.daemon import Daemon, daemon, duration_option
+from scratchbus.daemon.command import Daemon, daemon, duration_option
 from scratchbus.roles.evaluator import QUIET_FOR, Evaluator
 
 

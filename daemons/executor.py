@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
-from scratchbus.edges.daemon import Daemon, daemon, duration_option, file_option
+from scratchbus.daemon.command import Daemon, daemon, duration_option, file_option
 from scratchbus.roles.executor import CLAIM_TTL, Executor
 from scratchbus.roles.tools import blocklist, default_blocklist, notify, read_tools
 from scratchbus.settings import shipped

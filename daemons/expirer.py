@@ -1,7 +1,7 @@
 """The expirer: appends what time brings, such as expiry, lapsed claims and reminders."""
 
-from scratchbus.edges.daemon import Daemon, daemon
-from scratchbus.expiry import run_expirer
+from scratchbus.daemon.command import Daemon, daemon
+from scratchbus.scheduling.expiry import run_expirer
 
 
 @daemon("expirer", on_one_page=False)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from scratchbus.edges.daemon import Daemon, daemon, file_option
+from scratchbus.daemon.command import Daemon, daemon, file_option
 from scratchbus.roles.logwatch import Logwatch
 from scratchbus.roles.memory import MemoryFile, default_path
 from scratchbus.roles.rules import read_rules

@@ -1,7 +1,7 @@
 """The projector: folds the log into documents, so that readers do not have to."""
 
-from scratchbus.edges.daemon import Daemon, daemon
-from scratchbus.projector import run_projector
+from scratchbus.daemon.command import Daemon, daemon
+from scratchbus.readmodel.projector import run_projector
 
 
 @daemon("projector", on_one_page=False)

@@ -5,7 +5,7 @@ import threading
 import click
 
 from scratchbus import Bus
-from scratchbus.edges.daemon import Daemon, daemon
+from scratchbus.daemon.command import Daemon, daemon
 from scratchbus.roles.router import THRESHOLD, Router
 
 

@@ -6,22 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scratchbus.async_bus import AsyncBus
-    from scratchbus.async_page import AsyncPage
     from scratchbus.bus import Bus
+    from scratchbus.bus_async import AsyncBus
     from scratchbus.context import AsyncContexts, Context, Contexts, Match, Surfaced
     from scratchbus.domain.difference import Difference
     from scratchbus.domain.events import AnyEvent, Erased, Event
     from scratchbus.domain.exposure import Exposure
+    from scratchbus.domain.memories import Note, NoteResult, NotesResult, Revised, Session, TagsResult
     from scratchbus.domain.observation import Claim, NewObservation, Observation
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.domain.registry import Registry
-    from scratchbus.domain.remembered import Note, NoteResult, NotesResult, Revised, Session, TagsResult
     from scratchbus.domain.run import ScratchpadReply
     from scratchbus.domain.todo import TodoItem, TodoList
     from scratchbus.domain.trace import Consequences, Trace
     from scratchbus.errors import ScratchbusError
-    from scratchbus.live import Change
+    from scratchbus.eventlog.because import because
     from scratchbus.memory import (
         AsyncMemories,
         AsyncNotepad,
@@ -37,33 +36,34 @@ if TYPE_CHECKING:
         Todo,
     )
     from scratchbus.page import Page
-    from scratchbus.past import AsyncPastPage, PastPage
-    from scratchbus.rebuilding import Rebuilt
+    from scratchbus.page_async import AsyncPage
+    from scratchbus.readmodel.rebuild import Rebuilt
+    from scratchbus.readmodel.verify import Finding, Verified
     from scratchbus.status import Status
     from scratchbus.subscriptions import AsyncDelivery, AsyncSubscription, DeadLetter, Delivery, Subscription
-    from scratchbus.verification import Finding, Verified
-    from scratchbus.view import AsyncView, View
-    from scratchbus.why import because
-    from scratchbus.working import AsyncJob, AsyncWork, Job, Work
+    from scratchbus.timetravel import AsyncPastPage, PastPage
+    from scratchbus.views.live_page import Change
+    from scratchbus.views.view import AsyncView, View
+    from scratchbus.work import AsyncJob, AsyncWork, Job, Work
 
 _HOMES = {
     "Bus": "bus",
-    "AsyncBus": "async_bus",
+    "AsyncBus": "bus_async",
     "Page": "page",
-    "AsyncPage": "async_page",
-    "PastPage": "past",
-    "AsyncPastPage": "past",
+    "AsyncPage": "page_async",
+    "PastPage": "timetravel",
+    "AsyncPastPage": "timetravel",
     "Memories": "memory",
     "AsyncMemories": "memory",
     "Notepad": "memory",
     "Notes": "memory",
     "AsyncNotes": "memory",
-    "Note": "domain.remembered",
-    "NoteResult": "domain.remembered",
-    "NotesResult": "domain.remembered",
-    "TagsResult": "domain.remembered",
-    "Revised": "domain.remembered",
-    "Session": "domain.remembered",
+    "Note": "domain.memories",
+    "NoteResult": "domain.memories",
+    "NotesResult": "domain.memories",
+    "TagsResult": "domain.memories",
+    "Revised": "domain.memories",
+    "Session": "domain.memories",
     "AsyncNotepad": "memory",
     "Run": "memory",
     "AsyncRun": "memory",
@@ -74,18 +74,18 @@ _HOMES = {
     "AsyncTodo": "memory",
     "TodoItem": "domain.todo",
     "TodoList": "domain.todo",
-    "View": "view",
-    "AsyncView": "view",
-    "Change": "live",
+    "View": "views.view",
+    "AsyncView": "views.view",
+    "Change": "views.live_page",
     "Subscription": "subscriptions",
     "AsyncSubscription": "subscriptions",
     "Delivery": "subscriptions",
     "AsyncDelivery": "subscriptions",
     "DeadLetter": "subscriptions",
-    "Work": "working",
-    "AsyncWork": "working",
-    "Job": "working",
-    "AsyncJob": "working",
+    "Work": "work",
+    "AsyncWork": "work",
+    "Job": "work",
+    "AsyncJob": "work",
     "Context": "context",
     "Contexts": "context",
     "AsyncContexts": "context",
@@ -101,15 +101,15 @@ _HOMES = {
     "Observation": "domain.observation",
     "BusPosition": "domain.position",
     "Position": "domain.position",
-    "Rebuilt": "rebuilding",
+    "Rebuilt": "readmodel.rebuild",
     "Registry": "domain.registry",
     "Consequences": "domain.trace",
     "Trace": "domain.trace",
     "Status": "status",
-    "Finding": "verification",
-    "Verified": "verification",
+    "Finding": "readmodel.verify",
+    "Verified": "readmodel.verify",
     "ScratchbusError": "errors",
-    "because": "why",
+    "because": "eventlog.because",
 }
 
 __all__ = [

@@ -7,36 +7,36 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from scratchbus import opening
+from scratchbus.archive.importing import import_events
+from scratchbus.commands import read
+from scratchbus.commands.claim import Wanted
 from scratchbus.context import Contexts
-from scratchbus.core import push_registry, refresh_registry
-from scratchbus.counts import counts
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration
+from scratchbus.engine.renewal import Keeper
+from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineError
-from scratchbus.feeding import Feeds
-from scratchbus.importing import import_events
-from scratchbus.keeping import Keeper
-from scratchbus.log import reading
-from scratchbus.log.steps import Step
-from scratchbus.log.subscription import remove
+from scratchbus.eventlog import reader
+from scratchbus.eventlog.consumers import remove
+from scratchbus.eventlog.tail_readers import Feeds
 from scratchbus.memory import Memories
-from scratchbus.operations import looking
-from scratchbus.operations.claiming import Wanted
 from scratchbus.page import Page
-from scratchbus.rebuilding import Progress, Rebuilt, rebuild
+from scratchbus.readmodel.rebuild import Progress, Rebuilt, rebuild
+from scratchbus.readmodel.scope import push_registry, refresh_registry
+from scratchbus.readmodel.verify import Verified, verify
 from scratchbus.settings import Settings
-from scratchbus.sharing import LivePages
 from scratchbus.status import Status
 from scratchbus.subscriptions import DeadLetter, Subscription, Terms
+from scratchbus.subscriptions.dead_letters import Positions, drop_letters, list_letters, retry_letters
 from scratchbus.subscriptions.filters import Filters
-from scratchbus.subscriptions.letters import Positions, drop_letters, list_letters, retry_letters
-from scratchbus.subscriptions.terms import check_name
-from scratchbus.verification import Verified, verify
-from scratchbus.view import View
-from scratchbus.working import Terms as WorkTerms
-from scratchbus.working import Work
+from scratchbus.subscriptions.options import check_name
+from scratchbus.telemetry.counters import counts
+from scratchbus.views.shared import LivePages
+from scratchbus.views.view import View
+from scratchbus.work import Terms as WorkTerms
+from scratchbus.work import Work
 
 T = TypeVar("T")
 
@@ -98,19 +98,19 @@ class Bus(Memories):
         pages: Collection[str] | None = None,
         types: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
-        stop: reading.Stop | None = None,
+        stop: reader.Stop | None = None,
     ) -> Iterator[Event]:
         """Yield the events behind a position, oldest first; with `follow`, go on as they happen until `stop` is set.
 
         Raises PositionLost, LogRewound or LogGap rather than leave out an event, and InvalidInput for a filter that
         names what does not exist.
         """
-        narrow = looking.narrow_of(pages, types, kinds)
-        places = self._reader.run(reading.cursors(self.core.log, after, pages))
+        narrow = read.narrow_of(pages, types, kinds)
+        places = self._reader.run(reader.cursors(self.core.log, after, pages))
         while stop is None or not stop.is_set():
-            ms = reading.block_ms(follow, stop)
-            chunks = self._reader.run(reading.read(self.core.log, places, ms))
-            yield from reading.decode_wanted(chunks, narrow)
+            ms = reader.block_ms(follow, stop)
+            chunks = self._reader.run(reader.read(self.core.log, places, ms))
+            yield from reader.decode_wanted(chunks, narrow)
             if chunks:
                 continue
             if ms is None:
@@ -131,7 +131,7 @@ class Bus(Memories):
         max_attempts: int = 5,
         retry_delay: Duration = "1s",
         handler_timeout: Duration = "5m",
-        stop: reading.Stop | None = None,
+        stop: reader.Stop | None = None,
     ) -> Subscription:
         """Return a durable subscription: its place in the log is kept under this name, and one consumer is active.
 
@@ -140,7 +140,7 @@ class Bus(Memories):
         becomes a dead letter. A `retry_delay` doubles with each attempt; a number is in seconds. Raises InvalidInput;
         its iteration, SubscriptionMismatch.
         """
-        filters = Filters.of(looking.narrow_of(pages, types, kinds), tags)
+        filters = Filters.of(read.narrow_of(pages, types, kinds), tags)
         terms = Terms(after, reset, max_attempts, retry_delay, handler_timeout)
         return Subscription(self, name, filters, terms, self.settings.seconds("subscription_lease"), stop)
 
@@ -155,7 +155,7 @@ class Bus(Memories):
         max_attempts: int = 5,
         retry_delay: Duration = "1s",
         handler_timeout: Duration = "5m",
-        stop: reading.Stop | None = None,
+        stop: reader.Stop | None = None,
     ) -> Work:
         """Return work: what is open on these pages, or all, is handed out by priority to one of its workers, claimed.
 
@@ -188,11 +188,11 @@ class Bus(Memories):
         """Wait until there is an event behind one of these positions, by shard; say whether there is."""
         if self.core.log.is_spread and len(behind) > 1:
             return self.feeds.wait_behind(behind, seconds)
-        return self._reader.run(reading.wait(self.core.log, behind, seconds))
+        return self._reader.run(reader.wait(self.core.log, behind, seconds))
 
     def position(self) -> BusPosition:
         """Return where the logs of the bus end, as an opaque token for `events(after=…)`."""
-        return self.converse(reading.bus_position(self.core.log))
+        return self.converse(reader.bus_position(self.core.log))
 
     @property
     def context(self) -> Contexts:

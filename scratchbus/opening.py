@@ -8,20 +8,20 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from scratchbus.archive.past import Archive
+from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.stores import open_store
-from scratchbus.core import Core, refresh_registry
 from scratchbus.domain.ownership import new_instance, owner_token
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.engine.connect import Target, check_engine, load_reading_scripts, risks, target
+from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import RegistryError, ShardsMismatch, shown
-from scratchbus.log.append import Log
-from scratchbus.log.connect import Target, check_engine, load_reading_scripts, risks, target
-from scratchbus.log.steps import Step, ask
-from scratchbus.logs import stderr_logger
-from scratchbus.queries import Freshness
+from scratchbus.eventlog.append import Log
+from scratchbus.readmodel.queries import Freshness
+from scratchbus.readmodel.scope import Core, refresh_registry
 from scratchbus.settings import Settings, load_settings, shipped
 from scratchbus.status import Status, read_status
+from scratchbus.telemetry.logs import stderr_logger
 
 SHARDS_OF_CLUSTER = 16
 """How many shards a new bus gets on a cluster, unless told otherwise."""

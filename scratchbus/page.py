@@ -7,16 +7,23 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from scratchbus.commands import add as adding
+from scratchbus.commands import change
+from scratchbus.commands import claim as claiming
+from scratchbus.commands import erase as erasing
+from scratchbus.commands import exposure as exposing
+from scratchbus.commands import read as looking
+from scratchbus.commands import refute as refuting
+from scratchbus.commands import trace as tracing
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Claim, NewObservation, Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.operations import adding, changing, claiming, erasing, exposing, looking, refuting, tracing
-from scratchbus.past import PastPage, When, as_of
-from scratchbus.rebuilding import Progress
-from scratchbus.working import Host, Job, claim_next
+from scratchbus.readmodel.rebuild import Progress
+from scratchbus.timetravel import PastPage, When, as_of
+from scratchbus.work import Host, Job, claim_next
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Events = list[Event]
@@ -126,7 +133,7 @@ class Page:
         With `expected_version` it raises VersionConflict when it has moved on. Raises UnknownField and ReadOnlyField.
         """
         return self._bus.converse(
-            changing.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence)
+            change.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence)
         )
 
     def review(
@@ -140,7 +147,7 @@ class Page:
     ) -> Observation:
         """Send it back for review: it stays open, but is not active. Raises InvalidTransition, VersionConflict."""
         return self._bus.converse(
-            changing.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
+            change.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
         )
 
     def resolve(
@@ -154,7 +161,7 @@ class Page:
     ) -> Observation:
         """Close it: what it said has been dealt with. Raises InvalidTransition, Claimed, VersionConflict."""
         return self._bus.converse(
-            changing.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
+            change.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
         )
 
     def archive(
@@ -168,7 +175,7 @@ class Page:
     ) -> Observation:
         """Put it away for good. Raises InvalidTransition, Claimed, VersionConflict."""
         return self._bus.converse(
-            changing.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
+            change.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
         )
 
     def reopen(
@@ -182,7 +189,7 @@ class Page:
     ) -> Observation:
         """Make it active again. Raises InvalidTransition, PageFull, and KeyHeld when another has its dedupe key."""
         return self._bus.converse(
-            changing.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
+            change.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
         )
 
     def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
@@ -190,7 +197,7 @@ class Page:
 
         Raises InvalidTransition for one that is not resolved, and TooLarge for more than 1,000.
         """
-        return self._bus.converse(changing.clear_resolved(self._bus.core, self.name, ids, event_id))
+        return self._bus.converse(change.clear_resolved(self._bus.core, self.name, ids, event_id))
 
     def claim(
         self,

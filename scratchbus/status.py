@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from scratchbus.core import Core
 from scratchbus.domain.position import Position
-from scratchbus.log.below import read_floor
-from scratchbus.log.codec import Head
-from scratchbus.log.commit import read_checkpoint
-from scratchbus.log.connect import UNKNOWN, read_info, risks
-from scratchbus.log.keys import PageKeys, ShardKeys
-from scratchbus.log.lag import end_of, in_ms, read_lags
-from scratchbus.log.steps import Step, ask, ask_all
+from scratchbus.engine.connect import UNKNOWN, read_info, risks
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.eventlog.below_floor import read_floor
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.codec import Head
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.lag import end_of, in_ms, read_lags
+from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions import SubscriptionStatus, read_subscriptions
 
 MOST_PAGES = 20

@@ -11,16 +11,18 @@ from typing import Any, Self
 
 import pytest
 
-from scratchbus import expiry, live, operations
+from scratchbus import commands
 from scratchbus.domain.position import moment
 from scratchbus.domain.values import Duration, duration_ms
-from scratchbus.log.connect import target
-from scratchbus.log.steps import Call, Script, Step, ask
+from scratchbus.engine.connect import target
+from scratchbus.engine.steps import Call, Script, Step, ask
+from scratchbus.scheduling import expiry
+from scratchbus.views import live_page
 
 _KEY = "tests:clock"
 _OWN = "call('TIME')"
 _TURNED = f"call('HMGET', '{_KEY}', 'seconds', 'microseconds')"
-_ASKING = (operations, expiry)  # imported, so that every script that asks for the time is there to be found
+_ASKING = (commands, expiry)  # imported, so that every script that asks for the time is there to be found
 
 
 class Clock:
@@ -65,7 +67,7 @@ def _read_turned(shard: int) -> Step[float]:
 
 def hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every script, and every view, that asks the server for the time ask the turned clock instead."""
-    monkeypatch.setattr(live, "read_clock", _read_turned)
+    monkeypatch.setattr(live_page, "read_clock", _read_turned)
     turned = 0
     for script in set(_scripts()):
         if _OWN not in script.text:

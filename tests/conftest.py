@@ -38,5 +38,5 @@ def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 def _unconfigured_logging() -> Iterator[None]:
     """Keep commands that run in this process from logging, for ever after, to the captured stderr of one test."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scratchbus.runtime.configure_logging", lambda *_, **__: None)
+        patch.setattr("scratchbus.daemon.runtime.configure_logging", lambda *_, **__: None)
         yield

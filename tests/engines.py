@@ -22,8 +22,8 @@ import pytest
 from redis import Redis
 
 from scratchbus import Bus, Page
+from scratchbus.engine.embedded.server import ensure_running, find_running, stop
 from scratchbus.errors import BusClosed
-from scratchbus.log.embedded import ensure_running, find_running, stop
 from tests.clock import Clock, hand_over
 from tests.inspection import assert_sound, forget
 from tests.waiting import eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from scratchbus import Bus
-from scratchbus.log.steps import Call, Request, Step
+from scratchbus.engine.steps import Call, Request, Step
 
 T = TypeVar("T")
 

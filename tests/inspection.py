@@ -12,13 +12,14 @@ from typing import Any
 
 from scratchbus import Bus, Event, Observation
 from scratchbus.archive.archiver import Archived, archive_bus
+from scratchbus.domain.memories import Remembered
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import Position
-from scratchbus.domain.remembered import Remembered
-from scratchbus.folding import fold_once
-from scratchbus.log import paged
-from scratchbus.log.below import Floor
-from scratchbus.log.codec import (
+from scratchbus.engine.steps import Call, Step, ask
+from scratchbus.eventlog import paged_out as paged
+from scratchbus.eventlog.below_floor import Floor
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
+from scratchbus.eventlog.codec import (
     Head,
     RawEntry,
     decode_entry,
@@ -27,11 +28,10 @@ from scratchbus.log.codec import (
     read_document,
     read_remembered,
 )
-from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
-from scratchbus.log.keys import PageKeys, ShardKeys
-from scratchbus.log.steps import Call, Step, ask
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.projections import memory, scratch_page
-from scratchbus.working import Host
+from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.work import Host
 from tests.waiting import eventually
 
 PRIORITY_SPAN = 2**46  # what one more priority weighs in the score of an open observation

@@ -10,9 +10,9 @@ import pytest
 from scratchbus import Bus, Page, PastPage, View
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import moment
-from scratchbus.projections.live_page import LivePage
-from scratchbus.queries import look
-from scratchbus.view import Observations
+from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.readmodel.queries import look
+from scratchbus.views.view import Observations
 
 
 def count_folds(monkeypatch: pytest.MonkeyPatch) -> list[Event]:

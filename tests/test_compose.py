@@ -18,7 +18,7 @@ import pytest
 import redis
 import yaml
 
-from scratchbus.log.engine_binary import find_binary
+from scratchbus.engine.embedded.binary import find_binary
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scratchbus.guidance import GROUPS, guidance
+from scratchbus.context.guidance import GROUPS, guidance
 from scratchbus.settings import Settings
 
 HEADINGS = {

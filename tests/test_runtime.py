@@ -10,7 +10,8 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from scratchbus import Bus, runtime
+from scratchbus import Bus
+from scratchbus.daemon import runtime
 from scratchbus.errors import (
     CodeTooOld,
     EngineAuth,
@@ -203,7 +204,7 @@ def test_pauses_grow_with_jitter_up_to_a_limit():
 
 def test_logs_are_json_on_stderr_when_nobody_watches():
     code = (
-        "import structlog; from scratchbus.runtime import configure_logging; configure_logging('info');"
+        "import structlog; from scratchbus.daemon.runtime import configure_logging; configure_logging('info');"
         "structlog.get_logger().info('hello', who='wörld'); structlog.get_logger().debug('not this')"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -214,7 +215,7 @@ def test_logs_are_json_on_stderr_when_nobody_watches():
 
 def test_what_libraries_log_is_json_too_and_only_from_warnings_on():
     code = (
-        "import logging; from scratchbus.runtime import configure_logging\n"
+        "import logging; from scratchbus.daemon.runtime import configure_logging\n"
         "configure_logging('info', daemon='expirer')\n"
         "logging.getLogger('apscheduler').info('not this')\n"
         "try: 1 / 0\n"

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 from scratchbus import Bus, Observation, Page, PastPage, Position
-from scratchbus.log import snapshots
-from scratchbus.log.codec import Poison, decode_entry, entry_fields, is_batch_end
-from scratchbus.log.keys import PageKeys
-from scratchbus.log.steps import Step
-from scratchbus.past import travelling
+from scratchbus.engine.steps import Step
+from scratchbus.eventlog.codec import Poison, decode_entry, entry_fields, is_batch_end
+from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections import scratch_page
 from scratchbus.projections.scratch_page import by_priority, is_active, settled
+from scratchbus.readmodel import snapshots
+from scratchbus.timetravel import past as travelling
 from tests.inspection import entries, keys_of, send
 
 WAYS = ["undone", "folded", "from a snapshot"]

@@ -26,7 +26,7 @@ from mcp import Client, StdioServerParameters
 
 from scratchbus import AsyncBus
 from scratchbus.context import estimate_tokens
-from scratchbus.log import embedded
+from scratchbus.engine.embedded import server as embedded
 
 PAGE, SESSION, TASK = "sheets", "survey", "Survey the six sheets"
 LIMIT = 800  # tokens of a conversation; that of a real model has more room
@@ -200,7 +200,7 @@ def show(title: str, text: str) -> None:
 async def working(name: str, url: str, session: str = SESSION) -> AsyncIterator[Agent]:
     """Start a server for an agent, and have it work through that."""
     arguments = ["mcp", "--url", url, "--agent", name, "--session", session, "--page", PAGE]
-    program = ["-m", "scratchbus.edges.cli", *arguments]
+    program = ["-m", "scratchbus.cli", *arguments]
     server = StdioServerParameters(command=sys.executable, args=program, env=dict(os.environ))
     async with AsyncBus.connect(url, source=name) as bus, Client(server) as client:
         yield Agent(name, client, bus)

@@ -19,15 +19,14 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from scratchbus.archive.drafting import drafts
-from scratchbus.archive.erasing import left_of
+from scratchbus.archive.archive_reader import Archive
+from scratchbus.archive.catalog import Shelf
+from scratchbus.archive.draft import drafts
+from scratchbus.archive.erase_segments import left_of
 from scratchbus.archive.manifest import FILES, Manifest, number_of
-from scratchbus.archive.past import Archive
 from scratchbus.archive.segment import Draft
-from scratchbus.archive.shelf import Shelf
 from scratchbus.archive.trimmer import Trimmer
-from scratchbus.core import Core, Host
-from scratchbus.counts import counts
+from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import (
     ArchiveBusy,
     ArchiveDamaged,
@@ -36,16 +35,17 @@ from scratchbus.errors import (
     EngineReadOnly,
     SettingsError,
 )
-from scratchbus.folding import catch_up
-from scratchbus.log.below import read_floor
-from scratchbus.log.codec import entry_fields, entry_position
-from scratchbus.log.gaps import erased_between
-from scratchbus.log.keys import ShardKeys
-from scratchbus.log.lag import end_of
-from scratchbus.log.steps import Step, ask_all
-from scratchbus.log.subscription import drop_idle
-from scratchbus.log.trimming import Archiving
-from scratchbus.logs import stderr_logger
+from scratchbus.eventlog.below_floor import read_floor
+from scratchbus.eventlog.codec import entry_fields, entry_position
+from scratchbus.eventlog.consumers import drop_idle
+from scratchbus.eventlog.gaps import erased_between
+from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.trim import Archiving
+from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.scope import Core, Host
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
 
 LEASE = 30.0
 """Seconds after which another archiver takes over from one of which nothing was heard."""

@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 
 from scratchbus.archive.lines import Line, encode_entries
 from scratchbus.archive.manifest import FORMAT, Chain, Files, Manifest, Place, StoredFile
-from scratchbus.log.codec import RawEntry, entry_id, text_of
-from scratchbus.log.unzipping import unzip
+from scratchbus.eventlog.codec import RawEntry, entry_id, text_of
+from scratchbus.eventlog.unzip import unzip
 
 LEVEL = 3
 """How hard zstd compresses."""

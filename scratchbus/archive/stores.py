@@ -58,7 +58,7 @@ def open_store(url: str) -> Store:
             raise InvalidURL(f"archive_url: {shown(url)} names a host; write file:///directory")
         return DirectoryStore(Path(unquote(parts.path)))
     if scheme in OBJECTS:
-        from scratchbus.archive.objects import ObjectStore  # late: it is an extra, and costs time to load
+        from scratchbus.archive.object_store import ObjectStore  # late: it is an extra, and costs time to load
 
         return ObjectStore.at(url)
     raise InvalidURL(f"archive_url: {scheme}:// is no place for an archive; write {_FORMS}")

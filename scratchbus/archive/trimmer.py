@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from scratchbus.archive.catalog import Shelf
 from scratchbus.archive.lines import kind_of, place_of, restore
 from scratchbus.archive.manifest import Manifest
-from scratchbus.archive.shelf import Shelf
-from scratchbus.core import Host
-from scratchbus.counts import counts
 from scratchbus.domain.position import BusPosition
-from scratchbus.log.below import read_floor
-from scratchbus.log.codec import RawEntry, entry_fields, entry_position, is_batch_end
-from scratchbus.log.commit import read_checkpoint
-from scratchbus.log.keys import CURSORS, SYSTEM_PAGE
-from scratchbus.log.lag import end_of, in_ms
-from scratchbus.log.steps import Step, ask, ask_all
-from scratchbus.log.subscription import read_cursors
-from scratchbus.log.trimming import AT_ONCE, Archiving, FloorLost
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.eventlog.below_floor import read_floor
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position, is_batch_end
+from scratchbus.eventlog.consumers import read_cursors
+from scratchbus.eventlog.keys import CURSORS, SYSTEM_PAGE
+from scratchbus.eventlog.lag import end_of, in_ms
+from scratchbus.eventlog.trim import AT_ONCE, Archiving, FloorLost
 from scratchbus.projections.session import SUBJECT as SESSION
+from scratchbus.readmodel.scope import Host
+from scratchbus.telemetry.counters import counts
 
 _DAY_MS = 86_400_000
 _TRIES = 3  # to trim, when the floor is lost

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from scratchbus.context.assembling import Context, Surfaced
+from scratchbus.context.assemble import Context, Surfaced
 from scratchbus.context.compaction import WARNING
-from scratchbus.context.facade import AsyncContexts, Contexts
-from scratchbus.context.surfacing import Match
+from scratchbus.context.contexts import AsyncContexts, Contexts
+from scratchbus.context.surface import Match
 from scratchbus.context.tokens import TokenCounter, estimate_tokens
 
 __all__ = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from scratchbus.core import Core
-from scratchbus.log.steps import Step
+from scratchbus.engine.steps import Step
+from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from typing import Final
 
 from scratchbus.context.fence import MARK, fenced, visible
 from scratchbus.context.layout import Section
+from scratchbus.domain.memories import Note
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.remembered import Note
 from scratchbus.domain.scratchpad import section as scratchpad_text
 from scratchbus.domain.todo import ACTIVE, HEADER, TodoItem, for_injection
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from scratchbus.commands import notepad
+from scratchbus.commands.memory import history_of
 from scratchbus.domain.events import Event
-from scratchbus.domain.remembered import Revised
+from scratchbus.domain.memories import Revised
 from scratchbus.domain.values import page_of_session
 from scratchbus.memory.host import AsyncHost, Host
-from scratchbus.operations import notepads
-from scratchbus.operations.remembering import history_of
-from scratchbus.past import When, remembered_as_of
 from scratchbus.projections.notepad import SUBJECT
+from scratchbus.timetravel import When, remembered_as_of
 
 
 class Notepad:
@@ -26,23 +26,23 @@ class Notepad:
 
     def read(self) -> str:
         """Return what is on it; "" when it was never used."""
-        return self._bus.converse(notepads.read(self._bus.core, self._page))
+        return self._bus.converse(notepad.read(self._bus.core, self._page))
 
     def read_with_revision(self) -> Revised:
         """Return what is on it, and the revision that `write` may be based on."""
-        return self._bus.converse(notepads.read_revised(self._bus.core, self._page))
+        return self._bus.converse(notepad.read_revised(self._bus.core, self._page))
 
     def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
         """Replace all that is on it; "" clears it. Returns its new revision.
 
         With a `revision`, it is replaced only if it is still at that one, or is empty for 0. Raises RevisionConflict.
         """
-        return self._bus.converse(notepads.write(self._bus.core, self._page, content, revision, event_id))
+        return self._bus.converse(notepad.write(self._bus.core, self._page, content, revision, event_id))
 
     def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
         """Put a text behind what is on it, just as it is given, or as a line of its own. Returns its new revision."""
         if line:
-            return self._bus.converse(notepads.append_line(self._bus.core, self._page, text, event_id))
+            return self._bus.converse(notepad.append_line(self._bus.core, self._page, text, event_id))
         return self.update("append", text, event_id=event_id)
 
     def update(
@@ -60,7 +60,7 @@ class Notepad:
         What is to be found or deleted has to be there exactly once, or with `replace_all` at least once, and then all
         of it goes. Returns its new revision.
         """
-        step = notepads.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
+        step = notepad.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
         return self._bus.converse(step)
 
     def history(self) -> list[Event]:
@@ -70,7 +70,7 @@ class Notepad:
     def as_of(self, when: When) -> str:
         """Return what was on it at a position or a time. Raises InvalidPosition."""
         step = remembered_as_of(self._bus.core, self._page, SUBJECT, when)
-        return notepads.content_of(self._bus.converse(step))
+        return notepad.content_of(self._bus.converse(step))
 
 
 class AsyncNotepad:
@@ -87,23 +87,23 @@ class AsyncNotepad:
 
     async def read(self) -> str:
         """Return what is on it; "" when it was never used."""
-        return await self._bus.converse(notepads.read(self._bus.core, self._page))
+        return await self._bus.converse(notepad.read(self._bus.core, self._page))
 
     async def read_with_revision(self) -> Revised:
         """Return what is on it, and the revision that `write` may be based on."""
-        return await self._bus.converse(notepads.read_revised(self._bus.core, self._page))
+        return await self._bus.converse(notepad.read_revised(self._bus.core, self._page))
 
     async def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
         """Replace all that is on it; "" clears it. Returns its new revision.
 
         With a `revision`, it is replaced only if it is still at that one, or is empty for 0. Raises RevisionConflict.
         """
-        return await self._bus.converse(notepads.write(self._bus.core, self._page, content, revision, event_id))
+        return await self._bus.converse(notepad.write(self._bus.core, self._page, content, revision, event_id))
 
     async def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
         """Put a text behind what is on it, just as it is given, or as a line of its own. Returns its new revision."""
         if line:
-            return await self._bus.converse(notepads.append_line(self._bus.core, self._page, text, event_id))
+            return await self._bus.converse(notepad.append_line(self._bus.core, self._page, text, event_id))
         return await self.update("append", text, event_id=event_id)
 
     async def update(
@@ -121,7 +121,7 @@ class AsyncNotepad:
         What is to be found or deleted has to be there exactly once, or with `replace_all` at least once, and then all
         of it goes. Returns its new revision.
         """
-        step = notepads.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
+        step = notepad.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
         return await self._bus.converse(step)
 
     async def history(self) -> list[Event]:
@@ -131,4 +131,4 @@ class AsyncNotepad:
     async def as_of(self, when: When) -> str:
         """Return what was on it at a position or a time. Raises InvalidPosition."""
         step = remembered_as_of(self._bus.core, self._page, SUBJECT, when)
-        return notepads.content_of(await self._bus.converse(step))
+        return notepad.content_of(await self._bus.converse(step))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scratchbus.commands import notes
 from scratchbus.domain.events import Event
-from scratchbus.domain.remembered import NoteResult, NotesResult, TagsResult
+from scratchbus.domain.memories import NoteResult, NotesResult, TagsResult
 from scratchbus.domain.values import page_of_session
 from scratchbus.memory.host import AsyncHost, Host
-from scratchbus.operations import notes
-from scratchbus.past import When, notes_as_of
+from scratchbus.timetravel import When, notes_as_of
 
 Events = list[Event]  # inside a class with a method `list`, that name is taken
 

@@ -9,8 +9,8 @@ from typing import Self
 from scratchbus.domain.run import RunRecord, prompt_of, record_exception, record_reply
 from scratchbus.domain.run import ScratchpadReply as Reply
 from scratchbus.domain.values import check_event_id
-from scratchbus.logs import stderr_logger
 from scratchbus.memory.scratchpad import AsyncScratchpad, Scratchpad
+from scratchbus.telemetry.logs import stderr_logger
 
 logger = stderr_logger()
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sized
 
+from scratchbus.commands import scratchpad
+from scratchbus.commands.memory import history_of
 from scratchbus.domain.events import Event
-from scratchbus.domain.remembered import Revised
+from scratchbus.domain.memories import Revised
 from scratchbus.domain.run import RunRecord, ScratchpadReply, event_fields
 from scratchbus.domain.scratchpad import end_of_run_prompt, parse_reply
 from scratchbus.domain.values import page_of_agent
 from scratchbus.memory.host import AsyncHost, Host
-from scratchbus.operations import scratchpads
-from scratchbus.operations.remembering import history_of
-from scratchbus.past import When, remembered_as_of
 from scratchbus.projections.scratchpad import SUBJECT
+from scratchbus.timetravel import When, remembered_as_of
 
 
 class Scratchpad:
@@ -30,11 +30,11 @@ class Scratchpad:
 
     def read(self) -> str:
         """Return what it says; "" when it is empty, and for people. Raises Unauthorized."""
-        return self._bus.converse(scratchpads.read(self._bus.core, self._agent))
+        return self._bus.converse(scratchpad.read(self._bus.core, self._agent))
 
     def read_with_revision(self) -> Revised:
         """Return what it says, and the revision that `write` may be based on. Raises Unauthorized."""
-        return self._bus.converse(scratchpads.read_revised(self._bus.core, self._agent))
+        return self._bus.converse(scratchpad.read_revised(self._bus.core, self._agent))
 
     def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
         """Replace what it says; a blank text clears it. Returns its new revision.
@@ -42,11 +42,11 @@ class Scratchpad:
         With a `revision`, it is replaced only if it is still at that one, or is empty for 0. Every event about it
         counts, also that of a run that is over. Raises RevisionConflict, Unauthorized, InvalidField, TooLarge.
         """
-        return self._bus.converse(scratchpads.write(self._bus.core, self._agent, content, revision, event_id))
+        return self._bus.converse(scratchpad.write(self._bus.core, self._agent, content, revision, event_id))
 
     def whoami(self) -> str:
         """Return what is shown at the start of a run: who one is, and what the scratchpad says. Raises Unauthorized."""
-        return self._bus.converse(scratchpads.show(self._bus.core, self._agent))
+        return self._bus.converse(scratchpad.show(self._bus.core, self._agent))
 
     def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized) -> str:
         """Return what to ask the model at the end of a run; `steps` are the steps it took, or how many."""
@@ -67,20 +67,20 @@ class Scratchpad:
 
     def record_run(self, run: RunRecord, *, event_id: str | None = None) -> None:
         """Put a run that is over into its history, as an event `run_ended`. Raises Unauthorized."""
-        self._bus.converse(scratchpads.record(self._bus.core, self._agent, event_fields(run), event_id))
+        self._bus.converse(scratchpad.record(self._bus.core, self._agent, event_fields(run), event_id))
 
     def history(self) -> list[Event]:
         """Return what was written and which runs there were, as events, oldest first. Raises Unauthorized."""
-        if not scratchpads.may_see(self._bus.core, self._agent):
+        if not scratchpad.may_see(self._bus.core, self._agent):
             return []
         return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 
     def as_of(self, when: When) -> str:
         """Return what it said at a position or a time. Raises Unauthorized, InvalidPosition."""
-        if not scratchpads.may_see(self._bus.core, self._agent):
+        if not scratchpad.may_see(self._bus.core, self._agent):
             return ""
         document = self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when))
-        return scratchpads.content_of(document)
+        return scratchpad.content_of(document)
 
 
 class AsyncScratchpad:
@@ -97,11 +97,11 @@ class AsyncScratchpad:
 
     async def read(self) -> str:
         """Return what it says; "" when it is empty, and for people. Raises Unauthorized."""
-        return await self._bus.converse(scratchpads.read(self._bus.core, self._agent))
+        return await self._bus.converse(scratchpad.read(self._bus.core, self._agent))
 
     async def read_with_revision(self) -> Revised:
         """Return what it says, and the revision that `write` may be based on. Raises Unauthorized."""
-        return await self._bus.converse(scratchpads.read_revised(self._bus.core, self._agent))
+        return await self._bus.converse(scratchpad.read_revised(self._bus.core, self._agent))
 
     async def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
         """Replace what it says; a blank text clears it. Returns its new revision.
@@ -109,11 +109,11 @@ class AsyncScratchpad:
         With a `revision`, it is replaced only if it is still at that one, or is empty for 0. Every event about it
         counts, also that of a run that is over. Raises RevisionConflict, Unauthorized, InvalidField, TooLarge.
         """
-        return await self._bus.converse(scratchpads.write(self._bus.core, self._agent, content, revision, event_id))
+        return await self._bus.converse(scratchpad.write(self._bus.core, self._agent, content, revision, event_id))
 
     async def whoami(self) -> str:
         """Return what is shown at the start of a run: who one is, and what the scratchpad says. Raises Unauthorized."""
-        return await self._bus.converse(scratchpads.show(self._bus.core, self._agent))
+        return await self._bus.converse(scratchpad.show(self._bus.core, self._agent))
 
     async def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized) -> str:
         """Return what to ask the model at the end of a run; `steps` are the steps it took, or how many."""
@@ -134,17 +134,17 @@ class AsyncScratchpad:
 
     async def record_run(self, run: RunRecord, *, event_id: str | None = None) -> None:
         """Put a run that is over into its history, as an event `run_ended`. Raises Unauthorized."""
-        await self._bus.converse(scratchpads.record(self._bus.core, self._agent, event_fields(run), event_id))
+        await self._bus.converse(scratchpad.record(self._bus.core, self._agent, event_fields(run), event_id))
 
     async def history(self) -> list[Event]:
         """Return what was written and which runs there were, as events, oldest first. Raises Unauthorized."""
-        if not scratchpads.may_see(self._bus.core, self._agent):
+        if not scratchpad.may_see(self._bus.core, self._agent):
             return []
         return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 
     async def as_of(self, when: When) -> str:
         """Return what it said at a position or a time. Raises Unauthorized, InvalidPosition."""
-        if not scratchpads.may_see(self._bus.core, self._agent):
+        if not scratchpad.may_see(self._bus.core, self._agent):
             return ""
         document = await self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when))
-        return scratchpads.content_of(document)
+        return scratchpad.content_of(document)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from scratchbus.commands import todo as operations
+from scratchbus.commands.memory import history_of
 from scratchbus.domain.events import Event
 from scratchbus.domain.todo import TodoItem, TodoList, for_injection
 from scratchbus.domain.values import page_of_session
 from scratchbus.memory.host import AsyncHost, Host
-from scratchbus.operations import todos as operations
-from scratchbus.operations.remembering import history_of
-from scratchbus.past import When, remembered_as_of
 from scratchbus.projections.todo import SUBJECT
+from scratchbus.timetravel import When, remembered_as_of
 
 
 class Todo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scratchbus.domain.event import Event
-from scratchbus.domain.remembered import Remembered
+from scratchbus.domain.memories import Remembered
 
 _BEGINNING = "context_"
 

@@ -10,7 +10,7 @@ from typing import Any
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import millis
 from scratchbus.projections import scratch_page
-from scratchbus.projections.live_page import LivePage
+from scratchbus.projections.page_in_memory import LivePage
 
 
 @dataclass(frozen=True, slots=True)

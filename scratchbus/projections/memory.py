@@ -9,7 +9,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, NamedTuple
 
 from scratchbus.domain.event import Event
-from scratchbus.domain.remembered import Note, Remembered, Session
+from scratchbus.domain.memories import Note, Remembered, Session
 from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import check_id
 from scratchbus.projections import contexts, notepad, notes, scratchpad, session, tasks, todo

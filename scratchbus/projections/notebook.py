@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 
 from scratchbus.domain.event import Event
-from scratchbus.domain.remembered import Note
+from scratchbus.domain.memories import Note
 from scratchbus.projections import notes
 from scratchbus.projections.memory import MEMORIES, fold, is_over
 

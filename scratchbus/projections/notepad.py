@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
+from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import NotepadEdited, NotepadWritten
-from scratchbus.domain.remembered import Remembered
-from scratchbus.projections.remembering import FoldError, begun, begun_or_grown
+from scratchbus.projections.memory_document import FoldError, begun, begun_or_grown
 
 SUBJECT = "notepad"
 

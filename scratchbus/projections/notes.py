@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from scratchbus.domain.event import Event
+from scratchbus.domain.memories import Note
 from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
-from scratchbus.domain.remembered import Note
-from scratchbus.projections.remembering import FoldError, begun, grown
+from scratchbus.projections.memory_document import FoldError, begun, grown
 
 PREFIX = "note_"
 """How the subject of a note begins; the millisecond comes behind it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
-from scratchbus.domain.remembered import Remembered
-from scratchbus.projections.remembering import begun, begun_or_grown
+from scratchbus.domain.memories import Remembered
+from scratchbus.projections.memory_document import begun, begun_or_grown
 
 SUBJECT = "scratchpad"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from scratchbus.domain.event import Event
+from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import SessionEnded, SessionSpawned, SessionStarted
-from scratchbus.domain.remembered import Session
-from scratchbus.projections.remembering import begun, grown
+from scratchbus.projections.memory_document import begun, grown
 
 SUBJECT = "session"
 

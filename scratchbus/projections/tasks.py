@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scratchbus.domain.agent_events import TaskBegun, TaskEnded
 from scratchbus.domain.event import Event
-from scratchbus.domain.remembered import Remembered
-from scratchbus.projections.remembering import FoldError, begun, grown
+from scratchbus.domain.memories import Remembered
+from scratchbus.projections.memory_document import FoldError, begun, grown
 
 
 class Task(Remembered):

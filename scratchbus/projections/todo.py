@@ -7,9 +7,9 @@ from pydantic import Field
 from scratchbus.domain.agent_events import TodoWritten
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
-from scratchbus.domain.remembered import Remembered
+from scratchbus.domain.memories import Remembered
 from scratchbus.domain.todo import TodoItem, upserted
-from scratchbus.projections.remembering import begun, begun_or_grown
+from scratchbus.projections.memory_document import begun, begun_or_grown
 
 SUBJECT = "todo"
 

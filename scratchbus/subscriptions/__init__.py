@@ -1,10 +1,10 @@
 """Durable subscriptions: named cursors in the log, each with one active consumer, and what their handlers refused."""
 
-from scratchbus.subscriptions.blocking import Delivery, Subscription
-from scratchbus.subscriptions.letters import DeadLetter
-from scratchbus.subscriptions.nonblocking import AsyncDelivery, AsyncSubscription
+from scratchbus.subscriptions.dead_letters import DeadLetter
+from scratchbus.subscriptions.options import Terms
 from scratchbus.subscriptions.status import SubscriptionStatus, read_subscriptions
-from scratchbus.subscriptions.terms import Terms
+from scratchbus.subscriptions.subscription import Delivery, Subscription
+from scratchbus.subscriptions.subscription_async import AsyncDelivery, AsyncSubscription
 
 __all__ = [
     "AsyncDelivery",

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from secrets import token_hex
 
-from scratchbus.core import Core
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import Duration, delay_ms
+from scratchbus.engine.connections import backoff
+from scratchbus.engine.steps import Step
 from scratchbus.errors import (
     EngineFull,
     EngineLoading,
@@ -25,18 +26,17 @@ from scratchbus.errors import (
     NotFound,
     ScratchbusError,
 )
-from scratchbus.feed import Feed, Item, Place
-from scratchbus.log.codec import Poison
-from scratchbus.log.connections import backoff
-from scratchbus.log.reading import cursors, read
-from scratchbus.log.steps import Step
-from scratchbus.log.subscription import Held, Lease, read_hash
-from scratchbus.logs import stderr_logger
+from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.consumers import Held, Lease, read_hash
+from scratchbus.eventlog.reader import cursors, read
+from scratchbus.eventlog.tail import Feed, Item, Place
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.dead_letters import DeadLetter, find_entry, in_time
+from scratchbus.subscriptions.delivery_state import Ticket
 from scratchbus.subscriptions.filters import Filters, Tags
-from scratchbus.subscriptions.hold import ACKS_FOR, Hold
-from scratchbus.subscriptions.letters import DeadLetter, find_entry, in_time
-from scratchbus.subscriptions.terms import Terms, check_attempts, check_name, seconds
-from scratchbus.subscriptions.ticket import Ticket
+from scratchbus.subscriptions.options import Terms, check_attempts, check_name, seconds
+from scratchbus.subscriptions.window import ACKS_FOR, Hold
+from scratchbus.telemetry.logs import stderr_logger
 
 PASSING = (EngineUnreachable, EngineLoading, EngineReadOnly, EngineFull)
 """What may be better in a while: a consumer waits, and goes on."""

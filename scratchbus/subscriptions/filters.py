@@ -7,16 +7,16 @@ from collections import OrderedDict
 from collections.abc import Collection
 from typing import NamedTuple, Self, cast
 
-from scratchbus.core import Core
 from scratchbus.domain.checks import check_tags
 from scratchbus.domain.events import Added, Event, Updated
 from scratchbus.domain.memory_events import NoteAdded, NoteUpdated
+from scratchbus.engine.steps import Step
 from scratchbus.errors import PositionLost
-from scratchbus.histories import history
-from scratchbus.log.reading import Narrow
-from scratchbus.log.steps import Step
-from scratchbus.logs import stderr_logger
-from scratchbus.queries import get
+from scratchbus.eventlog.reader import Narrow
+from scratchbus.readmodel.history import history
+from scratchbus.readmodel.queries import get
+from scratchbus.readmodel.scope import Core
+from scratchbus.telemetry.logs import stderr_logger
 
 _MOST_TAGS = 100
 _REMEMBERED = 10_000

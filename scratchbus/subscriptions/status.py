@@ -6,11 +6,11 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from scratchbus.core import Core
 from scratchbus.domain.position import moment
-from scratchbus.log.lag import Lag, in_ms, read_lags
-from scratchbus.log.steps import Step, ask_all
-from scratchbus.log.subscription import cursors_of, names, texts
+from scratchbus.engine.steps import Step, ask_all
+from scratchbus.eventlog.consumers import cursors_of, names, texts
+from scratchbus.eventlog.lag import Lag, in_ms, read_lags
+from scratchbus.readmodel.scope import Core
 
 
 class SubscriptionStatus(BaseModel):

@@ -15,9 +15,9 @@ from backports import zstd
 
 from scratchbus import Bus
 from scratchbus.archive.archiver import archive_bus
+from scratchbus.archive.check import verify
 from scratchbus.archive.manifest import END, Files, Manifest, StoredFile
 from scratchbus.archive.stores import open_store
-from scratchbus.archive.verify import verify
 from scratchbus.errors import ArchiveDamaged, ScratchbusError
 
 

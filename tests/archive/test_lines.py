@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scratchbus.archive.lines import check_line, encode_entries, erase_lines, hash_of, kind_of, restore
-from scratchbus.log.codec import LAYOUT
+from scratchbus.eventlog.codec import LAYOUT
 
 BODY = b'{"v":1,"by":"tester","content":"x"}'
 

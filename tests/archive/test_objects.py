@@ -10,10 +10,10 @@ import pytest
 
 from scratchbus import Bus
 from scratchbus.archive.archiver import archive_bus
+from scratchbus.archive.check import verify
 from scratchbus.archive.contents import archived_segments
-from scratchbus.archive.objects import ObjectStore
+from scratchbus.archive.object_store import ObjectStore
 from scratchbus.archive.stores import open_store
-from scratchbus.archive.verify import verify
 from scratchbus.errors import ArchiveUnavailable
 from tests.archive.buckets import Bucket, bucket
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from scratchbus.archive.objects import ObjectStore
+from scratchbus.archive.object_store import ObjectStore
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.errors import ArchiveUnavailable, InvalidURL
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from scratchbus import Bus, BusPosition, NewObservation
-from scratchbus.log.reading import cursors
-from scratchbus.past.folding import Documents, fold_events
+from scratchbus.eventlog.reader import cursors
+from scratchbus.timetravel.fold_page import Documents, fold_events
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.processes import running
 from tests.benchmarks.rows import Floor, Row, rates, times

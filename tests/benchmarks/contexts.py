@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scratchbus.log.keys import PageKeys
+from scratchbus.eventlog.keys import PageKeys
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, times
 from tests.benchmarks.stage import Sizes, Stage, catch_up, fill, given

@@ -9,7 +9,7 @@ from statistics import median
 from time import perf_counter
 
 from scratchbus import Bus
-from scratchbus.subscriptions.blocking import Subscription
+from scratchbus.subscriptions.subscription import Subscription
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.processes import PATIENCE, running
 from tests.benchmarks.rows import Floor, Row, rates

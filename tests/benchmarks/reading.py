@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from scratchbus import Bus
-from scratchbus.log.keys import PageKeys
+from scratchbus.eventlog.keys import PageKeys
 from scratchbus.page import Page
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, rates, times

@@ -12,10 +12,10 @@ from typing import Any
 import redis
 
 from scratchbus import Bus, NewObservation
-from scratchbus.folding import fold_once
-from scratchbus.log.commit import Checkpoint, Outcome, checkpoint_key
-from scratchbus.log.embedded import ensure_running, stop
+from scratchbus.engine.embedded.server import ensure_running, stop
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.page import Page
+from scratchbus.readmodel.catch_up import fold_once
 
 BATCH = 500
 """How many observations a batch has."""

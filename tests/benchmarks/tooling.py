@@ -47,7 +47,7 @@ def measure_tools(stage: Stage, sizes: Sizes) -> list[Row]:
 @asynccontextmanager
 async def _tools(url: str) -> AsyncIterator[tuple[Work, Work, Work]]:
     """Start the servers; return what calls their tools so many times."""
-    ours = ("-m", "scratchbus.edges.cli", "mcp", "--agent", "bench", "--bus", BUS, "--url", url, "--page")
+    ours = ("-m", "scratchbus.cli", "mcp", "--agent", "bench", "--bus", BUS, "--url", url, "--page")
     numbers = count()
 
     def new() -> dict[str, Any]:

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
-from scratchbus.log.codec import decode_documents
-from scratchbus.log.keys import PageKeys
+from scratchbus.eventlog.codec import decode_documents
+from scratchbus.eventlog.keys import PageKeys
 from scratchbus.page import Page
-from scratchbus.view import View
+from scratchbus.views.view import View
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, rates, times
 from tests.benchmarks.stage import TAGS, TYPES, Sizes, Stage, catch_up, fill

@@ -11,8 +11,8 @@ import redis.asyncio
 
 from scratchbus import AsyncBus, NewObservation
 from scratchbus.domain.events import Added
-from scratchbus.ids import new_event_id, new_id
-from scratchbus.log.codec import encode_body
+from scratchbus.eventlog.codec import encode_body
+from scratchbus.eventlog.ids import new_event_id, new_id
 from tests.benchmarks.measure import Side, Taken, interleave, percentile
 from tests.benchmarks.rows import Floor, Row, rates, times
 from tests.benchmarks.stage import BATCH, ROOM, TYPES, Sizes, Stage, fill, given

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from scratchbus import NewObservation
+from scratchbus.commands.add import plan_added
 from scratchbus.errors import EventIdReused, InvalidField, TooLarge
-from scratchbus.log.append import append
-from scratchbus.operations.adding import plan_added
+from scratchbus.eventlog.append import append
 from tests.inspection import log_length
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.archive.archiver import Progress, archive_bus, run_archiver
+from scratchbus.archive.check import verify
 from scratchbus.archive.stores import DirectoryStore, open_store
-from scratchbus.archive.verify import verify
 from scratchbus.domain.position import Position
+from scratchbus.engine.steps import ask_all
 from scratchbus.errors import (
     ArchiveBusy,
     ArchiveDamaged,
@@ -23,13 +24,12 @@ from scratchbus.errors import (
     SessionOver,
     SettingsError,
 )
-from scratchbus.log.below import read_floor
-from scratchbus.log.commit import read_checkpoint
-from scratchbus.log.keys import PageKeys
-from scratchbus.log.positions import WIDTH
-from scratchbus.log.steps import ask_all
-from scratchbus.log.trimming import Archiving
-from scratchbus.rebuilding import rebuild
+from scratchbus.eventlog.below_floor import read_floor
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.positions import WIDTH
+from scratchbus.eventlog.trim import Archiving
+from scratchbus.readmodel.rebuild import rebuild
 from tests.inspection import archive, keys_of, log_length, outdate, project, send
 from tests.travelling import WAYS, only
 from tests.waiting import eventually
@@ -89,7 +89,7 @@ def test_a_reader_goes_on_though_more_is_trimmed_while_it_looks_where_the_log_be
         archive(bus)
         return ask_all(shard, commands)
 
-    monkeypatch.setattr("scratchbus.log.cursor.ask_all", trimming)
+    monkeypatch.setattr("scratchbus.eventlog.cursor.ask_all", trimming)
     assert [event.content for event in bus.events()] == [f"{n}" for n in range(15)] * 2
     assert floor_of(bus).seq == 25
 
@@ -452,7 +452,7 @@ def test_nothing_leaves_that_is_not_folded(bus, monkeypatch):
 
 
 def test_nothing_leaves_that_a_rebuild_has_still_to_read(bus, monkeypatch):
-    monkeypatch.setattr("scratchbus.rebuilding.CHUNK", 2)
+    monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 2)
     page, seen = bus.page(), []
     added = fill(bus)
 

@@ -9,9 +9,9 @@ import pytest
 from scratchbus import AsyncBus, BusPosition, NewObservation, Position
 from scratchbus.domain.position import START
 from scratchbus.errors import Conflict, InvalidInput, InvalidPosition, LogRewound, NotFound, PositionLost, UnknownType
-from scratchbus.log import snapshots
-from scratchbus.log.keys import PageKeys
-from scratchbus.projector import run_projector
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.readmodel import snapshots
+from scratchbus.readmodel.projector import run_projector
 from tests.inspection import keys_of, project, raw_append, send
 from tests.travelling import WAYS, assert_past, assert_reads_as, batch_ends, only, stored_snapshots, told_again
 from tests.waiting import eventually
@@ -284,8 +284,8 @@ def test_no_answer_has_many_events(connect, fetched, bus, way):
 def test_a_snapshot_saves_folding_what_came_before_it(connect, fetched, monkeypatch, bus, page):
     page = connect(max_observations=10_000).page()
     one = page.add("observation", "one")
-    monkeypatch.setattr("scratchbus.log.snapshots.LEAST_EVENTS", 900)
-    monkeypatch.setattr("scratchbus.log.snapshots.EVENTS_PER_DOCUMENT", 1)
+    monkeypatch.setattr("scratchbus.readmodel.snapshots.LEAST_EVENTS", 900)
+    monkeypatch.setattr("scratchbus.readmodel.snapshots.EVENTS_PER_DOCUMENT", 1)
     page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(950)])
     at = page.update(one.id, content="changed").position
     page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(20)])

@@ -7,9 +7,10 @@ from typing import cast
 
 import pytest
 
-from scratchbus import AsyncBus, Event, NewObservation, feeding
+from scratchbus import AsyncBus, Event, NewObservation
 from scratchbus.domain.events import Added
 from scratchbus.errors import Claimed, EngineUnreachable, InvalidField, LogRewound, UnknownType, VersionConflict
+from scratchbus.eventlog import tail_readers
 from tests.inspection import assert_sound, forget
 
 pytestmark = pytest.mark.anyio
@@ -198,7 +199,7 @@ async def test_a_call_that_is_cancelled_does_not_spoil_the_next(abus):
 
 
 async def test_a_flushed_log_is_noticed(abus, connect, monkeypatch):
-    monkeypatch.setattr(feeding, "LONGEST_BLOCK_MS", 50)
+    monkeypatch.setattr(tail_readers, "LONGEST_BLOCK_MS", 50)
     bus, events = connect(), abus.events(follow=True, stop=asyncio.Event())
     await abus.page().add("observation", "x")
     assert (await anext(events)).kind == "added"

@@ -5,10 +5,11 @@ from contextlib import suppress
 
 import pytest
 
-from scratchbus import AsyncBus, feeding
+from scratchbus import AsyncBus
 from scratchbus.domain.position import Position
 from scratchbus.errors import Behind, BusClosed, ViewClosed
-from scratchbus.live import Change
+from scratchbus.eventlog import tail_readers
+from scratchbus.views.live_page import Change
 from tests.inspection import forget
 from tests.seeing import count_folds
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _notices_soon(monkeypatch):
-    monkeypatch.setattr(feeding, "LONGEST_BLOCK_MS", 50)
+    monkeypatch.setattr(tail_readers, "LONGEST_BLOCK_MS", 50)
 
 
 @pytest.fixture

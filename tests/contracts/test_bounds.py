@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scratchbus import Bus, NewObservation, Observation
+from scratchbus.archive.export import line_of
 from scratchbus.domain.values import LARGEST
 from scratchbus.errors import InvalidField, NotFound, ScratchbusError
-from scratchbus.exporting import line_of
-from scratchbus.log.keys import PageKeys
+from scratchbus.eventlog.keys import PageKeys
 from tests.inspection import keys_of, log_length, project, raw_append, send
 
 HUGE = 6 * 10**4299

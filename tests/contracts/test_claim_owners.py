@@ -7,8 +7,8 @@ import pytest
 from scratchbus import AsyncBus
 from scratchbus.domain.events import Claimed as ClaimedEvent
 from scratchbus.errors import Claimed, Conflict, SettingsError, StaleFence
-from scratchbus.log.append import append
-from scratchbus.log.writes import Write
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.writes import Write
 from tests.inspection import all_events, log_length
 
 

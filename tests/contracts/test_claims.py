@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from scratchbus.errors import Claimed, InvalidSource, InvalidTTL, NotChangeable, NotClaimed, StaleFence
-from scratchbus.expiry import sweep
+from scratchbus.scheduling.expiry import sweep
 from tests.inspection import all_events, log_length
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scratchbus import AsyncBus, Bus, context
-from scratchbus.context import surfacing
+from scratchbus.context import surface
 from scratchbus.errors import BudgetTooSmall, InvalidField, InvalidName, ScratchbusError
 from tests.inspection import project
 
@@ -279,7 +279,7 @@ def test_no_question_is_a_syntax_error(page, bus, query):
 
 def test_an_sqlite_that_cannot_search_is_an_error_that_says_so(page, bus, monkeypatch):
     page.add("observation", "something")
-    monkeypatch.setattr(surfacing, "_TABLE", "CREATE VIRTUAL TABLE items USING no_such_module(content)")
+    monkeypatch.setattr(surface, "_TABLE", "CREATE VIRTUAL TABLE items USING no_such_module(content)")
     with pytest.raises(ScratchbusError, match="use one with FTS5"):
         bus.context.surface("something")
 

@@ -10,9 +10,10 @@ import pytest
 from backports import zstd
 
 from scratchbus import Bus, NewObservation, Page, because
+from scratchbus.archive.check import verify
 from scratchbus.archive.stores import DirectoryStore, open_store
-from scratchbus.archive.verify import verify
 from scratchbus.domain.events import Added, Updated
+from scratchbus.engine.steps import Step
 from scratchbus.errors import (
     ArchiveBusy,
     ArchiveDamaged,
@@ -24,16 +25,15 @@ from scratchbus.errors import (
     PositionLost,
     RebuildHeld,
 )
-from scratchbus.folding import catch_up
-from scratchbus.log import rebuild as leases
-from scratchbus.log import snapshots
-from scratchbus.log.append import Log, append
-from scratchbus.log.codec import encode_document, entry_fields
-from scratchbus.log.commit import read_checkpoint
-from scratchbus.log.gaps import count_all_erased
-from scratchbus.log.keys import PageKeys
-from scratchbus.log.steps import Step
-from scratchbus.log.writes import Write
+from scratchbus.eventlog.append import Log, append
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.codec import encode_document, entry_fields
+from scratchbus.eventlog.gaps import count_all_erased
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.writes import Write
+from scratchbus.readmodel import rebuild_lease as leases
+from scratchbus.readmodel import snapshots
+from scratchbus.readmodel.catch_up import catch_up
 from tests.contracts.test_verifying import live
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
 from tests.waiting import eventually
@@ -246,8 +246,8 @@ def test_dead_letters_of_it_are_gone(bus: Bus, page: Page) -> None:
 
 
 def test_what_a_killed_rebuild_left_is_cleared_too(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scratchbus.rebuilding.CHUNK", 3)
-    monkeypatch.setattr("scratchbus.log.rebuild.LEASE_MS", 300)
+    monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 3)
+    monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 300)
     id = whisper(page)
 
     def die(done: int, total: int) -> None:
@@ -304,7 +304,7 @@ def test_what_was_cut_short_is_ended_by_calling_again(bus: Bus, page: Page, monk
         for _ in range(4):
             next(deliveries).fail("no")
     with monkeypatch.context() as dying:
-        dying.setattr("scratchbus.operations.erasing.catch_up", _die_after(2))
+        dying.setattr("scratchbus.commands.erase.catch_up", _die_after(2))
         with pytest.raises(KeyboardInterrupt):
             page.erase(id, reason="asked for")
     (tombstone,) = page.history(id)
@@ -327,8 +327,8 @@ def _die_after(times: int) -> Callable[..., object]:
 
 
 def test_the_past_is_without_it_as_well(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scratchbus.log.snapshots.LEAST_EVENTS", 2)
-    monkeypatch.setattr("scratchbus.log.snapshots.EVENTS_PER_DOCUMENT", 0)
+    monkeypatch.setattr("scratchbus.readmodel.snapshots.LEAST_EVENTS", 2)
+    monkeypatch.setattr("scratchbus.readmodel.snapshots.EVENTS_PER_DOCUMENT", 0)
     first = page.add("observation", "at the beginning")
     id = whisper(page)
     places = [event.position for event in bus.events()]
@@ -431,8 +431,8 @@ def test_an_erasure_that_was_cut_short_before_the_archive_is_ended_by_calling_ag
     project(archived)
     archive(archived)
     with monkeypatch.context() as dying:
-        dying.setattr("scratchbus.archive.past.erase_events", _die)
-        dying.setattr("scratchbus.operations.erasing._LEASE_MS", 200)
+        dying.setattr("scratchbus.archive.archive_reader.erase_events", _die)
+        dying.setattr("scratchbus.commands.erase._LEASE_MS", 200)
         with pytest.raises(KeyboardInterrupt):
             page.erase(id, reason="asked for")
     assert in_files(tmp_path / "archive", SECRET)

@@ -5,8 +5,8 @@ import inspect
 import pytest
 
 from scratchbus import AsyncJob, AsyncPage, Job, NewObservation, Page
+from scratchbus.engine.steps import Call, ask
 from scratchbus.errors import EngineError, EngineUnreachable, EventIdReused, NotReplicated
-from scratchbus.log.steps import Call, ask
 from tests.faults.interposing import interposed, losing_replies
 from tests.inspection import log_length
 

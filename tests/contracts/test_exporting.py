@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.archive.export import line_of
+from scratchbus.archive.importing import import_events
+from scratchbus.engine.steps import Call
 from scratchbus.errors import CodeTooOld, InvalidExport, NotEmpty
-from scratchbus.exporting import line_of
-from scratchbus.importing import import_events
-from scratchbus.log.codec import entry_fields
-from scratchbus.log.steps import Call
+from scratchbus.eventlog.codec import entry_fields
 from tests.contracts.test_verifying import live
 from tests.inspection import assert_sound, documents, entries, heads, keys_of, project, send
 

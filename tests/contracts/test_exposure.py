@@ -3,9 +3,9 @@
 import pytest
 
 from scratchbus.archive.archiver import archive_bus
+from scratchbus.commands.exposure import record
 from scratchbus.errors import EventIdReused, NotFound
-from scratchbus.ids import new_id
-from scratchbus.operations.exposing import record
+from scratchbus.eventlog.ids import new_id
 from tests.inspection import project
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scratchbus.feed import Feed, end_of
-from scratchbus.log.cursor import Cursor
+from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.tail import Feed, end_of
 from tests.waiting import eventually
 
 

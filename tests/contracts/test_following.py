@@ -7,14 +7,14 @@ import pytest
 
 from scratchbus.domain.position import Position
 from scratchbus.errors import CodeTooOld, InvalidPosition, LogGap, LogRewound, PositionLost
-from scratchbus.log import reading
+from scratchbus.eventlog import reader
 from tests.inspection import entries, forget, keys_of, log_length, project, raw_append, send
 from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
 def _stops_soon(monkeypatch):
-    monkeypatch.setattr(reading, "STOPPABLE_BLOCK_MS", 20)
+    monkeypatch.setattr(reader, "STOPPABLE_BLOCK_MS", 20)
 
 
 def fill(page, count):

@@ -4,10 +4,11 @@ import threading
 
 import pytest
 
-from scratchbus import NewObservation, queries
+from scratchbus import NewObservation
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, PositionLost
-from scratchbus.log.commit import Outcome
-from scratchbus.projector import run_projector
+from scratchbus.eventlog.checkpoint import Outcome
+from scratchbus.readmodel import queries
+from scratchbus.readmodel.projector import run_projector
 from tests.inspection import keys_of, project, send
 from tests.waiting import eventually
 
@@ -96,7 +97,7 @@ def far_behind(connect, **settings):
 
 def test_a_read_that_cannot_catch_up_says_so(connect, monkeypatch):
     page = far_behind(connect, fresh_timeout="50ms")
-    monkeypatch.setattr("scratchbus.folding.stretch.commit", _lose)
+    monkeypatch.setattr("scratchbus.readmodel.catch_up.commit", _lose)
     with pytest.raises(Behind, match=r"still behind after 0\.05 s; start a projector"):
         page.list()
     with pytest.raises(Behind, match="over fresh_timeout"):
@@ -118,7 +119,7 @@ def test_a_reader_that_may_not_write_folds_in_memory(connect, monkeypatch, error
         yield from ()
         raise error("no writing here")
 
-    monkeypatch.setattr("scratchbus.folding.stretch.commit", refused)
+    monkeypatch.setattr("scratchbus.readmodel.catch_up.commit", refused)
     assert len(page.list(limit=None)) == len(page.active()) == queries.IN_MEMORY + 1
     assert checkpoint(page._bus) is None
 

@@ -6,20 +6,11 @@ import pytest
 
 from scratchbus.domain.events import Added, Claimed, Cleared, Due, Lapsed, Linked, Released, StatusChanged, Updated
 from scratchbus.domain.lifecycle import DEFAULT
-from scratchbus.errors import (
-    Claimed as ClaimedByOther,
-)
-from scratchbus.errors import (
-    InvalidTransition,
-    KeyHeld,
-    NotFound,
-    PageFull,
-    StaleFence,
-    VersionConflict,
-)
-from scratchbus.ids import new_event_id, new_id
-from scratchbus.log.append import append
-from scratchbus.log.writes import Write
+from scratchbus.errors import Claimed as ClaimedByOther
+from scratchbus.errors import InvalidTransition, KeyHeld, NotFound, PageFull, StaleFence, VersionConflict
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.ids import new_event_id, new_id
+from scratchbus.eventlog.writes import Write
 from tests.inspection import all_events, log_length
 
 CLASSES = {"active": "open", "pending_review": "open", "resolved": "closed", "archived": "final"}

@@ -11,8 +11,8 @@ import pytest
 from ulid import ULID
 
 from scratchbus import Bus
+from scratchbus.archive.importing import facts
 from scratchbus.errors import InvalidExport
-from scratchbus.importing import facts
 
 
 def lines(count: int) -> Iterator[str]:

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.archive.export import line_of
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, InvalidName, NotFound, TooLarge
-from scratchbus.exporting import line_of
-from scratchbus.log.append import append
+from scratchbus.eventlog.append import append
 from tests.engines import Engine
 from tests.inspection import log_length, project, raw_append, remembered, send
 
@@ -275,7 +275,7 @@ def test_two_writers_at_once_lose_nothing(embedded_url: str, real_bus: Bus):
 
 
 def test_an_edit_is_made_again_on_what_another_one_left(bus, notepad, connect, monkeypatch):
-    other, name = connect("another").notepad("s1"), "scratchbus.operations.remembering.append"
+    other, name = connect("another").notepad("s1"), "scratchbus.commands.memory.append"
     notepad.write("one two")
 
     def late(*arguments, **keywords):

@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from scratchbus import AsyncBus, Bus, NewObservation
+from scratchbus.archive.export import line_of
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, NotFound, TooLarge
-from scratchbus.exporting import line_of
-from scratchbus.notebooks import Notebooks
+from scratchbus.readmodel.notebooks import Notebooks
 from tests.engines import Engine
 from tests.inspection import forget, keys_of, log_length, project, remembered, send
 

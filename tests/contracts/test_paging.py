@@ -11,15 +11,15 @@ import pytest
 from scratchbus import Bus, NewObservation
 from scratchbus.domain.events import StatusChanged
 from scratchbus.errors import CodeTooOld, InvalidTransition, NotFound, PositionLost
-from scratchbus.expiry import run_expirer
-from scratchbus.ids import new_event_id
-from scratchbus.log import paged as index_of
-from scratchbus.log.append import append
-from scratchbus.log.commit import checkpoint_key, read_checkpoint
-from scratchbus.log.keys import PageKeys
-from scratchbus.log.writes import Write
-from scratchbus.paging import page_out
+from scratchbus.eventlog import paged_out as index_of
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
+from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.writes import Write
 from scratchbus.projections import scratch_page
+from scratchbus.scheduling.expiry import run_expirer
+from scratchbus.scheduling.paging_out import page_out
 from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send
 from tests.waiting import eventually
 

@@ -3,7 +3,7 @@
 import pytest
 
 from scratchbus import NewObservation
-from scratchbus.log.keys import PageKeys
+from scratchbus.eventlog.keys import PageKeys
 from tests.contracts.test_bounds import read_everything
 from tests.inspection import all_events, keys_of, project, raw_append, send
 

@@ -4,8 +4,8 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.errors import LogRewound, PositionLost
-from scratchbus.folding import fold_once
-from scratchbus.log.commit import Outcome
+from scratchbus.eventlog.checkpoint import Outcome
+from scratchbus.readmodel.catch_up import fold_once
 from tests.halting import Halted
 from tests.inspection import documents, folded, forget, keys_of, project, send
 

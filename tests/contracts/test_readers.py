@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from scratchbus import Bus, NewObservation, Page
+from scratchbus.engine.embedded import server
 from scratchbus.errors import EngineForbidden
-from scratchbus.folding import load_documents
-from scratchbus.log import embedded
-from scratchbus.queries import IN_MEMORY
+from scratchbus.readmodel.catch_up import load_documents
+from scratchbus.readmodel.queries import IN_MEMORY
 from tests.engines import ENGINES, Connect, Engine
 from tests.inspection import keys_of, project, send
 
@@ -31,7 +31,7 @@ def reader(engine: Engine, page: Page, bus_name: str) -> Iterator[Page]:
     """The same page, for a user that the engine lets read and nothing else."""
     bus = page._bus
     scheme, _, place = engine.url.partition(":")
-    socket = embedded.ensure_running(Path(place)).socket if scheme == "embedded" else place.removeprefix("//")
+    socket = server.ensure_running(Path(place)).socket if scheme == "embedded" else place.removeprefix("//")
     send(bus, "ACL", "SETUSER", bus_name, "on", ">pw", "resetkeys", f"~{{{bus_name}:*", *READER)
     try:
         with Bus.connect(f"unix://{bus_name}:pw@{socket}", bus=bus_name) as other:
@@ -61,7 +61,7 @@ def assert_reads_the_same(page: Page, reader: Page) -> None:
 
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_reader_that_is_far_behind_sees_everything(monkeypatch, page, reader, is_begun):
-    monkeypatch.setattr("scratchbus.ahead.CHUNK", 100)
+    monkeypatch.setattr("scratchbus.readmodel.overlay.CHUNK", 100)
     old = page.add_many(batch("old", IN_MEMORY // 3, tags=["t"]))
     if is_begun:
         project(page._bus)
@@ -88,7 +88,7 @@ def test_a_reader_goes_on_when_someone_folds_meanwhile(monkeypatch, page, reader
         times.append(1)
         return (yield from load_documents(*given))
 
-    monkeypatch.setattr("scratchbus.ahead.load_documents", overtaken)
+    monkeypatch.setattr("scratchbus.readmodel.overlay.load_documents", overtaken)
     assert reader.get(added[0].id) == added[0]
     assert len(times) == 1
     assert len(reader.list(limit=None)) == 2 * IN_MEMORY

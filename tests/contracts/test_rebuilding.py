@@ -5,15 +5,15 @@ import time
 import pytest
 
 from scratchbus import NewObservation, because
+from scratchbus.engine.steps import Pause
 from scratchbus.errors import CodeTooOld, LogRewound, RebuildHeld, StateTooOld
-from scratchbus.expiry import sweep
-from scratchbus.folding import fold_once
-from scratchbus.log import rebuild as lease
-from scratchbus.log.commit import read_checkpoint
-from scratchbus.log.steps import Pause
+from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.projections import scratch_page
-from scratchbus.rebuilding import Pace, Rebuilt
-from scratchbus.relations import open_relations
+from scratchbus.readmodel import rebuild_lease as lease
+from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.readmodel.rebuild import Pace, Rebuilt
+from scratchbus.readmodel.relations import open_relations
+from scratchbus.scheduling.expiry import sweep
 from tests.inspection import documents, keys_of, project, raw_append, send
 from tests.waiting import eventually
 
@@ -67,7 +67,7 @@ def test_it_may_be_done_again_and_again_also_with_nothing_to_fold(bus, page):
 
 
 def test_who_reads_and_writes_meanwhile_sees_no_hole(bus, page, monkeypatch):
-    monkeypatch.setattr("scratchbus.rebuilding.CHUNK", 7)
+    monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 7)
     fill(page)
     sizes = [len(page.list(limit=None))]
 
@@ -141,8 +141,8 @@ def test_a_crowded_page_gives_up_what_has_expired_after_a_rebuild_too(connect):
 
 
 def test_one_that_was_killed_leaves_nothing_that_hurts(bus, page, monkeypatch):
-    monkeypatch.setattr("scratchbus.rebuilding.CHUNK", 7)
-    monkeypatch.setattr("scratchbus.log.rebuild.LEASE_MS", 300)
+    monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 7)
+    monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 300)
     fill(page)
     project(bus)
     before = documents(bus)
@@ -178,8 +178,8 @@ def test_a_second_one_is_refused_while_the_first_is_alive(bus, page):
 
 
 def test_one_that_was_taken_over_from_gives_up_and_changes_nothing(bus, page, connect, monkeypatch):
-    monkeypatch.setattr("scratchbus.rebuilding.CHUNK", 7)
-    monkeypatch.setattr("scratchbus.log.rebuild.LEASE_MS", 300)
+    monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 7)
+    monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 300)
     fill(page)
     project(bus)
     before, others = documents(bus), list[Rebuilt]()

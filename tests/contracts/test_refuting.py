@@ -2,12 +2,13 @@
 
 import pytest
 
-from scratchbus import AsyncBus, NewObservation, Observation, Position, because, refutation
+from scratchbus import AsyncBus, NewObservation, Observation, Position, because
+from scratchbus.commands import dependents as refutation
+from scratchbus.commands.dependents import complete
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidTransition, NotFound, StaleFence
-from scratchbus.ids import new_id
-from scratchbus.refutation import complete
-from scratchbus.reminding import complete_all
+from scratchbus.eventlog.ids import new_id
+from scratchbus.scheduling.reminders import complete_all
 from tests.inspection import project
 
 WHY = "a misread line"
@@ -227,7 +228,7 @@ def test_a_retry_goes_on_where_the_first_try_ended(bus, page, monkeypatch):
     other = bus.page("other")
     wrong = on(page)
     above = on(other, wrong)
-    monkeypatch.setattr("scratchbus.operations.refuting.complete", lambda *_: iter(()))
+    monkeypatch.setattr("scratchbus.commands.refute.complete", lambda *_: iter(()))
     page.refute(wrong.id, reason=WHY, event_id="mine")
     assert statuses(other, above) == ["active"]
     monkeypatch.undo()
@@ -239,7 +240,7 @@ def test_whoever_follows_the_log_goes_on_too_and_once(bus, page, connect, monkey
     other = bus.page("other")
     wrong = on(page)
     above = [on(other, wrong) for _ in range(3)]
-    monkeypatch.setattr("scratchbus.operations.refuting.complete", lambda *_: iter(()))
+    monkeypatch.setattr("scratchbus.commands.refute.complete", lambda *_: iter(()))
     page.refute(wrong.id, reason=WHY)
     expirer, events = connect("expirer"), list(bus.events(kinds={"status_changed"}))
     assert expirer.converse(complete_all(expirer.core, events)) == 3
@@ -275,7 +276,7 @@ def test_what_comes_to_rest_on_it_meanwhile_is_in_the_same_batch(page, connect, 
             more.append(on(rival, (wrong, near)[len(more)]))
         return found
 
-    monkeypatch.setattr("scratchbus.operations.refuting.dependents", meddled)
+    monkeypatch.setattr("scratchbus.commands.refute.dependents", meddled)
     page.refute(wrong.id, reason=WHY)
     assert statuses(page, *more) == ["pending_review"] * 2
     assert sorted(page.history(each.id)[-1].batch for each in (wrong, near, *more)) == ["1/4", "2/4", "3/4", "4/4"]
@@ -292,7 +293,7 @@ def test_when_more_and_more_comes_to_rest_on_it_the_last_follow_by_themselves(pa
         more.append(on(rival, wrong))
         return found
 
-    monkeypatch.setattr("scratchbus.operations.refuting.dependents", meddled)
+    monkeypatch.setattr("scratchbus.commands.refute.dependents", meddled)
     page.refute(wrong.id, reason=WHY)
     assert statuses(page, wrong, *more) == ["archived", *["pending_review"] * len(more)]
 
@@ -309,7 +310,7 @@ def test_what_is_said_of_evidence_elsewhere_does_not_stop_it(page, connect, monk
         on(rival.page(), on(rival.page()))
         return found
 
-    monkeypatch.setattr("scratchbus.operations.refuting.dependents", meddled)
+    monkeypatch.setattr("scratchbus.commands.refute.dependents", meddled)
     page.refute(wrong.id, reason=WHY)
     assert len(looks) == 1
 
@@ -325,7 +326,7 @@ def test_one_that_is_resolved_meanwhile_is_not_sent_back(page, connect, monkeypa
             rival.resolve(above.id)
         return found
 
-    monkeypatch.setattr("scratchbus.operations.refuting.dependents", meddled)
+    monkeypatch.setattr("scratchbus.commands.refute.dependents", meddled)
     page.refute(wrong.id, reason=WHY)
     assert statuses(page, wrong, above) == ["archived", "resolved"]
 
@@ -375,7 +376,7 @@ def test_it_may_fail_when_it_changes_all_the_time(page, connect, monkeypatch):
         rival.update(above.id, status="active" if rival.get(above.id).status == "pending_review" else "pending_review")
         return found
 
-    monkeypatch.setattr("scratchbus.operations.refuting.dependents", meddled)
+    monkeypatch.setattr("scratchbus.commands.refute.dependents", meddled)
     with pytest.raises(Conflict, match="nothing was written"):
         page.refute(wrong.id, reason=WHY)
     assert statuses(page, wrong) == ["active"]

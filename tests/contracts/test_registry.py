@@ -66,7 +66,7 @@ def test_changed_types_are_taken_after_a_while(connect, push, monkeypatch):
     assert other.page().add("build_failed", "x").priority == 80
     push(publisher, ONE.replace("80", "10"))
     assert other.page().add("build_failed", "x").priority == 80
-    monkeypatch.setattr("scratchbus.core.REGISTRY_AGE", 0)
+    monkeypatch.setattr("scratchbus.readmodel.scope.REGISTRY_AGE", 0)
     assert other.page().add("build_failed", "x").priority == 10
 
 

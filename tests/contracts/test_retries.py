@@ -7,7 +7,7 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, LogRewound, VersionConflict
-from scratchbus.log import codec
+from scratchbus.eventlog import codec
 from tests.faults.interposing import interposed
 from tests.inspection import all_events, forget, log_length, project
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from scratchbus import AsyncBus, Bus, because
+from scratchbus.archive.export import line_of
 from scratchbus.errors import InvalidName, SessionExists, SessionOver
-from scratchbus.exporting import line_of
-from scratchbus.log.append import append
+from scratchbus.eventlog.append import append
 from tests.engines import Engine
 from tests.inspection import log_length, project, remembered
 
@@ -97,7 +97,7 @@ def test_a_session_that_is_there_is_not_begun_anew(bus):
 CUT_SHORT = """
 import os, signal, sys
 from scratchbus import Bus
-from scratchbus.operations import sessions
+from scratchbus.commands import sessions
 
 url, name, when = sys.argv[1:]
 append = sessions.append
@@ -189,7 +189,7 @@ def test_nothing_is_written_into_a_session_that_is_over(bus, ended):
 def test_an_edit_of_what_is_about_to_be_archived_does_not_bring_it_back(bus, connect, monkeypatch):
     """The straggler has read the notepad when the session ends, and writes upon what it read."""
     bus.notepad("s1").write("the plan")
-    straggler, name = connect("straggler"), "scratchbus.operations.remembering.append"
+    straggler, name = connect("straggler"), "scratchbus.commands.memory.append"
 
     def late(*arguments, **keywords):
         monkeypatch.setattr(name, append)

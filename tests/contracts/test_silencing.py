@@ -4,7 +4,7 @@ import pytest
 
 from scratchbus import because
 from scratchbus.errors import InvalidSource, NotFound
-from scratchbus.expiry import sweep
+from scratchbus.scheduling.expiry import sweep
 from tests.inspection import project
 
 
@@ -90,7 +90,7 @@ def test_what_rested_on_it_within_one_millisecond_is_not_there_wherever_it_was(p
         rests = noisy.add("observation", "said")
         for place in (*places, *reversed(places)):
             rests = place.add("observation", "rests", evidence=[rests.id])
-    monkeypatch.setattr("scratchbus.log.reading.CHUNK", chunk)
+    monkeypatch.setattr("scratchbus.eventlog.reader.CHUNK", chunk)
     for place in places:
         assert len(place.list()) == 4
         assert contents(silent(place)) == []

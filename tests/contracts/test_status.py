@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from scratchbus import status
-from scratchbus.log.lag import Lag, read_lags
+from scratchbus.eventlog.lag import Lag, read_lags
 from scratchbus.status import MOST_PAGES, read_status
 from tests.inspection import send
 from tests.waiting import eventually

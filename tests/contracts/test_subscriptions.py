@@ -26,8 +26,15 @@ from scratchbus.errors import (
     SubscriptionMismatch,
     TooManyUnacked,
 )
-from scratchbus.log.codec import entry_fields
-from scratchbus.subscriptions import AsyncDelivery, AsyncSubscription, Delivery, Subscription, hold, read_subscriptions
+from scratchbus.eventlog.codec import entry_fields
+from scratchbus.subscriptions import (
+    AsyncDelivery,
+    AsyncSubscription,
+    Delivery,
+    Subscription,
+    read_subscriptions,
+    window,
+)
 from tests.inspection import forget, keys_of, now_ms, raw_append, send
 from tests.waiting import eventually
 
@@ -445,7 +452,7 @@ def test_bad_arguments_are_refused_before_anything_is_sent(bus):
 
 
 def test_a_consumer_that_never_acks_is_stopped(bus, page, monkeypatch):
-    monkeypatch.setattr(hold, "MOST_UNACKED", 3)
+    monkeypatch.setattr(window, "MOST_UNACKED", 3)
     fill(page, 5)
     with bus.subscribe("router") as deliveries:
         taken = [next(deliveries) for _ in range(5)]

@@ -7,13 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from scratchbus import NewObservation, expiry
-from scratchbus.counts import counts
+from scratchbus import NewObservation
 from scratchbus.domain.position import BusPosition
+from scratchbus.engine.steps import Pause
 from scratchbus.errors import CodeTooOld, EngineUnreachable, InvalidField, InvalidTTL, UnknownField
-from scratchbus.expiry import run_expirer, sweep
-from scratchbus.log.steps import Pause
-from scratchbus.reminding import react, remind
+from scratchbus.scheduling import expiry
+from scratchbus.scheduling.expiry import run_expirer, sweep
+from scratchbus.scheduling.reminders import react, remind
+from scratchbus.telemetry.counters import counts
 from tests.halting import Halted
 from tests.inspection import all_events, keys_of, log_length, project, send
 from tests.waiting import eventually

@@ -4,7 +4,7 @@ import pytest
 
 from scratchbus import AsyncBus, because
 from scratchbus.errors import InvalidField, NotFound
-from scratchbus.ids import new_id
+from scratchbus.eventlog.ids import new_id
 from tests.inspection import project
 
 

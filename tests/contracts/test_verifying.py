@@ -11,11 +11,11 @@ import pytest
 from scratchbus import Bus, NewObservation, because
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.expiry import sweep
-from scratchbus.log.commit import read_checkpoint
-from scratchbus.log.keys import PageKeys
-from scratchbus.verification import looking, verifying
-from scratchbus.verification.looking import Looker
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.readmodel.verify import probe, verifier
+from scratchbus.readmodel.verify.probe import Looker
+from scratchbus.scheduling.expiry import sweep
 from tests.engines import ENGINES
 from tests.inspection import archive, forget, keys_of, project, raw_append, send
 from tests.waiting import eventually
@@ -73,8 +73,8 @@ def test_a_full_page_and_one_that_displaces_are_sound(connect: Callable[..., Bus
 def test_writers_projectors_and_rebuilds_meanwhile_are_no_findings(
     bus: Bus, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verifying, "_AT_ONCE", 3)
-    monkeypatch.setattr(looking, "_CHUNK", 5)
+    monkeypatch.setattr(verifier, "_AT_ONCE", 3)
+    monkeypatch.setattr(probe, "_CHUNK", 5)
     live(bus)
     other, count = connect(), iter(range(10_000))
     page = other.page()
@@ -110,8 +110,8 @@ def test_what_is_not_folded_yet_is_no_finding_but_what_is_wrong_there_is(bus: Bu
 def test_a_bus_is_sound_while_its_log_is_archived_and_after_it(
     connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verifying, "_AT_ONCE", 3)
-    monkeypatch.setattr(looking, "_CHUNK", 5)
+    monkeypatch.setattr(verifier, "_AT_ONCE", 3)
+    monkeypatch.setattr(probe, "_CHUNK", 5)
     bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=3, archive_segment=7)
     live(bus)
     page, look, count = bus.page(), Looker.look, iter(range(10_000))
@@ -261,7 +261,7 @@ def test_a_key_that_nobody_writes_is_found(bus: Bus, page) -> None:
 
 @pytest.mark.damages_the_log
 def test_only_the_first_findings_are_named_and_all_are_counted(bus: Bus, page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scratchbus.verification.findings.MOST", 2)
+    monkeypatch.setattr("scratchbus.readmodel.verify.findings.MOST", 2)
     keys = keys_of(bus)
     for number in range(5):
         send(bus, "SET", f"{keys.tag}stray-{number}", "x")

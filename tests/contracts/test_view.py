@@ -9,8 +9,10 @@ from secrets import token_hex
 
 import pytest
 
-from scratchbus import Bus, NewObservation, feed, feeding, live, snapshot
+from scratchbus import Bus, NewObservation
 from scratchbus.domain.position import Position
+from scratchbus.engine.embedded import server
+from scratchbus.engine.steps import ask
 from scratchbus.errors import (
     Behind,
     BusClosed,
@@ -22,9 +24,10 @@ from scratchbus.errors import (
     NotFound,
     ViewClosed,
 )
-from scratchbus.expiry import sweep
-from scratchbus.log import embedded, reading
-from scratchbus.log.steps import ask
+from scratchbus.eventlog import reader, tail_readers
+from scratchbus.eventlog import tail as feed
+from scratchbus.scheduling.expiry import sweep
+from scratchbus.views import live_page, load
 from tests.inspection import forget, keys_of, project, raw_append, send
 from tests.seeing import SeenLive, count_folds
 from tests.waiting import eventually
@@ -32,7 +35,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(autouse=True)
 def _notices_soon(monkeypatch):
-    monkeypatch.setattr(feeding, "LONGEST_BLOCK_MS", 50)
+    monkeypatch.setattr(tail_readers, "LONGEST_BLOCK_MS", 50)
 
 
 @pytest.fixture
@@ -137,7 +140,7 @@ def test_a_view_that_begins_while_others_write_misses_nothing(bus, connect):
 
 def test_what_is_written_while_the_page_is_read_is_in_it_once(bus, page, monkeypatch):
     story, gone = page.add("observation", "x"), page.add("observation", "gone")
-    read_documents = snapshot._read_documents
+    read_documents = load._read_documents
 
     def write_meanwhile(*args):
         page.link(story.id, "goal-1")
@@ -149,15 +152,15 @@ def test_what_is_written_while_the_page_is_read_is_in_it_once(bus, page, monkeyp
         page.add("observation", "late")
         return documents
 
-    monkeypatch.setattr(snapshot, "_read_documents", write_meanwhile)
-    read, cursor = bus.converse(snapshot.read_page(bus.core.log, "main", 0))
+    monkeypatch.setattr(load, "_read_documents", write_meanwhile)
+    read, cursor = bus.converse(load.read_page(bus.core.log, "main", 0))
     assert list(read.walk([], None)) == page.list()
     assert read.get(story.id).version == 3
     assert cursor.position == page.list()[0].position
 
 
 def test_readers_see_whole_batches_only(bus, page, connect, monkeypatch):
-    monkeypatch.setattr(reading, "CHUNK", 7)  # so that every look tears a batch
+    monkeypatch.setattr(reader, "CHUNK", 7)  # so that every look tears a batch
     writer = connect("writer", max_observations=10_000).page()
 
     def write():
@@ -197,7 +200,7 @@ def test_where_it_may_not_fold_for_others_it_folds_for_itself(bus, page, monkeyp
         yield from ask(shard, "PING")
         raise EngineForbidden("no")
 
-    monkeypatch.setattr(snapshot, "catch_up", refuse)
+    monkeypatch.setattr(load, "catch_up", refuse)
     page.add("observation", "first")
     project(bus)
     resolved = page.resolve(page.add("observation", "second").id)
@@ -260,7 +263,7 @@ def test_each_iterator_tells_what_changes_from_when_it_was_made(bus, page, view)
 
 
 def test_one_who_does_not_take_the_changes_is_told_that_some_are_missing(bus, page, view, monkeypatch):
-    monkeypatch.setattr(live, "MOST_BEHIND", 5)
+    monkeypatch.setattr(live_page, "MOST_BEHIND", 5)
     slow, quick = view.changes(), view.changes()
     for n in range(7):
         page.add("observation", f"{n}")
@@ -360,13 +363,13 @@ def test_a_log_that_is_replaced_while_a_view_begins_is_read_anew(bus, page, monk
     page.add("observation", "old")
 
     def read_and_replace(*given):
-        monkeypatch.setattr(live, "read_page", snapshot.read_page)
-        read = yield from snapshot.read_page(*given)
+        monkeypatch.setattr(live_page, "read_page", load.read_page)
+        read = yield from load.read_page(*given)
         forget(bus)
         page.add("observation", "new")
         return read
 
-    monkeypatch.setattr(live, "read_page", read_and_replace)
+    monkeypatch.setattr(live_page, "read_page", read_and_replace)
     with bus.view() as view:
         assert contents(view.active()) == ["new"]
 
@@ -458,7 +461,7 @@ def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(page
     def broken(*_):
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(live, "fold_item", broken)
+    monkeypatch.setattr(live_page, "fold_item", broken)
     page.add("observation", "later")
     eventually(lambda: view.trouble)
     reads = view.active, view.list, lambda: view.get(story.id), lambda: view.wait_for(story), lambda: next(changes)
@@ -477,7 +480,7 @@ def test_a_view_that_cannot_begin_anew_for_an_unforeseen_reason_says_so(bus, pag
 
     view.wait_for(page.add("observation", "old"))
     eventually(lambda: view.is_live)
-    monkeypatch.setattr(live, "replay", broken)
+    monkeypatch.setattr(live_page, "replay", broken)
     forget(bus)
     page.add("observation", "new")
     eventually(lambda: view.trouble)
@@ -506,7 +509,7 @@ def test_a_view_goes_on_when_its_reader_of_the_log_is_in_order_again(page, view,
 def own_engine(short_directory):
     directory = short_directory / f"view-{token_hex(3)}"
     yield directory
-    embedded.stop(directory)
+    server.stop(directory)
 
 
 @pytest.mark.real
@@ -514,7 +517,7 @@ def test_a_view_outlives_its_engine(own_engine):
     with Bus.connect(f"embedded:{own_engine}", source="tester", appendfsync="always") as bus, bus.view() as view:
         first = bus.page().add("observation", "first")
         view.wait_for(first)
-        os.kill(embedded.find_running(own_engine).pid, signal.SIGKILL)
+        os.kill(server.find_running(own_engine).pid, signal.SIGKILL)
         assert contents(view.active()) == ["first"]
         second = bus.page().add("observation", "second")
         view.wait_for(second)
@@ -526,12 +529,12 @@ def test_a_view_outlives_its_engine(own_engine):
 def test_a_view_of_a_stopped_engine_goes_on_from_memory_and_says_why(own_engine):
     with Bus.connect(f"embedded:{own_engine}", source="tester") as bus, bus.view() as view:
         view.wait_for(bus.page().add("observation", "first"))
-        embedded.stop(own_engine)
+        server.stop(own_engine)
         eventually(lambda: view.trouble)
         assert not view.is_live
         assert contents(view.active()) == ["first"]
         with pytest.raises(Behind, match="was stopped; start it"):
             view.wait_for(Position(view.position.ms, view.position.seq + 1), timeout="20ms")
-        embedded.ensure_running(own_engine)
+        server.ensure_running(own_engine)
         view.wait_for(bus.page().add("observation", "second"))
         assert contents(view.active()) == ["second", "first"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scratchbus import AsyncBus, Bus, NewObservation
-from scratchbus.counts import counts
+from scratchbus.commands import claim as claiming
 from scratchbus.domain.events import Claimed as ClaimedEvent
 from scratchbus.errors import (
     Claimed,
@@ -19,9 +19,9 @@ from scratchbus.errors import (
     StaleFence,
     UnknownType,
 )
-from scratchbus.expiry import sweep
-from scratchbus.operations import claiming
-from scratchbus.working import agenda, holding
+from scratchbus.scheduling.expiry import sweep
+from scratchbus.telemetry.counters import counts
+from scratchbus.work import agenda, job_state
 from tests.inspection import all_events, forget, log_length
 from tests.waiting import eventually
 
@@ -310,7 +310,7 @@ def test_a_job_that_raises_fails_and_one_without_an_outcome_too(bus, page, clock
     clock.advance("5s")
     with page.claim_next():
         pass
-    assert last_event(bus).reason == holding.NO_OUTCOME
+    assert last_event(bus).reason == job_state.NO_OUTCOME
     assert page.get(one.id).attempts == 2
     clock.advance("5s")
     with pytest.raises(KeyboardInterrupt), page.claim_next():

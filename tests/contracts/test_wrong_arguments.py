@@ -10,7 +10,7 @@ import pytest
 from scratchbus import AsyncBus, NewObservation
 from scratchbus.errors import ScratchbusError
 from scratchbus.subscriptions import Subscription
-from scratchbus.working import Work
+from scratchbus.work import Work
 
 pytestmark = pytest.mark.damages_the_log  # some of what is accepted is odd: `test_bounds` reads it
 

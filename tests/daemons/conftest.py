@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus.log.engine_binary import find_binary
+from scratchbus.engine.embedded.binary import find_binary
 from tests.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scratchbus import Bus
-from scratchbus.counts import BOUNDS, Durations
+from scratchbus.telemetry.counters import BOUNDS, Durations
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
@@ -141,7 +141,7 @@ def test_metrics_that_cannot_be_served_end_a_daemon_with_one_line(start, argumen
 
 def test_without_a_port_nothing_is_loaded_for_metrics(engine):
     code = f"""
-import sys, scratchbus.edges.cli.running, scratchbus.edges.daemon
+import sys, scratchbus.cli.run, scratchbus.daemon.command
 from scratchbus import Bus
 with Bus.connect({engine.url!r}, source="tester") as bus:
     bus.page("main").add("observation", "x")
@@ -152,7 +152,7 @@ assert not [name for name in sys.modules if name.startswith("prometheus_client")
 
 
 def test_up_serves_metrics_of_all_that_it_runs(engine, page):
-    command = [sys.executable, "-m", "scratchbus.edges.cli", "up", "--metrics-port", "0", "--url", engine.url, "--json"]
+    command = [sys.executable, "-m", "scratchbus.cli", "up", "--metrics-port", "0", "--url", engine.url, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as up:
         try:
             url = json.loads(up.stdout.readline())["metrics"]

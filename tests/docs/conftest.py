@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scratchbus.log import embedded
+from scratchbus.engine.embedded import server
 
 
 @pytest.fixture
@@ -18,4 +18,4 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("SCRATCHBUS_HOME", str(home))
     monkeypatch.chdir(here)
     yield here
-    embedded.stop(home)
+    server.stop(home)

@@ -53,7 +53,7 @@ def started(command: str, place: Path) -> Iterator[None]:
 def scratchbus(use: str, place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line after one of the commands of the document."""
     return subprocess.run(
-        ["/bin/sh", "-e", "-c", f'{use}exec "$0" -m scratchbus.edges.cli "$@"', sys.executable, *arguments],
+        ["/bin/sh", "-e", "-c", f'{use}exec "$0" -m scratchbus.cli "$@"', sys.executable, *arguments],
         cwd=place,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

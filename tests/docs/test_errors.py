@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 from scratchbus import errors
-from scratchbus.edges import exit_codes
-from scratchbus.edges.exit_codes import exit_code
+from scratchbus.daemon import exit_codes
+from scratchbus.daemon.exit_codes import exit_code
 from scratchbus.errors import ScratchbusError
 from tests.docs.markdown import ROOT, codes, rows
 

@@ -11,7 +11,7 @@ import pytest
 
 from scratchbus import Bus
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.exporting import line_of
+from scratchbus.archive.export import line_of
 from tests.docs.markdown import ROOT, blocks
 
 QUERIES = [block.text for block in blocks((ROOT / "docs" / "audit.md").read_text("utf-8"), "sql")]

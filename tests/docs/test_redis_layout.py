@@ -12,11 +12,11 @@ import pytest
 from scratchbus import Bus, because
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.events import EVENTS
-from scratchbus.folding import fold_once
-from scratchbus.log.codec import Head, entry_fields
-from scratchbus.log.rebuild import take
-from scratchbus.log.trimming import Archiving
-from scratchbus.paging import page_out
+from scratchbus.eventlog.codec import Head, entry_fields
+from scratchbus.eventlog.trim import Archiving
+from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.readmodel.rebuild_lease import take
+from scratchbus.scheduling.paging_out import page_out
 from tests.docs.markdown import ROOT, codes, rows
 from tests.inspection import entries, project, raw_append, send
 from tests.travelling import only

@@ -16,7 +16,7 @@ from tests.docs.markdown import ROOT, blocks
 
 DOCUMENTS = ("README.md", "docs/integration.md", "docs/audit.md", "docs/memory.md", "docs/context.md")
 PROMPT, COMPLAINT = "$ ", "scratchbus: "
-_SHELL = f'scratchbus() {{ "{sys.executable}" -m scratchbus.edges.cli "$@"; }}'
+_SHELL = f'scratchbus() {{ "{sys.executable}" -m scratchbus.cli "$@"; }}'
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

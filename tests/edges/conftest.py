@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.cli import main
-from scratchbus.log import embedded
+from scratchbus.cli import main
+from scratchbus.engine.embedded import server
 from tests.waiting import PATIENCE
 
-PROGRAM = (sys.executable, "-m", "scratchbus.edges.cli")
+PROGRAM = (sys.executable, "-m", "scratchbus.cli")
 ROOT = Path(__file__).parents[2]
 
 
@@ -149,7 +149,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Have one embedded engine for all tests of the command line."""
     directory = tmp_path_factory.mktemp("cli")
     yield directory
-    embedded.stop(directory)
+    server.stop(directory)
 
 
 @pytest.fixture

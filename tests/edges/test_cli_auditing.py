@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scratchbus.edges.cli.values import past_moment, when
-from scratchbus.edges.exit_codes import INVALID_INPUT, USAGE
+from scratchbus.cli.values import past_moment, when
+from scratchbus.daemon.exit_codes import INVALID_INPUT, USAGE
 from scratchbus.errors import InvalidField, InvalidPosition
 from tests.edges.conftest import Cli
 from tests.waiting import PATIENCE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.exit_codes import INVALID_INPUT, NOT_FOUND, OK, USAGE
+from scratchbus.daemon.exit_codes import INVALID_INPUT, NOT_FOUND, OK, USAGE
 from tests.edges.conftest import Cli
 
 pytestmark = pytest.mark.real

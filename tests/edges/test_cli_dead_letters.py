@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.exit_codes import INVALID_INPUT, NOT_FOUND, USAGE
+from scratchbus.daemon.exit_codes import INVALID_INPUT, NOT_FOUND, USAGE
 from tests.edges.conftest import Cli
 
 pytestmark = pytest.mark.real

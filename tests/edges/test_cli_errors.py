@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scratchbus.edges import exit_codes
-from scratchbus.edges.exit_codes import exit_code
+from scratchbus.daemon import exit_codes
+from scratchbus.daemon.exit_codes import exit_code
 from scratchbus.errors import (
     Behind,
     Conflict,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.exit_codes import INTERNAL, INVALID_INPUT, NOT_FOUND, OK, USAGE
-from scratchbus.log.commit import read_checkpoint
-from scratchbus.log.keys import PageKeys
+from scratchbus.daemon.exit_codes import INTERNAL, INVALID_INPUT, NOT_FOUND, OK, USAGE
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.keys import PageKeys
 from tests.edges.conftest import Cli
 from tests.inspection import project, send
 

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.exit_codes import USAGE
+from scratchbus.daemon.exit_codes import USAGE
 from tests.edges.conftest import Cli
 
 pytestmark = pytest.mark.real

@@ -57,7 +57,7 @@ _SILENT = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
 
 def test_help_needs_nothing_heavy():
     code = (
-        "import sys; from scratchbus.edges.cli import main; main(['add', '--help']); main(['--help']);"
+        "import sys; from scratchbus.cli import main; main(['add', '--help']); main(['--help']);"
         f"print(sorted({_HEAVY!r} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

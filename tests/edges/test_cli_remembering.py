@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.exit_codes import CONFLICT, INVALID_INPUT, NOT_FOUND, USAGE
+from scratchbus.daemon.exit_codes import CONFLICT, INVALID_INPUT, NOT_FOUND, USAGE
 from tests.edges.conftest import Cli, Result
 
 pytestmark = pytest.mark.real

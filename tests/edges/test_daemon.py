@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scratchbus.edges.daemon import Daemon
+from scratchbus.daemon.command import Daemon
 from scratchbus.settings import load_settings
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scratchbus.edges.demo_sample import sample_log
+from scratchbus.roles.demo_sample import sample_log
 from scratchbus.roles.rules import read_rules
 from scratchbus.settings import shipped
 from tests.waiting import eventually
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
-RUN = "import sys; from pathlib import Path; from scratchbus.edges.demo import run_demo; "
+RUN = "import sys; from pathlib import Path; from scratchbus.roles.demo import run_demo; "
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ import pytest
 import structlog
 
 from scratchbus import Bus
+from scratchbus.cli.output import Cell, Heading, Output
+from scratchbus.daemon import command as daemon
+from scratchbus.daemon.exit_codes import OK
 from scratchbus.domain.position import Position
-from scratchbus.edges import daemon
-from scratchbus.edges.cli.output import Cell, Heading, Output
-from scratchbus.edges.exit_codes import OK
+from scratchbus.engine.steps import ask
 from scratchbus.errors import EngineUnreachable
-from scratchbus.log.steps import ask
-from scratchbus.terminal import escaped, visible
+from scratchbus.telemetry.terminal import escaped, visible
 from tests.edges.conftest import Cli
 
 pytestmark = pytest.mark.real
@@ -133,7 +133,7 @@ def test_a_layout_stays_visible() -> None:
 _LOGS = """\
 import sys
 import structlog
-from scratchbus.runtime import configure_logging
+from scratchbus.daemon.runtime import configure_logging
 sys.stderr.isatty = lambda: {is_terminal}
 configure_logging("info")
 structlog.get_logger().info("seen", reason={hostile!r}, name="plain{hostile!r}")

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from scratchbus.edges.cli.pacing import follow
+from scratchbus.cli.pacing import follow
 from scratchbus.errors import EngineUnreachable
 from tests.waiting import eventually
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scratchbus.edges.cli.common import Session
-from scratchbus.edges.cli.status_view import show_status
+from scratchbus.cli.common import Session
+from scratchbus.cli.status_view import show_status
 from scratchbus.status import Gap, PageStatus, ShardStatus, Status
 from scratchbus.subscriptions import SubscriptionStatus
 

@@ -4,9 +4,9 @@ from uuid import uuid4
 import pytest
 
 from scratchbus import Bus, NewObservation
+from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import InvalidId, NotFound
-from scratchbus.log.steps import Call, Step
-from scratchbus.suffix import whole_id, whole_ids
+from scratchbus.readmodel.short_ids import whole_id, whole_ids
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scratchbus.edges.cli.words import ago, ahead, clock, compact, one_line, paragraphs, short, span
+from scratchbus.cli.text import ago, ahead, clock, compact, one_line, paragraphs, short, span
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 

@@ -12,10 +12,10 @@ from typing import Any
 from scratchbus import Bus
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.stores import DirectoryStore
+from scratchbus.commands import erase as erasing
+from scratchbus.engine.steps import Step
 from scratchbus.errors import ArchiveBusy
-from scratchbus.log.steps import Step
-from scratchbus.log.trimming import Archiving
-from scratchbus.operations import erasing
+from scratchbus.eventlog.trim import Archiving
 
 LEASE = 0.05
 """Seconds; the tests need not wait for who was killed."""

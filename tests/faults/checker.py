@@ -15,8 +15,8 @@ from scratchbus import Bus
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import Position, millis
-from scratchbus.log.codec import Head, Poison, decode_entry, entry_fields, entry_position
-from scratchbus.log.keys import SYSTEM_PAGE
+from scratchbus.eventlog.codec import Head, Poison, decode_entry, entry_fields, entry_position
+from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections import scratch_page
 from tests.faults.held import PageState, ShardState, read_shard
 from tests.faults.marks import traced

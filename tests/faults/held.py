@@ -7,13 +7,13 @@ from typing import Any
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
-from scratchbus.log.append import Log
-from scratchbus.log.below import read_floor, stretch_after
-from scratchbus.log.codec import Head, entry_fields, read_document
-from scratchbus.log.commit import Checkpoint, read_checkpoint
-from scratchbus.log.keys import PageKeys, ShardKeys
-from scratchbus.log.positions import read_positions
-from scratchbus.log.steps import Step, ask
+from scratchbus.engine.steps import Step, ask
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.below_floor import read_floor, stretch_after
+from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
+from scratchbus.eventlog.codec import Head, entry_fields, read_document
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.positions import read_positions
 
 
 @dataclass

@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 from scratchbus import Bus
-from scratchbus.importing import import_events
-from scratchbus.log import staging
+from scratchbus.archive import staging
+from scratchbus.archive.importing import import_events
 
 
 def import_and_die(url: str, bus: str, shards: int, file: Path, step: int, steps: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scratchbus import Bus
-from scratchbus.log.steps import Call, Interrupted
+from scratchbus.engine.steps import Call, Interrupted
 
 Send = Callable[[], list[Any]]
 Around = Callable[[Call, Send], list[Any]]

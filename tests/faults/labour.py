@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scratchbus import Bus
 from scratchbus.errors import Conflict
-from scratchbus.working import Job
+from scratchbus.work import Job
 
 TTL = "500ms"
 

@@ -11,9 +11,9 @@ from scratchbus import Bus, NewObservation, Observation
 from scratchbus.domain.events import Claimed
 from scratchbus.domain.ownership import held_as, owner_token
 from scratchbus.errors import Conflict, NotFound
-from scratchbus.ids import new_id
-from scratchbus.log.append import append
-from scratchbus.log.writes import Write
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.ids import new_id
+from scratchbus.eventlog.writes import Write
 from scratchbus.page import Page
 
 _numbers = count(1)

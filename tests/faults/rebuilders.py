@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from scratchbus import Bus
-from scratchbus.log import rebuild as leases
+from scratchbus.readmodel import rebuild_lease as leases
 
 LEASE_MS = 2_000
 """How long the lease of one that was killed lasts; it is longer in earnest."""

@@ -6,8 +6,9 @@ import os
 import signal
 from typing import Any
 
-from scratchbus import Bus, refutation
-from scratchbus.log.append import append
+from scratchbus import Bus
+from scratchbus.commands import dependents
+from scratchbus.eventlog.append import append
 
 
 def refute_and_die(url: str, bus: str, id: str, batches: int) -> None:
@@ -21,7 +22,7 @@ def refute_and_die(url: str, bus: str, id: str, batches: int) -> None:
         done += 1
         return append(*given, **more)
 
-    refutation.append = mortal  # type: ignore[attr-defined]  # this process has it to itself
+    dependents.append = mortal  # type: ignore[attr-defined]  # this process has it to itself
     with Bus.connect(url, bus=bus, source="refuter") as connected:
         connected.page().refute(id, reason="misread")
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from scratchbus import Bus
+from scratchbus.archive.export import line_of
 from scratchbus.domain.events import Linked
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.expiry import sweep
-from scratchbus.exporting import line_of
-from scratchbus.folding import catch_up
-from scratchbus.log.steps import ask
-from scratchbus.log.trimming import Archiving
+from scratchbus.engine.steps import ask
+from scratchbus.eventlog.trim import Archiving
+from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.scheduling.expiry import sweep
 from tests.faults.operations import OPERATIONS, prepare
 from tests.faults.servers import Server
 from tests.travelling import only

@@ -17,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from scratchbus.log.engine_binary import find_binary
+from scratchbus.engine.embedded.binary import find_binary
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

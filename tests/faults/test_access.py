@@ -14,10 +14,10 @@ import pytest
 from scratchbus import AsyncBus, Bus, because
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.errors import EngineAuth, EngineForbidden, EngineLoading, InvalidTransition
-from scratchbus.log import append, subscription
+from scratchbus.eventlog import append, consumers
 from scratchbus.page import Page
-from scratchbus.paging import page_out
-from scratchbus.queries import IN_MEMORY
+from scratchbus.readmodel.queries import IN_MEMORY
+from scratchbus.scheduling.paging_out import page_out
 from tests.faults.checker import check
 from tests.faults.operations import SUBJECT
 from tests.faults.roles import ACCESS_LIST, COMMITS, READS, SECRET, TRIES, GuardedServer
@@ -188,7 +188,7 @@ def test_a_publisher_cannot_see_whether_the_server_syncs(guarded: GuardedServer,
         Bus.connect(guarded.url_of("publisher"), source="subject", ack="fsync")
 
 
-SCRIPTS = {append: ("publisher", "projector", "admin"), subscription: ("subscriber", "publisher", "admin")}
+SCRIPTS = {append: ("publisher", "projector", "admin"), consumers: ("subscriber", "publisher", "admin")}
 KEYS = {
     "LOG": "log", "TAIL": "tail", "ORIGIN": "origin", "PAGES": "pages", "due": "p1:due", "HEADS": "heads:main",
     "checkpoint": "checkpoint:scratch_page", "OPEN": "open:main", "DEDUPE": "keys:main", "retried": "ids:retried",

@@ -14,9 +14,9 @@ import click
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.cli import main
-from scratchbus.edges.cli.root import root
-from scratchbus.edges.exit_codes import ENGINE, OK
+from scratchbus.cli import main
+from scratchbus.cli.root import root
+from scratchbus.daemon.exit_codes import ENGINE, OK
 from tests.faults.roles import ADMINISTERS, APPENDS, COMMITS, READS, SUBSCRIBES, GuardedServer, exported
 from tests.faults.servers import embedded_binary
 from tests.inspection import log_length
@@ -190,7 +190,7 @@ def start(guarded: GuardedServer) -> Iterator[Start]:
 
     def new(role: str, *arguments: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "SCRATCHBUS_URL": guarded.url_of(role)}
-        command = [sys.executable, "-m", "scratchbus.edges.cli", *arguments]
+        command = [sys.executable, "-m", "scratchbus.cli", *arguments]
         pipe = subprocess.PIPE
         started.append(subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True))
         return started[-1]

@@ -10,10 +10,10 @@ import pytest
 from backports import zstd
 
 from scratchbus import Bus
+from scratchbus.archive.check import verify
 from scratchbus.archive.stores import open_store
-from scratchbus.archive.verify import verify
 from scratchbus.domain.events import Added
-from scratchbus.log.below import read_floor
+from scratchbus.eventlog.below_floor import read_floor
 from tests.faults import archivers, workers
 from tests.faults.processes import Crew, kill
 from tests.faults.servers import DURABLE, Server

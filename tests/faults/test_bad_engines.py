@@ -13,6 +13,8 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.engine.connect import target
+from scratchbus.engine.steps import ask_all
 from scratchbus.errors import (
     EngineAuth,
     EngineError,
@@ -24,8 +26,6 @@ from scratchbus.errors import (
     EngineUnreachable,
     ScratchbusError,
 )
-from scratchbus.log.connect import target
-from scratchbus.log.steps import ask_all
 from tests.faults.checker import check
 from tests.faults.operations import OPERATIONS, SUBJECT, prepare
 from tests.faults.pretending import bulk, pretending

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from scratchbus import Bus, NewObservation, Observation
-from scratchbus.folding import fold_once
-from scratchbus.log.keys import PageKeys, ShardKeys
-from scratchbus.log.steps import ask
+from scratchbus.engine.steps import ask
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.readmodel.catch_up import fold_once
 from tests.faults.checker import Acknowledged, check
 
 PAGE = "main"

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from scratchbus import Bus
-from scratchbus.expiry import sweep
+from scratchbus.scheduling.expiry import sweep
 from tests.clock import Clock, hand_over
 from tests.faults.checker import check
 from tests.faults.interposing import interposed, losing_replies

@@ -19,10 +19,10 @@ from scratchbus.errors import (
     ShardsMismatch,
     VersionConflict,
 )
-from scratchbus.expiry import run_expirer
-from scratchbus.folding import catch_up
-from scratchbus.log.keys import PageKeys
-from scratchbus.projector import run_projector
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.projector import run_projector
+from scratchbus.scheduling.expiry import run_expirer
 from tests.faults.checker import Acknowledged, check
 from tests.faults.clusters import Cluster, Move, ask, id_of
 from tests.faults.loads import Load, Reading

@@ -9,8 +9,8 @@ import pytest
 
 from scratchbus import Bus
 from scratchbus.errors import EngineForbidden, ScratchbusError
-from scratchbus.expiry import run_expirer
-from scratchbus.projector import run_projector
+from scratchbus.readmodel.projector import run_projector
+from scratchbus.scheduling.expiry import run_expirer
 from tests.faults.checker import check
 from tests.faults.clusters import Cluster, Move, ask, role
 from tests.faults.operations import SUBJECT

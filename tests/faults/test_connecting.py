@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from scratchbus import Bus
+from scratchbus.engine.drivers import Engine
+from scratchbus.engine.steps import Call, ask
 from scratchbus.errors import ShardsMismatch
-from scratchbus.log.engine import Engine
-from scratchbus.log.steps import Call, ask
 from tests.faults import workers
 from tests.faults.checker import check
 from tests.faults.processes import Crew

@@ -17,8 +17,8 @@ from secrets import token_hex
 import pytest
 
 from scratchbus import Bus
+from scratchbus.engine.embedded.server import ensure_running, stop
 from scratchbus.errors import EngineError
-from scratchbus.log.embedded import ensure_running, stop
 from tests.faults.checker import Acknowledged, check
 from tests.faults.servers import DURABLE, Server
 from tests.inspection import project
@@ -41,7 +41,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             **os.environ, "PYTHONPATH": str(ROOT), "SCRATCHBUS_URL": url, "SCRATCHBUS_SWEEP_INTERVAL": "50ms",
             "SCRATCHBUS_ARCHIVE_URL": str(tmp_path / "archive"),
         }  # fmt: skip
-        program = ["-m", "scratchbus.edges.cli", "up"] if name == "up" else [DAEMONS / f"{name}.py"]
+        program = ["-m", "scratchbus.cli", "up"] if name == "up" else [DAEMONS / f"{name}.py"]
         said = tmp_path / f"{name}-{len(started)}.err"
         with said.open("wb") as file:
             started.append(

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from scratchbus import Bus, Event, NewObservation, expiry
-from scratchbus.expiry import sweep
-from scratchbus.log.steps import Call, ask
+from scratchbus import Bus, Event, NewObservation
+from scratchbus.engine.steps import Call, ask
+from scratchbus.scheduling import expiry
+from scratchbus.scheduling.expiry import sweep
 from tests.clock import Clock, hand_over
 from tests.faults import workers
 from tests.faults.checker import check

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import pytest
 
 from scratchbus import Bus
+from scratchbus.engine.steps import Call
 from scratchbus.errors import EngineError, EngineReadOnly, LogRewound, NotReplicated
-from scratchbus.folding import Folded, fold_once
-from scratchbus.log.commit import Outcome
-from scratchbus.log.steps import Call
-from scratchbus.projector import run_projector
+from scratchbus.eventlog.checkpoint import Outcome
+from scratchbus.readmodel.catch_up import Folded, fold_once
+from scratchbus.readmodel.projector import run_projector
 from tests.clock import Clock, hand_over
 from tests.faults.checker import check
 from tests.faults.proxy import Proxy

@@ -15,13 +15,13 @@ import pytest
 from scratchbus import AsyncBus, Bus
 from scratchbus.domain.events import Event, Linked
 from scratchbus.errors import Conflict, EngineUnreachable, NotFound
-from scratchbus.expiry import sweep
-from scratchbus.folding import fold_once
-from scratchbus.ids import new_event_id, new_id
-from scratchbus.log.append import append
-from scratchbus.log.commit import Outcome
-from scratchbus.log.writes import Write
-from scratchbus.reminding import react
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.checkpoint import Outcome
+from scratchbus.eventlog.ids import new_event_id, new_id
+from scratchbus.eventlog.writes import Write
+from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.scheduling.expiry import sweep
+from scratchbus.scheduling.reminders import react
 from tests.clock import Clock, hand_over
 from tests.faults.checker import Acknowledged, check
 from tests.faults.operations import OPERATIONS, SUBJECT, Operation, are_of_kinds, meddle, prepare

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.cli import main
-from scratchbus.edges.demo_crew import Crew
-from scratchbus.edges.exit_codes import ENGINE, INVALID_INPUT, OK
+from scratchbus.cli import main
+from scratchbus.daemon.exit_codes import ENGINE, INVALID_INPUT, OK
 from scratchbus.errors import ScratchbusError
+from scratchbus.roles.demo_crew import Crew
 from tests.faults.servers import Server, embedded_binary
 from tests.waiting import eventually
 

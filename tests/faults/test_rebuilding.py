@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from scratchbus import Bus, NewObservation
-from scratchbus.log.commit import read_checkpoint
-from scratchbus.rebuilding import Pace
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.readmodel.rebuild import Pace
 from tests.faults import rebuilders, workers
 from tests.faults.checker import check
 from tests.faults.processes import Crew, kill

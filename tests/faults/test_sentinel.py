@@ -10,8 +10,8 @@ import pytest
 
 from scratchbus import AsyncBus, Bus
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineUnreachable, LogRewound
-from scratchbus.folding import catch_up
-from scratchbus.projector import run_projector
+from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.projector import run_projector
 from tests.faults.checker import Acknowledged, check
 from tests.faults.clusters import MASTER_NAME, Watched, ask
 from tests.faults.loads import Load, Reading

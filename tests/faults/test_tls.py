@@ -14,8 +14,8 @@ import pytest
 import trustme
 
 from scratchbus import AsyncBus, Bus
-from scratchbus.edges.cli import main
-from scratchbus.edges.exit_codes import ENGINE, OK
+from scratchbus.cli import main
+from scratchbus.daemon.exit_codes import ENGINE, OK
 from scratchbus.errors import BusClosed, EngineAuth, EngineUnreachable, InvalidURL, ScratchbusError
 from tests.faults.servers import Server, free_port, system_binary
 from tests.waiting import eventually

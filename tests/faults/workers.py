@@ -12,10 +12,10 @@ from typing import Any
 
 from scratchbus import Bus, NewObservation
 from scratchbus.errors import Conflict, EngineError, LogError, NotFound, ShardsMismatch
-from scratchbus.expiry import run_expirer
-from scratchbus.ids import new_id
+from scratchbus.eventlog.ids import new_id
 from scratchbus.page import Page
-from scratchbus.projector import run_projector
+from scratchbus.readmodel.projector import run_projector
+from scratchbus.scheduling.expiry import run_expirer
 from tests.faults.marks import marked
 
 Job = Callable[[Page, Random, str | None, str], object]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from scratchbus.domain.events import EVENTS, SCHEMA
-from scratchbus.domain.remembered import Remembered
-from scratchbus.log.codec import RawEntry, decode_entry, encode_body, encode_document, encode_remembered
+from scratchbus.domain.memories import Remembered
+from scratchbus.eventlog.codec import RawEntry, decode_entry, encode_body, encode_document, encode_remembered
 from scratchbus.projections import memory, scratch_page
 
 HERE = Path(__file__).parent

@@ -10,11 +10,11 @@ import pytest
 
 from scratchbus import Bus
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Linked
-from scratchbus.domain.upcasting import UPCASTERS, upcast
+from scratchbus.domain.upcasters import UPCASTERS, upcast
 from scratchbus.errors import CodeTooOld
-from scratchbus.expiry import run_expirer, sweep
-from scratchbus.log.codec import Poison, decode_entry, entry_fields
-from scratchbus.projector import run_projector
+from scratchbus.eventlog.codec import Poison, decode_entry, entry_fields
+from scratchbus.readmodel.projector import run_projector
+from scratchbus.scheduling.expiry import run_expirer, sweep
 from tests import golden
 from tests.inspection import keys_of, project, raw_append, send
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scratchbus.log import engine_binary
-from scratchbus.log.embedded import find_running, stop
+from scratchbus.engine.embedded import binary
+from scratchbus.engine.embedded.server import find_running, stop
 from tests.log.engine_processes import is_alive
 
 
@@ -48,6 +48,6 @@ def without_engines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Hide every server program; return a directory that is alone on PATH."""
     path = tmp_path / "path"
     path.mkdir()
-    monkeypatch.setattr(engine_binary, "_bundled", lambda: iter(()))
+    monkeypatch.setattr(binary, "_bundled", lambda: iter(()))
     monkeypatch.setenv("PATH", str(path))
     return path

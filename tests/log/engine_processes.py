@@ -7,8 +7,8 @@ from pathlib import Path
 
 from redis import Redis
 
-from scratchbus.log import engine_directory
-from scratchbus.log.embedded import EmbeddedEngine
+from scratchbus.engine.embedded import directory as engine_directory
+from scratchbus.engine.embedded.server import EmbeddedEngine
 from tests.waiting import eventually
 
 

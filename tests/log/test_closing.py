@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.engine.embedded.server import find_running
 from scratchbus.errors import BusClosed
-from scratchbus.log.embedded import find_running
 from tests.log.engine_processes import client
 from tests.waiting import eventually
 

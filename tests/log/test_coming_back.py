@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from scratchbus import AsyncBus, Bus, runtime
+from scratchbus import AsyncBus, Bus
+from scratchbus.daemon import runtime
 from scratchbus.domain.events import Added
+from scratchbus.engine import connect
+from scratchbus.engine.embedded.server import EmbeddedEngine, ensure_running, find_running, stop
 from scratchbus.errors import EngineUnreachable
-from scratchbus.log import connect, reading
-from scratchbus.log.embedded import EmbeddedEngine, ensure_running, find_running, stop
+from scratchbus.eventlog import reader
 from tests.log.engine_processes import kill
 from tests.waiting import eventually
 
@@ -76,7 +78,7 @@ def test_many_threads_that_notice_at_once_get_one_engine(directory: Path) -> Non
 
 
 def test_a_follower_goes_on_when_the_engine_is_killed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "STOPPABLE_BLOCK_MS", 20)
+    monkeypatch.setattr(reader, "STOPPABLE_BLOCK_MS", 20)
     seen: list[str] = []
     halt = threading.Event()
     with Bus.connect(f"embedded:{directory}", source="tester") as bus:

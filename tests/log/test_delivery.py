@@ -16,13 +16,13 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from scratchbus.engine import routing
+from scratchbus.engine.cluster import Cluster
+from scratchbus.engine.routing import Address, Sending, Topology, deliver
+from scratchbus.engine.sentinel import Sentinels
+from scratchbus.engine.steps import Call, Interrupted, Pause
+from scratchbus.engine.urls import read_hosts
 from scratchbus.errors import EngineUnreachable
-from scratchbus.log import delivery
-from scratchbus.log.cluster import Cluster
-from scratchbus.log.delivery import Address, Sending, Topology, deliver
-from scratchbus.log.sentinel import Sentinels
-from scratchbus.log.steps import Call, Interrupted, Pause
-from scratchbus.log.urls import read_hosts
 
 A, B, C = (("127.0.0.1", port) for port in (1, 2, 3))
 READ = Call(0, (("GET", "k"),))
@@ -97,7 +97,7 @@ def test_what_will_pass_is_waited_for_until_patience_ends(monkeypatch: pytest.Mo
     down = ClusterDownError("CLUSTERDOWN The cluster is down")
     answer, _ = converse(deliver(known_cluster(), WRITE, "x"), *[down, [SLOTS]] * 5, [1, 1])
     assert answer == [1, 1]
-    monkeypatch.setattr(delivery, "PATIENCE", 0.0)
+    monkeypatch.setattr(routing, "PATIENCE", 0.0)
     with pytest.raises(EngineUnreachable, match="cannot serve now"):
         converse(deliver(known_cluster(), WRITE, "x"), *[down, [SLOTS]] * 3)
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from scratchbus.engine.embedded import directory as engine_directory
+from scratchbus.engine.embedded.server import default_directory, ensure_running, find_running, stop
 from scratchbus.errors import EngineUnreachable, SettingsError
-from scratchbus.log import engine_directory
-from scratchbus.log.embedded import default_directory, ensure_running, find_running, stop
 from tests.log.engine_processes import client, edit_record, is_alive, kill
 from tests.waiting import eventually
 
 STARTER = """\
 import sys
 from pathlib import Path
-from scratchbus.log.embedded import ensure_running
+from scratchbus.engine.embedded.server import ensure_running
 print("here", flush=True)
 sys.stdin.readline()
 print(ensure_running(Path(sys.argv[1])).pid, flush=True)
@@ -28,7 +28,7 @@ print(ensure_running(Path(sys.argv[1])).pid, flush=True)
 LOCK_HOLDER = """\
 import sys
 from pathlib import Path
-from scratchbus.log import engine_directory
+from scratchbus.engine.embedded import directory as engine_directory
 engine_directory.try_lock(Path(sys.argv[1]) / engine_directory.START_LOCK)
 print("here", flush=True)
 sys.stdin.readline()

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from scratchbus.engine.embedded import binary
+from scratchbus.engine.embedded import directory as engine_directory
+from scratchbus.engine.embedded.directory import Origin
+from scratchbus.engine.embedded.server import ensure_running, stop
 from scratchbus.errors import EngineMissing, EngineNotStarted, ForeignData
-from scratchbus.log import engine_binary, engine_directory
-from scratchbus.log.embedded import ensure_running, stop
-from scratchbus.log.engine_directory import Origin
 from tests.log.engine_processes import client, edit_record, kill
 
 
@@ -45,14 +46,14 @@ def test_a_program_that_does_not_run_is_named(directory, without_engines):
 def test_the_data_decides_between_two_server_programs(tmp_path, without_engines):
     fake_server(without_engines / "valkey-server", "Valkey server v=9.1.2 sha=0")
     fake_server(without_engines / "redis-server", "Redis server v=7.4.0 sha=0")
-    assert engine_binary.find_binary(None, tmp_path).origin == Origin("valkey", "9.1.2")
-    assert engine_binary.find_binary(Origin("redis", "7.0.15"), tmp_path).origin == Origin("redis", "7.4.0")
+    assert binary.find_binary(None, tmp_path).origin == Origin("valkey", "9.1.2")
+    assert binary.find_binary(Origin("redis", "7.0.15"), tmp_path).origin == Origin("redis", "7.4.0")
 
 
 def test_a_lost_executable_bit_is_set_again(tmp_path, without_engines, monkeypatch):
     bundled = fake_server(tmp_path / "valkey-server", "Valkey server v=9.1.2 sha=0", mode=0o644)
-    monkeypatch.setattr(engine_binary, "_bundled", lambda: iter([bundled]))
-    assert engine_binary.find_binary(None, tmp_path).path == bundled
+    monkeypatch.setattr(binary, "_bundled", lambda: iter([bundled]))
+    assert binary.find_binary(None, tmp_path).path == bundled
 
 
 def test_a_server_that_fails_to_start_says_why(directory):
@@ -87,7 +88,7 @@ def test_a_configuration_that_the_server_refuses_is_shown(directory, without_eng
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server on this machine")
 def test_the_systems_redis_will_do(directory, monkeypatch):
-    monkeypatch.setattr(engine_binary, "_bundled", lambda: iter(()))
+    monkeypatch.setattr(binary, "_bundled", lambda: iter(()))
     monkeypatch.setattr(shutil, "which", lambda name, which=shutil.which: which(name) if "redis" in name else None)
     engine = ensure_running(directory, appendfsync="always")
     assert (engine.engine, engine.appendfsync) == ("redis", "always")

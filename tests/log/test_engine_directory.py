@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
+from scratchbus.engine.embedded import directory as engine_directory
+from scratchbus.engine.embedded.directory import Origin, Record
+from scratchbus.engine.embedded.server import ensure_running, find_running, stop
 from scratchbus.errors import EngineNotStarted, ForeignData
-from scratchbus.log import engine_directory
-from scratchbus.log.embedded import ensure_running, find_running, stop
-from scratchbus.log.engine_directory import Origin, Record
 from tests.log.engine_processes import client, edit_record, is_alive
 
 # -- data of other engines -----------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.engine.embedded import directory as engine_directory
+from scratchbus.engine.embedded import socket as own_socket
+from scratchbus.engine.embedded.server import ensure_running, find_running, stop
 from scratchbus.errors import EngineNotStarted, EngineUnreachable
-from scratchbus.log import engine_directory, own_socket
-from scratchbus.log.embedded import ensure_running, find_running, stop
 from tests.log.engine_processes import kill
 from tests.log.impostors import STRANGER, impostor
 from tests.waiting import eventually

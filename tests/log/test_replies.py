@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from scratchbus.archive import staging
 from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineError, LogRewound
-from scratchbus.log import commit, rebuild, staging, subscription, trimming
-from scratchbus.log.keys import ShardKeys
-from scratchbus.log.steps import Step
+from scratchbus.eventlog import checkpoint, consumers
+from scratchbus.eventlog import trim as trimming
+from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.readmodel import rebuild_lease
 
 KEYS = ShardKeys("b", 0)
 PLACE = Position(1, 1)
@@ -22,20 +25,20 @@ def archiving() -> trimming.Archiving:
     return trimming.Archiving(KEYS, "token", "who", 1)
 
 
-def lease() -> subscription.Lease:
-    return subscription.Lease(KEYS, "name", "token", "who", 1)
+def lease() -> consumers.Lease:
+    return consumers.Lease(KEYS, "name", "token", "who", 1)
 
 
 ASKED: dict[str, Callable[[], Step[Any]]] = {
     "trim: take": lambda: archiving().take(),
     "trim: floor": lambda: archiving().raise_floor("o", PLACE, "id"),
     "trim: trim": lambda: archiving().trim("1-1"),
-    "commit": lambda: commit.commit(KEYS, "key", commit.Checkpoint(), PLACE, b"id", []),
-    "rebuild: take": lambda: rebuild.take(KEYS, "who"),
-    "rebuild: switch": lambda: rebuild.Lease(KEYS, "token", 2, 1).switch(),
+    "commit": lambda: checkpoint.commit(KEYS, "key", checkpoint.Checkpoint(), PLACE, b"id", []),
+    "rebuild: take": lambda: rebuild_lease.take(KEYS, "who"),
+    "rebuild: switch": lambda: rebuild_lease.Lease(KEYS, "token", 2, 1).switch(),
     "subscription: keep": lambda: lease().keep("1-1", ""),
     "subscription: take": lambda: lease().take("{}", "1-1"),
-    "subscription: remove": lambda: subscription.remove(KEYS, "name"),
+    "subscription: remove": lambda: consumers.remove(KEYS, "name"),
     "import: take": lambda: staging.Staging(KEYS).take(),
     "import: switch": lambda: staging.Staging(KEYS).switch("", "1-1|x"),
 }

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from scratchbus import AsyncBus, Bus, NewObservation, Page
+from scratchbus.engine.steps import Call, Interrupted
 from scratchbus.errors import EngineFull, EngineUnreachable
-from scratchbus.log.steps import Call, Interrupted
 from tests.faults.checker import Acknowledged, check
 from tests.faults.interposing import Around, Send, interposed, losing_replies
 from tests.faults.servers import Server, embedded_binary

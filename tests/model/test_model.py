@@ -30,7 +30,7 @@ from scratchbus import Bus, NewObservation, Observation, Page, PastPage
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.position import millis, moment
 from scratchbus.errors import Conflict, NotFound
-from scratchbus.expiry import sweep
+from scratchbus.scheduling.expiry import sweep
 from tests.clock import Clock
 from tests.inspection import assert_sound, log_length, project
 from tests.model.page_model import PRIORITY, ROOM, Item, New, PageModel, Refused

@@ -4,8 +4,8 @@ from math import inf
 
 from scratchbus.domain.events import Added, Claimed, Cleared, Linked, StatusChanged, Updated
 from scratchbus.domain.position import moment
-from scratchbus.projections import live_page
-from scratchbus.projections.live_page import LivePage
+from scratchbus.projections import page_in_memory
+from scratchbus.projections.page_in_memory import LivePage
 
 START = 1_800_000_000_000
 """The time of the first event, in milliseconds."""
@@ -150,7 +150,7 @@ def test_an_event_that_cannot_be_read_or_folded_marks_its_observation():
 
 
 def test_alarms_that_no_longer_count_do_not_pile_up(monkeypatch):
-    monkeypatch.setattr(live_page, "_MOST_STALE", 10)
+    monkeypatch.setattr(page_in_memory, "_MOST_STALE", 10)
     story = Story()
     story.add("A", ttl=86_400_000)
     for _ in range(200):

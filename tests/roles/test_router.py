@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scratchbus import Change
-from scratchbus.expiry import sweep
 from scratchbus.roles.router import EXECUTOR, SUGGESTION, Router
+from scratchbus.scheduling.expiry import sweep
 from tests.waiting import eventually
 
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from scratchbus.errors import Claimed
-from scratchbus.expiry import sweep
-from scratchbus.reminding import remind
+from scratchbus.scheduling.expiry import sweep
+from scratchbus.scheduling.reminders import remind
 
 
 @pytest.fixture

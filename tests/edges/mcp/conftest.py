@@ -15,9 +15,9 @@ from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult
 
 from scratchbus import AsyncBus
-from scratchbus.edges.mcp.desk import Desk
-from scratchbus.edges.mcp.identity import Identity
-from scratchbus.edges.mcp.server import server_of
+from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.server import server_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -77,7 +77,7 @@ def connect(memory_url: str) -> Connect:
 @asynccontextmanager
 async def in_a_process(url: str, *options: str, mode: str = "auto", **how: Any) -> AsyncIterator[Agent]:
     """Have an agent work through a server in a process of its own, over standard input and output."""
-    arguments = ["-m", "scratchbus.edges.cli", "mcp", "--url", url, *options]
+    arguments = ["-m", "scratchbus.cli", "mcp", "--url", url, *options]
     server = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ), cwd=str(ROOT))
     async with Client(server, mode=mode, **how) as client:
         yield Agent(client)

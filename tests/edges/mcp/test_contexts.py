@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scratchbus.counts import counts
-from scratchbus.edges.mcp.toolboxes import GROUPS
-from scratchbus.guidance import GROUPS as GUIDED
-from scratchbus.guidance import guidance
+from scratchbus.context.guidance import GROUPS as GUIDED
+from scratchbus.context.guidance import guidance
+from scratchbus.mcp.groups import GROUPS
+from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Connect
 
 

@@ -9,7 +9,7 @@ from secrets import token_hex
 
 import pytest
 
-from scratchbus.edges.mcp.failures import CLIENTS, FIRST, FORGOTTEN, LONGEST, Failures, client_of, delay
+from scratchbus.mcp.failures import CLIENTS, FIRST, FORGOTTEN, LONGEST, Failures, client_of, delay
 from tests.edges.mcp.test_http import refusal, serving
 
 

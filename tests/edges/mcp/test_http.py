@@ -25,9 +25,9 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from scratchbus.edges.cli import main
-from scratchbus.edges.mcp.identity import Identity
-from scratchbus.edges.mcp.tokens import Tokens
+from scratchbus.cli import main
+from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.tokens import Tokens
 from tests.edges.mcp.conftest import ROOT, Agent
 from tests.waiting import PATIENCE
 
@@ -51,7 +51,7 @@ def serving(url: str, file: Path, *options: str) -> Iterator[Served]:
     tokens.add("first", Identity.of("nobody"))
     arguments = ["mcp", "--http", "0", "--tokens", str(file), "--url", url, "--json", *options]
     process = subprocess.Popen(
-        [sys.executable, "-m", "scratchbus.edges.cli", *arguments],
+        [sys.executable, "-m", "scratchbus.cli", *arguments],
         cwd=ROOT,
         env=dict(os.environ),
         stdout=subprocess.PIPE,

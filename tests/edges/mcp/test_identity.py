@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scratchbus.edges.mcp.identity import GROUPS, OF_A_SESSION, Identity
 from scratchbus.errors import InvalidField, InvalidName, InvalidSource
+from scratchbus.mcp.identity import GROUPS, OF_A_SESSION, Identity
 
 
 def test_an_identity_has_all_tools_there_are_for_it():

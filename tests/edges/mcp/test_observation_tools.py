@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from scratchbus.counts import counts
-from scratchbus.edges.mcp.desk import Desk
-from scratchbus.edges.mcp.identity import Identity
-from scratchbus.edges.mcp.server import server_of
-from scratchbus.edges.mcp.toolboxes import GROUPS
-from scratchbus.log import embedded
+from scratchbus.engine.embedded import server
+from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.groups import GROUPS
+from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.server import server_of
+from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Agent, Connect, text_of
 
 
@@ -87,7 +87,7 @@ async def test_a_bug_is_not_told_to_the_client(connect: Connect, monkeypatch: py
 
     async with connect() as agent:
         with monkeypatch.context() as patch:
-            patch.setattr("scratchbus.async_page.AsyncPage.add", broken)
+            patch.setattr("scratchbus.page_async.AsyncPage.add", broken)
             said = await agent.fail("add_observation", type="observation", content="x")
         assert "secret" not in said
         assert "bug of the server" in said
@@ -293,14 +293,14 @@ async def test_an_engine_that_is_away_is_told_and_once_it_is_back_all_goes_on(sh
             agent = Agent(client, desk.bus)
             first = await agent.do("add_observation", type="observation", content="x")
             await agent.do("get_active_observations")
-            embedded.stop(directory)
+            server.stop(directory)
             assert "was stopped" in await agent.fail("get_active_observations")
             assert "was stopped" in await agent.fail("add_observation", type="observation", content="y")
-            embedded.ensure_running(directory)
+            server.ensure_running(directory)
             second = await agent.do("add_observation", type="observation", content="z")
             active = (await agent.do("get_active_observations"))["observations"]
     finally:
-        embedded.stop(directory)
+        server.stop(directory)
     assert [each["id"] for each in active] == [second["id"], first["id"]]
 
 

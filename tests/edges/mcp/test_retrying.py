@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scratchbus import AsyncBus
-from scratchbus.log.steps import Call, Interrupted
+from scratchbus.engine.steps import Call, Interrupted
 from tests.edges.mcp.conftest import Connect
 
 

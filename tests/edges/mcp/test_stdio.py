@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from scratchbus import Bus
-from scratchbus.edges.cli import main
+from scratchbus.cli import main
 from tests.edges.mcp.conftest import ROOT, in_a_process
 from tests.waiting import PATIENCE
 
@@ -56,7 +56,7 @@ class Raw:
 @contextmanager
 def raw(url: str, *options: str) -> Iterator[Raw]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "scratchbus.edges.cli", "mcp", "--url", url, *options],
+        [sys.executable, "-m", "scratchbus.cli", "mcp", "--url", url, *options],
         cwd=ROOT,
         env=dict(os.environ),
         stdin=subprocess.PIPE,
@@ -185,7 +185,7 @@ def test_a_server_that_cannot_begin_says_why_in_one_line(
 
 
 def test_without_the_sdk_it_says_what_to_install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "scratchbus.edges.mcp.main", None)
+    monkeypatch.setitem(sys.modules, "scratchbus.mcp.main", None)
     assert main(["mcp", "--agent", "a"]) == 5
     assert "pip install 'scratchbus[mcp]'" in capsys.readouterr().err
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scratchbus.edges.cli import main
-from scratchbus.edges.mcp.identity import Identity
-from scratchbus.edges.mcp.tokens import Tokens
+from scratchbus.cli import main
 from scratchbus.errors import InvalidInput, NotFound, SettingsFileError
+from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.tokens import Tokens
 
 
 @pytest.fixture

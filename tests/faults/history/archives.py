@@ -8,8 +8,8 @@ from typing import Any
 
 from backports import zstd
 
-from scratchbus.archive.past import Archive
-from scratchbus.archive.shelf import Shelf
+from scratchbus.archive.archive_reader import Archive
+from scratchbus.archive.catalog import Shelf
 from scratchbus.archive.stores import DirectoryStore
 from tests.faults.history.logbook import Entry
 

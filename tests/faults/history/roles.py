@@ -27,7 +27,7 @@ from scratchbus.errors import (
     SubscriptionHeld,
 )
 from scratchbus.subscriptions import read_subscriptions
-from scratchbus.view import View
+from scratchbus.views.view import View
 from tests.faults import workers
 from tests.faults.history.archives import TERMS, Archives
 from tests.faults.history.journal import Journal

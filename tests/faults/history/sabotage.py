@@ -10,14 +10,14 @@ from typing import Any
 from scratchbus import Observation
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
-from scratchbus.feed import Item
-from scratchbus.folding import Fold
-from scratchbus.log import append
-from scratchbus.log.codec import Poison
-from scratchbus.log.engine import Engine
-from scratchbus.log.steps import Call, Script
+from scratchbus.engine.drivers import Engine
+from scratchbus.engine.steps import Call, Script
+from scratchbus.eventlog import append
+from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.tail import Item
 from scratchbus.page import Page
-from scratchbus.subscriptions.hold import Hold
+from scratchbus.readmodel.fold import Fold
+from scratchbus.subscriptions.window import Hold
 
 
 def skip() -> None:

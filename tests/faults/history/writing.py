@@ -12,9 +12,9 @@ from scratchbus import Bus, NewObservation, Observation
 from scratchbus.domain.observation import Claim
 from scratchbus.domain.position import millis
 from scratchbus.errors import Conflict, EngineError, LogError, NotFound
-from scratchbus.ids import new_id
+from scratchbus.eventlog.ids import new_id
 from scratchbus.page import Page
-from scratchbus.working import Job
+from scratchbus.work import Job
 from tests.faults.history.journal import Journal
 from tests.faults.marks import marked
 

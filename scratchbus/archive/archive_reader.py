@@ -1,0 +1,193 @@
+"""Reading the archive as if it were the log: see `scratchbus.eventlog.archived`."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
+
+from scratchbus.archive.catalog import Recent, Shelf
+from scratchbus.archive.check import LogCheck
+from scratchbus.archive.erase_segments import erase_events
+from scratchbus.archive.lines import place_of, restore
+from scratchbus.archive.manifest import Manifest, folder_of
+from scratchbus.archive.segment import Index
+from scratchbus.archive.stores import Store
+from scratchbus.domain.position import START, Position
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign
+from scratchbus.eventlog.archived import Checked, Fault, Stretch
+from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position, text_of
+
+T = TypeVar("T")
+
+KEPT_BYTES = 96 * 1024 * 1024
+"""The bytes of unpacked segments that are kept, and a third of that for their indexes."""
+
+
+class Archive:
+    """The archive of a bus. Safe to share between threads; one reads at a time."""
+
+    def __init__(self, store: Store, bus: str) -> None:
+        self.store = store
+        self.where = store.where
+        self._bus = bus
+        self._lock = threading.Lock()
+        self._shelves: dict[int, Shelf] = {}
+        self._segments: Recent[list[bytes]] = Recent(KEPT_BYTES)
+        self._indexes: Recent[Index] = Recent(KEPT_BYTES // 3)
+
+    def shelf(self, shard: int, origin: str) -> Shelf:
+        """Return the segments of a shard's log. Raises ArchiveForeign when they are those of another log."""
+        if shard not in self._shelves:
+            self._shelves[shard] = Shelf(self.store, self._bus, shard, self._segments, self._indexes)
+        shelf = self._shelves[shard]
+        if (last := shelf.last()) is not None and last.chain.origin != origin:
+            del self._shelves[shard]
+            raise ArchiveForeign(
+                f"{shelf.where} is the archive of another log of bus {self._bus!r}, one that was flushed or replaced;"
+                " set archive_url to another place for this one"
+            )
+        return shelf
+
+    def after(self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = "") -> Stretch:
+        """Return the next entries behind a position, of one page or of all, up to another position."""
+        with self._lock:
+            shelf = self.shelf(shard, origin)
+            manifest = self._next(shelf, after, until)
+            first, lines = manifest.chain.first.seq, self._read(shelf, manifest, shelf.lines)
+            top = min(manifest.chain.last.seq, until.seq)
+            if page:
+                seqs = self._read(shelf, manifest, shelf.index).pages.get(page, [])
+                wanted = seqs[bisect_right(seqs, after.seq) : bisect_right(seqs, top)][: limit + 1]
+                at = wanted[limit - 1] if len(wanted) > limit else top
+            else:
+                start = max(after.seq + 1, first)
+                at = min(start + limit - 1, top)
+                wanted = list(range(start, at + 1))
+            found = [self._restored(shelf, manifest, lines, seq) for seq in wanted if seq <= at]
+        entries = [entry for entry in found if entry is not None and _is_behind(entry, after)]
+        return Stretch(entries, *self._place(shelf, manifest, lines, at, shard))
+
+    def at(self, shard: int, origin: str, positions: Sequence[Position]) -> list[RawEntry]:
+        """Return the entries at these positions; what was erased is left out."""
+        with self._lock:
+            shelf = self.shelf(shard, origin)
+            found = [self._at(shelf, position) for position in positions]
+        pairs = zip(positions, found, strict=True)
+        return [entry for position, entry in pairs if entry and entry[0].decode() == position.stream_id]
+
+    def back(self, shard: int, origin: str, at: Position, most: int) -> tuple[list[RawEntry], str]:
+        """Return the entries of a subject from a position back, newest first, and the stream id to go on at, or ""."""
+        entries: list[RawEntry] = []
+        rest = at.stream_id
+        with self._lock:
+            shelf = self.shelf(shard, origin)
+            while rest and len(entries) < most:
+                entry = self._at(shelf, Position.parse(rest))
+                if entry is None:
+                    return entries, ""  # what is before an erased one was erased with it
+                if entry[0].decode() != rest:
+                    raise ArchiveForeign(
+                        f"{shelf.where} has event {entry[0].decode()} in the place of {rest}: it is the archive of"
+                        " another log; set archive_url to that of this one"
+                    )
+                entries.append(entry)
+                rest = text_of(entry_fields(entry).get(b"prev", b""))
+        return entries, rest
+
+    def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
+        """Erase the events with these numbers, as far as they are archived; before each step one has to have the lease.
+
+        So it yields where the lease is to be prolonged.
+        """
+        with self._lock:
+            steps = erase_events(self.shelf(shard, origin), seqs)
+        while True:
+            with self._lock:
+                if next(steps, True):
+                    return
+            yield
+
+    def check(self, shard: int, origin: str, until: Position, erased: Collection[int]) -> Iterator[Checked]:
+        """Check everything up to a position, and what comes after it; `erased` may not be there."""
+        folder = folder_of(self._bus, shard)
+        check = LogCheck(self.store, folder, origin=origin, until=until.seq, erased=erased)
+        for _ in check.run():
+            faults = [Fault(each.file, each.problem) for each in check.take()]
+            yield Checked(check.report.events, faults)
+
+    def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
+        """Return where the last archived event about a subject is: the indexes are looked through, newest first."""
+        with self._lock:
+            shelf = self.shelf(shard, origin)
+            shelf.refresh()
+            for first in reversed(shelf.firsts):
+                manifest = shelf.manifest(first)
+                seq = self._read(shelf, manifest, shelf.index).subjects.get(page, {}).get(subject)
+                if seq is not None:
+                    entry = self._restored(shelf, manifest, self._read(shelf, manifest, shelf.lines), seq)
+                    return entry_position(entry, shard) if entry is not None else None
+        return None
+
+    def last_until(self, shard: int, origin: str, ms: int) -> Position:
+        """Return where the last archived event up to a millisecond is; the start if there is none."""
+        with self._lock:
+            shelf = self.shelf(shard, origin)
+            shelf.refresh()
+            at = bisect_right(shelf.firsts, ms, key=lambda first: shelf.manifest(first).chain.first.position.ms)
+            if not at:
+                return START._replace(shard=shard)
+            manifest = shelf.manifest(shelf.firsts[at - 1])
+            lines = self._read(shelf, manifest, shelf.lines)
+        found = bisect_right(lines, ms, key=lambda line: place_of(line)[0])
+        return Position(*place_of(lines[found - 1]), shard)
+
+    def _next(self, shelf: Shelf, after: Position, until: Position) -> Manifest:
+        """Return the manifest of the segment in which the first event behind a position is."""
+        if after.seq or not after.ms:
+            return shelf.holding(after.seq + 1)
+        shelf.holding(until.seq)  # which looks whether the shelf is up to date
+        at = bisect_left(shelf.firsts, after.ms, key=lambda first: shelf.manifest(first).chain.last.position.ms)
+        return shelf.manifest(shelf.firsts[at])
+
+    def _at(self, shelf: Shelf, position: Position) -> RawEntry | None:
+        manifest = shelf.holding(position.seq)
+        return self._restored(shelf, manifest, self._read(shelf, manifest, shelf.lines), position.seq)
+
+    def _read(self, shelf: Shelf, manifest: Manifest, read: Callable[[Manifest], T]) -> T:
+        """Read a file of a segment; once more by a new manifest when it was rewritten meanwhile."""
+        try:
+            return read(manifest)
+        except ArchiveDamaged:
+            first = manifest.chain.first.seq
+            shelf.refresh()
+            again = shelf.manifest(first)
+            if again == manifest:
+                raise
+            return read(again)
+
+    def _restored(self, shelf: Shelf, manifest: Manifest, lines: list[bytes], seq: int) -> RawEntry | None:
+        try:
+            entry = restore(lines[seq - manifest.chain.first.seq])
+        except ValueError as problem:
+            raise shelf.damaged(manifest.files.segment.name, f"event {seq}: {problem}") from None
+        if entry is not None and not entry[0].endswith(b"-%d" % seq):
+            raise shelf.damaged(manifest.files.segment.name, f"event {seq}: its line is that of {entry[0].decode()}")
+        return entry
+
+    def _place(
+        self, shelf: Shelf, manifest: Manifest, lines: list[bytes], seq: int, shard: int
+    ) -> tuple[Position, str]:
+        """Return where a reader stands behind an event, and the event's id."""
+        if seq == manifest.chain.last.seq:
+            return manifest.chain.last.position._replace(shard=shard), manifest.chain.last.id
+        entry = self._restored(shelf, manifest, lines, seq)
+        if entry is None:  # erased: its line still says when it was
+            ms, _ = place_of(lines[seq - manifest.chain.first.seq])
+            return Position(ms, seq, shard), ""
+        return entry_position(entry, shard), entry_fields(entry).get(b"id", b"").decode("utf-8", "replace")
+
+
+def _is_behind(entry: RawEntry, after: Position) -> bool:
+    return entry_position(entry, after.shard) > after

@@ -1,0 +1,272 @@
+"""Checking an archive without the engine: every file, every line, every link of the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any
+
+from pydantic import BaseModel
+
+from scratchbus.archive.catalog import read_file
+from scratchbus.archive.contents import archived_logs
+from scratchbus.archive.lines import Line, check_line, place_of, restore
+from scratchbus.archive.manifest import END, Manifest, folder_of, is_manifest, last_name, number_of
+from scratchbus.archive.segment import Index, index_of, unpack
+from scratchbus.archive.stores import Store
+from scratchbus.domain.position import Position
+from scratchbus.errors import ArchiveDamaged
+from scratchbus.eventlog.codec import is_batch_end
+
+Report = Callable[[int, int], object]
+"""Told how many segments were checked, and of how many."""
+
+
+class Problem(BaseModel):
+    """What is wrong with a file of an archive, or between two of them."""
+
+    file: str
+    problem: str
+
+
+class LogReport(BaseModel):
+    """What the archive of one log has, and what is wrong with it."""
+
+    bus: str
+    shard: int
+    segments: int = 0
+    events: int = 0
+    erased: int = 0
+    bytes: int = 0
+    first: str | None = None
+    last: str | None = None
+    problems: list[Problem] = []
+
+
+def verify(store: Store, report: Report = lambda done, total: None) -> list[LogReport]:
+    """Check everything in a store; return what there is of each log, and what is wrong with it.
+
+    Raises ArchiveUnavailable.
+    """
+    folders = archived_logs(store)
+    total = sum(is_manifest(name) for names in folders.values() for name in names)
+    done, reports = 0, []
+    for folder, names in folders.items():
+        check = LogCheck(store, folder, names)
+        for _ in check.run():
+            done += 1
+            report(done, total)
+        reports.append(check.report)
+    return reports
+
+
+class LogCheck:
+    """The check of one log's files.
+
+    `origin` is that of the log, `until` the number of the event up to which it has to have all, and `erased` has the
+    numbers of those that it may not have, where these are known.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: str,
+        names: list[str] | None = None,
+        origin: str = "",
+        until: int = 0,
+        erased: Collection[int] = (),
+    ) -> None:
+        bus, _, shard = folder.rstrip("/").rpartition("/")
+        self.report = LogReport(bus=bus, shard=int(shard))
+        self._store, self._folder, self._names = store, folder, names
+        self._origin, self._until, self._erased = origin, until, frozenset(erased)
+        self._before: Manifest | None = None
+        self._is_known = True  # whether what comes before the next manifest is known
+        self._named: set[str] = {END}
+
+    def run(self) -> Iterator[None]:
+        """Check one segment after the other, then where it ends, and whether there are files that none names."""
+        if self._names is None:
+            names = (name.removeprefix(self._folder) for name in self._store.list(self._folder))
+            self._names = [name for name in names if number_of(name) is not None]
+        for name in filter(is_manifest, self._names):
+            manifest = self._settled(name)
+            if manifest is not None:
+                self._count(manifest)
+            self._before, self._is_known = manifest, manifest is not None
+            yield
+        self._end()
+        self._unnamed(self._names)
+        yield
+
+    def take(self) -> list[Problem]:
+        """Return what was found since this was last called."""
+        found, self.report.problems = self.report.problems, []
+        return found
+
+    def _say(self, file: str, problem: str) -> None:
+        self.report.problems.append(Problem(file=self._folder + file, problem=problem))
+
+    def _settled(self, name: str) -> Manifest | None:
+        """Check a manifest and what it names; once more when it was replaced meanwhile, by an erasure."""
+        while True:
+            known, content = len(self.report.problems), self._store.get(self._folder + name)
+            manifest = self._manifest(name, content)
+            if manifest is not None:
+                self._link(manifest)
+                self._segment(manifest)
+            if len(self.report.problems) == known or self._store.get(self._folder + name) == content:
+                return manifest
+            del self.report.problems[known:]
+
+    def _manifest(self, name: str, content: bytes | None) -> Manifest | None:
+        try:
+            manifest = Manifest.parse(content or b"")
+        except ValueError as problem:
+            self._say(name, str(problem))
+            return None
+        self._named |= {name, manifest.files.segment.name, manifest.files.index.name}
+        if manifest.name != name:
+            self._say(name, f"it is {manifest.name} under another name")
+        if folder_of(manifest.chain.bus, manifest.chain.shard) != self._folder:
+            self._say(name, f"it is of bus {manifest.chain.bus!r}, shard {manifest.chain.shard}")
+        if self._origin and manifest.chain.origin != self._origin:
+            self._say(name, "it is of another log of this bus, one that was flushed or replaced")
+        return manifest
+
+    def _link(self, manifest: Manifest) -> None:
+        """Check that a manifest is the next link of the chain."""
+        chain, before = manifest.chain, self._before
+        if not self._is_known:
+            return
+        expected = before.chain.last.seq + 1 if before else 1
+        if chain.first.seq > expected:
+            self._say(manifest.name, f"events {expected} to {chain.first.seq - 1} are missing: no segment has them")
+        elif chain.first.seq < expected:
+            self._say(
+                manifest.name, f"its events begin at {chain.first.seq}; the segment before ends at {expected - 1}"
+            )
+        if before is None:
+            if chain.previous is not None and chain.first.seq == 1:
+                self._say(manifest.name, f"it is the first one, and says that {chain.previous} comes before it")
+            return
+        if chain.previous != before.name:
+            self._say(manifest.name, f"it says that {chain.previous} comes before it, and {before.name} does")
+        elif chain.previous_sha256 != before.chain.sha256:
+            self._say(before.name, f"its SHA-256 is not the one that {manifest.name} has of it: it is another by now")
+        if chain.origin != before.chain.origin:
+            self._say(manifest.name, f"it is of another log than {before.name}: their origins differ")
+        if chain.first.position.ms < before.chain.last.position.ms:
+            self._say(manifest.name, "its events are older than those before them")
+
+    def _segment(self, manifest: Manifest) -> None:
+        """Check the segment and the index that a manifest names."""
+        files, name = manifest.files, manifest.files.segment.name
+        texts = self._content(manifest, name, lambda: unpack(read_file(self._store, self._folder, files.segment)))
+        if texts is None:
+            return
+        lines = self._lines(manifest, texts)
+        if lines is None:
+            return
+        places = [Position(*place_of(text)) for text in (texts[0], texts[-1])]
+        ends = [manifest.chain.first.position, manifest.chain.last.position]
+        if places != ends or len(lines) != manifest.chain.count:
+            self._say(
+                name,
+                f"it has {len(lines):,} events from {places[0]} to {places[1]}; its manifest says"
+                f" {manifest.chain.count:,} from {ends[0]} to {ends[1]}",
+            )
+        if sha256(b"".join(hash for _, hash, *_ in lines)).hexdigest() != manifest.chain.events:
+            self._say(name, "the hash over its events is not the one in the chain: an event in it is another by now")
+        self._index(manifest, lines)
+
+    def _lines(self, manifest: Manifest, texts: list[bytes]) -> list[Line] | None:
+        name, ms = manifest.files.segment.name, 0
+        lines = []
+        for seq, text in enumerate(texts, manifest.chain.first.seq):
+            try:
+                lines.append(check_line(text, seq))
+                at, ms = ms, place_of(text)[0]
+                if ms < at:
+                    raise ValueError("it is older than the one before it")
+            except ValueError as problem:
+                self._say(name, f"line {seq - manifest.chain.first.seq + 1}, event {seq}: {problem}")
+                return None
+        return lines
+
+    def _index(self, manifest: Manifest, lines: list[Line]) -> None:
+        files = manifest.files
+        last = restore(lines[-1][0])
+        if last is not None and not is_batch_end(last):
+            self._say(files.segment.name, "its last batch is not whole")
+        erased = [line[2] for line in lines if restore(line[0]) is None]
+        if erased != files.erased:
+            self._say(manifest.name, f"erased are the events {erased}; it says {files.erased}")
+        left = sorted(self._erased.intersection(range(lines[0][2], lines[-1][2] + 1)).difference(erased))
+        if left:
+            self._say(
+                files.segment.name,
+                f"the events {left} were erased, and are still in it; `scratchbus archive run` ends that",
+            )
+        index = self._content(
+            manifest, files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index))
+        )
+        if index is not None and index != index_of(lines):
+            self._say(files.index.name, "it does not say what is in the segment")
+
+    def _content(self, manifest: Manifest, name: str, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except ArchiveDamaged as problem:
+            self._say(name, str(problem))
+        except ValueError as problem:
+            self._say(name, f"it cannot be unpacked: {str(problem).partition(chr(10))[0]}")
+        return None
+
+    def _count(self, manifest: Manifest) -> None:
+        report = self.report
+        report.segments += 1
+        report.events += manifest.chain.count
+        report.erased += len(manifest.files.erased)
+        report.bytes += manifest.files.segment.size + manifest.files.index.size
+        report.first = report.first or manifest.chain.first.at
+        report.last = manifest.chain.last.at
+
+    def _end(self) -> None:
+        """Look whether the last manifest is the one that was put last; the file that says so comes after it."""
+        content = self._store.get(self._folder + END)
+        name = last_name(content)
+        if content is None and self.report.segments > 1:
+            self._say(END, "it is gone; it says which manifest is the last")
+        elif content is not None and not name:
+            self._say(END, "its text is not what was written: something in it was changed")
+        elif name:
+            self._compare_end(name, content, self._store.get(self._folder + name))
+        end = self._before.chain.last.seq if self._before else 0
+        if self._is_known and end < self._until:
+            self._say(END, f"events {end + 1} to {self._until} left the log, and no segment has them")
+
+    def _compare_end(self, name: str, content: bytes | None, manifest: bytes | None) -> None:
+        if manifest is None:
+            self._say(name, "it is gone, and it was the last manifest: the events of its segment are missing")
+            return
+        with suppress(ValueError):  # which was reported
+            if Manifest.parse(manifest).end != content:
+                self._say(END, f"it does not fit {name}: one of them is another by now")
+
+    def _unnamed(self, names: list[str]) -> None:
+        """Report the files that no manifest names, unless one does by now: an archiver may be at work."""
+        rest = [name for name in names if name not in self._named and not is_manifest(name)]
+        if not rest:
+            return
+        for name in self._store.list(self._folder):
+            content = self._store.get(name) if is_manifest(name.removeprefix(self._folder)) else None
+            try:
+                files = Manifest.parse(content).files if content else None
+            except ValueError:
+                continue  # it was reported
+            self._named |= {files.segment.name, files.index.name} if files else set()
+        for name in rest:
+            if name not in self._named and self._store.get(self._folder + name) is not None:
+                self._say(name, "no manifest names it: an archiver was interrupted, or someone put it there")

@@ -1,0 +1,58 @@
+"""Erasing events from segments: their lines keep only the hashes, so that the chain holds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from secrets import token_hex
+
+from scratchbus.archive.catalog import Shelf
+from scratchbus.archive.lines import check_line, erase_lines
+from scratchbus.archive.manifest import Files, Manifest, StoredFile
+from scratchbus.archive.segment import index_of, pack
+
+
+def left_of(shelf: Shelf, seqs: Collection[int]) -> list[int]:
+    """Return which events with these numbers are archived, and not erased there. Raises what `Shelf.manifest` does."""
+    last = shelf.last()
+    end = last.chain.last.seq if last is not None else 0
+    return [seq for seq in seqs if seq <= end and seq not in shelf.holding(seq).files.erased]
+
+
+def erase_events(shelf: Shelf, seqs: Collection[int]) -> Iterator[None]:
+    """Erase the events with these numbers, as far as they are archived; yield before each step that takes the lease.
+
+    The rewritten files get new names, then the manifest names them, then the old ones go: whoever is killed in between
+    leaves an archive that is sound, and erasing again ends it. Raises ArchiveDamaged or ArchiveUnavailable.
+    """
+    shelf.refresh()
+    last = shelf.last()
+    by_segment: dict[int, set[int]] = defaultdict(set)
+    for seq in seqs:
+        if last is not None and seq <= last.chain.last.seq:
+            by_segment[shelf.holding(seq).chain.first.seq].add(seq)
+    for first, mine in by_segment.items():
+        yield
+        manifest = shelf.manifest(first)
+        if left := mine - set(manifest.files.erased):
+            rewritten = _rewrite(shelf, manifest, left)
+            yield
+            shelf.replace(manifest, rewritten)
+        shelf.sweep(shelf.manifest(first))
+
+
+def _rewrite(shelf: Shelf, manifest: Manifest, seqs: set[int]) -> Manifest:
+    """Store the files of a segment without these events, and return the manifest that names them."""
+    chain, old = manifest.chain, manifest.files
+    lines = erase_lines(shelf.lines(manifest), seqs)
+    index = index_of([check_line(line, seq) for seq, line in enumerate(lines, chain.first.seq)])
+    stem = f"{chain.first.seq:016d}-{chain.last.seq:016d}.{token_hex(4)}"
+    text, places = pack(lines), index.encode()
+    files = Files(
+        segment=StoredFile.of(f"{stem}.jsonl.zst", text),
+        index=StoredFile.of(f"{stem}.index.json.zst", places),
+        erased=sorted({*old.erased, *seqs}),
+    )
+    for file, content in ((files.segment, text), (files.index, places)):
+        shelf.put(file, content)
+    return Manifest(chain, files)

@@ -1,0 +1,87 @@
+"""Conversations about an import into one shard: staged under names that nobody reads, then switched to at once.
+
+An import that is killed before the switch leaves staged keys and nothing else; the next import deletes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from secrets import token_hex
+from typing import Any
+
+from scratchbus.engine.script_replies import reply_of
+from scratchbus.engine.steps import Script, Step, ask
+from scratchbus.errors import Conflict, NotEmpty
+from scratchbus.eventlog.keys import ShardKeys
+
+_SCRIPT = Script(__package__, "import")
+_MOST_COMMANDS, _MOST_BYTES = 500, 4 * 1024 * 1024  # of a part
+_KEYS_AT_ONCE = 1_000
+
+Command = tuple[Any, ...]
+
+
+class Staging:
+    """One import's hold of one shard. Everything it says may be sent twice."""
+
+    def __init__(self, keys: ShardKeys) -> None:
+        self.keys = keys
+        self.staged = keys.staged
+        self._token = token_hex(8)
+
+    def take(self) -> Step[None]:
+        """Begin, in the place of whoever was importing before, and delete what that one left."""
+        reply = yield from self._do("take")
+        if reply[1]:
+            yield from self._clear()
+
+    def write(self, commands: Iterable[Command]) -> Step[None]:
+        """Write the log and all that belongs to it under their staged names. Raises Conflict."""
+        part: list[Any] = []
+        number = count = size = 0
+        for command in commands:
+            part += (len(command), *command)
+            count, size = count + 1, size + sum(len(each) for each in command if isinstance(each, bytes))
+            if count >= _MOST_COMMANDS or size >= _MOST_BYTES:
+                number += 1
+                yield from self._do("part", number, *part)
+                part, count, size = [], 0, 0
+        if part:
+            yield from self._do("part", number + 1, *part)
+
+    def switch(self, was: str, tail: str) -> Step[None]:
+        """Let what was staged be the log, if that still ends where it did. Raises NotEmpty or Conflict."""
+        reply = yield from self._do("switch", was, tail, token_hex(8))
+        if reply[0] == 0:
+            raise NotEmpty(self.keys.shard)
+
+    def drop(self) -> Step[None]:
+        """Delete what was staged, unless another import has begun."""
+        try:
+            yield from self._clear()
+            yield from self._do("leave")
+        except Conflict:
+            return
+
+    def _clear(self) -> Step[None]:
+        at = b"0"
+        while True:
+            at, found = yield from ask(
+                self.keys.shard, "SCAN", at, "MATCH", f"{self.staged.tag}*", "COUNT", _KEYS_AT_ONCE
+            )
+            for begin in range(0, len(found), _KEYS_AT_ONCE):
+                yield from self._do("clear", *found[begin : begin + _KEYS_AT_ONCE])
+            if int(at) == 0:
+                return
+
+    def _do(self, operation: str, *arguments: Any) -> Step[list[Any]]:
+        keys = self.keys
+        names = (keys.importing, keys.tail, keys.origin, keys.log, keys.ids)
+        command = _SCRIPT.command(names, (operation, self._token, *arguments))
+        reply = reply_of("import", (yield from ask(keys.shard, *command)), 1, 0, -1)
+        if reply[0] == -1:
+            raise Conflict(
+                f"shard {keys.shard}: another import into this bus has begun, and this one was given up; let that one"
+                " end"
+            )
+        return reply

@@ -1,0 +1,85 @@
+"""The command line `scratchbus`: errors become one line on stderr and an exit code, see `exit_codes`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+from click.shell_completion import shell_complete
+
+from scratchbus.cli.completion import PROGRAM, VARIABLE
+from scratchbus.cli.root import root
+from scratchbus.cli.text import one_line
+from scratchbus.daemon.exit_codes import INTERNAL, INTERRUPTED, OK, USAGE, exit_code
+from scratchbus.daemon.usage import usage_line
+from scratchbus.errors import ScratchbusError
+from scratchbus.telemetry.terminal import visible
+
+DEBUG = "SCRATCHBUS_DEBUG"
+"""The environment variable that, when set, shows where an error comes from."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        return _run(given)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_output()
+        return OK  # who reads has seen enough, as `head` has
+    except click.exceptions.NoArgsIsHelpError as wanted:
+        wanted.show()
+        return USAGE
+    except click.ClickException as problem:
+        return _say(usage_line(problem, PROGRAM), USAGE)
+    except ScratchbusError as problem:
+        return _say(str(problem), exit_code(problem))
+    except OSError as problem:
+        return _say(f"{problem.strerror or problem}; check the disk, the terminal and the files named", INTERNAL)
+    except Exception as problem:
+        what = f"{type(problem).__name__}: {problem}"
+        return _say(f"internal error, {what}; this is a bug: run it again with {DEBUG}=1 to see where", INTERNAL)
+
+
+def _run(arguments: list[str]) -> int:
+    if instruction := os.environ.get(VARIABLE):
+        return shell_complete(root, {}, PROGRAM, VARIABLE, instruction)
+    for number, argument in enumerate(arguments, 1):
+        if not _is_text(argument):
+            raise click.UsageError(f"argument {number} is not UTF-8 text")
+    try:
+        with root.make_context(PROGRAM, arguments) as context:
+            root.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    finally:
+        sys.stdout.flush()
+    return OK
+
+
+def _is_text(argument: str) -> bool:
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _say(text: str, code: int) -> int:
+    """Say what is wrong in one line, after where it comes from when that is wanted."""
+    if os.environ.get(DEBUG):
+        print(visible(traceback.format_exc()), file=sys.stderr)  # noqa: T201
+    print(f"{PROGRAM}: {one_line(text)}", file=sys.stderr)  # noqa: T201  # this is what standard error is for
+    return code
+
+
+def _forget_output() -> None:
+    """Keep Python from writing the rest of the output, at its end, to a pipe that nobody reads."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

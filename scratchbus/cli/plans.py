@@ -1,0 +1,185 @@
+"""What agents plan, and what they leave for their future selves: `todo` and `scratchpad`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scratchbus.cli.common import (
+    BusGroup,
+    Session,
+    event_id_option,
+    given,
+    pass_session,
+    revision_option,
+    session_option,
+)
+from scratchbus.cli.output import Cell
+from scratchbus.cli.text import TODO_MARKS, one_line, paragraphs, plural
+from scratchbus.cli.values import content_of
+
+if TYPE_CHECKING:
+    from scratchbus.domain.todo import TodoList
+
+_STATUSES = "pending, in_progress, completed or cancelled."
+_STYLES = {"in_progress": "bold", "completed": "dim", "cancelled": "dim"}
+
+
+@click.group(cls=BusGroup)
+def todo() -> None:
+    """See and change the todo list of a session."""
+
+
+@todo.command("read", examples=("scratchbus todo read --session s1", "scratchbus todo read --session s1 --json"))
+@session_option
+@pass_session
+def read_todo(session: Session, of: str) -> None:
+    """Show the todo list of a session.
+
+    [ ] is pending, [>] in progress, [x] completed, [-] cancelled.
+    """
+    with session.connect() as bus:
+        found = bus.todo(of).read()
+    _show_todo(session, of, found)
+
+
+@todo.command(
+    "write",
+    examples=(
+        """scratchbus todo write --session s1 '[{"id": "1", "content": "Survey the sheets"}]'""",
+        """scratchbus todo write --session s1 --merge '[{"id": "1", "status": "completed"}]'""",
+    ),
+)
+@session_option
+@click.argument("todos")
+@click.option("--merge", is_flag=True, help="Change these items, and keep the others.")
+@revision_option
+@event_id_option
+@pass_session
+def write_todo(session: Session, of: str, todos: str, merge: bool, revision: int | None, event_id: str | None) -> None:
+    """Replace the todo list of a session.
+
+    TODOS is a JSON list of items with id, content and status; - reads it from standard input.
+    """
+    items = _json_of(content_of(todos))
+    with session.connect() as bus:
+        found = bus.todo(of).write(items, merge=merge, revision=revision, event_id=event_id)
+    _show_todo(session, of, found)
+
+
+@todo.command("set", examples=("scratchbus todo set --session s1 2 --status in_progress",))
+@session_option
+@click.argument("id", metavar="ID")
+@click.option("--content", metavar="TEXT", help="What is to be done.")
+@click.option("--status", metavar="STATUS", type=click.Choice(list(TODO_MARKS)), help=_STATUSES)
+@event_id_option
+@pass_session
+def set_todo(session: Session, of: str, id: str, event_id: str | None, **fields: str | None) -> None:
+    """Change one item of a todo list, or add it at its end."""
+    with session.connect() as bus:
+        found = bus.todo(of).write([{"id": id, **given(**fields)}], merge=True, event_id=event_id)
+    _show_todo(session, of, found)
+
+
+@todo.command("inject", examples=("scratchbus todo inject --session s1",))
+@session_option
+@pass_session
+def inject_todo(session: Session, of: str) -> None:
+    """Print the block that brings a plan through compaction; nothing, when nothing is left to do."""
+    with session.connect() as bus:
+        text = bus.todo(of).format_for_injection()
+    if session.as_json:
+        session.out.document({"session": of, "text": text})
+    elif text is not None:
+        _show_text(session, text)
+
+
+def _json_of(text: str) -> Any:
+    from scratchbus.errors import InvalidField, shown
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidField("todos", f"{shown(text)} is not JSON; write a list of items with id and content") from None
+
+
+def _show_todo(session: Session, of: str, found: TodoList) -> None:
+    if session.as_json:
+        session.out.document({"session": of, **found.model_dump(mode="json")})
+        return
+    for item in found.todos:
+        style = _STYLES.get(item.status, "")
+        cells = TODO_MARKS[item.status], one_line(item.id), one_line(item.content)
+        session.out.sentence(*(Cell(text, style) for text in cells))
+    told = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.summary.items() if count)
+    session.out.note(f"revision {found.revision}: {told or 'nothing to do'}")
+
+
+@click.group(cls=BusGroup)
+def scratchpad() -> None:
+    """See and write the scratchpad of an agent: what it keeps from one run to the next."""
+
+
+@scratchpad.command("show", examples=("scratchbus scratchpad show analyst",))
+@click.argument("agent")
+@pass_session
+def show_scratchpad(session: Session, agent: str) -> None:
+    """Show what an agent's scratchpad says.
+
+    Only the agent itself may: AGENT is who speaks, unless --source or the settings name another one.
+    """
+    session.speak_as(agent)
+    with session.connect() as bus:
+        content, revision = bus.scratchpad(agent).read_with_revision()
+    if session.as_json:
+        session.out.document({"agent": agent, "content": content, "revision": revision})
+    elif content:
+        _show_text(session, content)
+
+
+@scratchpad.command(
+    "write",
+    examples=(
+        'scratchbus scratchpad write analyst "The bank answers on Mondays only."',
+        "scratchbus scratchpad write analyst - < notes.md",
+    ),
+)
+@click.argument("agent")
+@click.argument("content")
+@revision_option
+@event_id_option
+@pass_session
+def write_scratchpad(session: Session, agent: str, content: str, revision: int | None, event_id: str | None) -> None:
+    """Replace what an agent's scratchpad says; an empty text clears it.
+
+    - reads CONTENT from standard input.
+    """
+    text = content_of(content)
+    session.speak_as(agent)
+    with session.connect() as bus:
+        new = bus.scratchpad(agent).write(text, revision=revision, event_id=event_id)
+    if session.as_json:
+        session.out.document({"agent": agent, "characters": len(text), "revision": new})
+    else:
+        session.out.sentence(Cell("saved", "green"), Cell(f"{plural(len(text), 'character')} for {agent}"))
+
+
+@scratchpad.command("whoami", examples=("scratchbus scratchpad whoami analyst",))
+@click.argument("agent")
+@pass_session
+def whoami(session: Session, agent: str) -> None:
+    """Show what an agent is shown at the start of a run."""
+    session.speak_as(agent)
+    with session.connect() as bus:
+        text = bus.scratchpad(agent).whoami()
+    if session.as_json:
+        session.out.document({"agent": agent, "text": text})
+    else:
+        _show_text(session, text)
+
+
+def _show_text(session: Session, text: str) -> None:
+    """Print a text with its layout into a pipe, and as paragraphs onto a terminal."""
+    session.out.line(paragraphs(text) if session.out.is_terminal else text)

@@ -1,0 +1,149 @@
+"""Refutation: what rests on an observation that turned out to be wrong is sent to review, on every page.
+
+Whoever refutes writes a batch for each page. Should it be interrupted, whoever follows the log goes on: all of them
+come to the same event ids, so that each observation is sent to review once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from scratchbus.domain.events import StatusChanged
+from scratchbus.domain.lifecycle import DEFAULT, Lifecycle
+from scratchbus.domain.observation import Observation
+from scratchbus.engine.steps import Pause, Step
+from scratchbus.errors import Conflict, EventIdReused, NotFound, UnknownType
+from scratchbus.eventlog.append import MAX_BATCH, append
+from scratchbus.eventlog.writes import Write
+from scratchbus.readmodel.relations import Relations, Resting, gather, open_relations, resting_on
+from scratchbus.readmodel.scope import Core, type_of
+
+_REVIEW = "pending_review"
+_LONGEST_CHAIN = 20
+_LONGEST_REASON = 500
+_CLOCKS_MS = 10_000
+"""By how much the clocks of two shards may differ; what seems younger than that was added after the refutation."""
+
+
+class Dependent(NamedTuple):
+    """An open observation that rests on a refuted one, and the chain that leads to it; its lifecycle."""
+
+    observation: Observation
+    chain: list[str]
+    lifecycle: Lifecycle
+
+
+def dependents(core: Core, relations: Relations, id: str) -> Step[tuple[Resting, list[Dependent]]]:
+    """Return what rests on an observation, and of that the open ones, the nearest first."""
+    resting = yield from resting_on(relations, id)
+    found = yield from gather(core.log, resting.pages, core.fresh)
+    over: dict[str, str] = {}
+    for start, ends in resting.beneath.items():
+        for end in ends:
+            over.setdefault(end, start)
+    waiting = []
+    for observation in found.values():
+        if observation.is_open:
+            life = yield from lifecycle_of(core, observation.type)
+            waiting.append(Dependent(observation, _chain(over, id, observation.id), life))
+    return resting, waiting
+
+
+def _chain(over: dict[str, str], first: str, last: str) -> list[str]:
+    """Return the ids from the refuted one to the one before the last; of a long chain the first and the nearest."""
+    chain: list[str] = []
+    at = over[last]
+    while at != first and len(chain) < _LONGEST_CHAIN - 1:
+        chain.append(at)
+        at = over[at]
+    return [first, *reversed(chain)]
+
+
+def lifecycle_of(core: Core, type: str) -> Step[Lifecycle]:
+    """Return the lifecycle of a type; the default one where the type is gone."""
+    try:
+        return (yield from type_of(core, type)).lifecycle
+    except UnknownType:
+        return DEFAULT
+
+
+def review(refuted: StatusChanged, dependent: Dependent) -> Write:
+    """Return the write that sends an observation to review, and says why.
+
+    In a lifecycle without review, and where it waits for review already, it keeps its status and gets the reason.
+    """
+    observation, chain, life = dependent
+    status = _REVIEW if life.statuses.get(_REVIEW) == "open" else observation.status
+    event = StatusChanged(
+        id=_review_id(refuted, observation),
+        page=observation.page,
+        subject=observation.id,
+        type=observation.type,
+        by=refuted.by,
+        cause=str(refuted.position) if refuted.seq else refuted.cause,
+        traceparent=refuted.traceparent,
+        status=status,
+        status_class="open",
+        reason_code="reviewed",
+        reason=_reason(refuted, chain),
+        chain=chain,
+    )
+    return Write(
+        event, "x", "refutation", allowed=frozenset({observation.status}), status=status, status_class="open",
+        verb="reviewed", lifecycle=life,
+    )  # fmt: skip
+
+
+def _review_id(refuted: StatusChanged, observation: Observation) -> str:
+    return f"{refuted.id}/{observation.id}"
+
+
+def _reason(refuted: StatusChanged, chain: Collection[str]) -> str:
+    first, *between = chain
+    why = refuted.reason or ""
+    if len(why) > _LONGEST_REASON:
+        why = why[: _LONGEST_REASON - 1] + "…"
+    through = f"{between[-1]}, which rests on " if between else ""
+    return f"rests on {through}{first}, which was refuted: {why}"
+
+
+def complete(core: Core, refuted: StatusChanged) -> Step[int]:
+    """Send to review what rests on a refuted observation and was not yet; return how many observations that were.
+
+    What was added after the refutation is left alone. Every new try means that someone else got on, so they end.
+    """
+    known: set[str] = set()  # sent to review before, and dealt with since
+    while True:
+        relations = yield from open_relations(core.log)
+        _, found = yield from dependents(core, relations, refuted.subject)
+        waiting = [each for each in found if _concerns(refuted, each) and _review_id(refuted, each[0]) not in known]
+        try:
+            for page, writes in _batches(refuted, waiting):
+                yield from append(core.log, page, writes)
+            return len(waiting)
+        except EventIdReused as error:
+            known.add(error.event_id)
+        except (Conflict, NotFound):
+            yield Pause(random.uniform(0.001, 0.02))  # jitter: another goes on with the same refutation
+
+
+def _concerns(refuted: StatusChanged, dependent: Dependent) -> bool:
+    """Say whether an observation was there when another was refuted, and does not say so yet."""
+    observation = dependent.observation
+    if observation.reason_code == "reviewed" and observation.chain[:1] == [refuted.subject]:
+        return False
+    if observation.shard == refuted.shard:
+        return observation.added_seq < refuted.seq
+    return observation.added_ms <= refuted.ms + _CLOCKS_MS
+
+
+def _batches(refuted: StatusChanged, waiting: list[Dependent]) -> Iterator[tuple[str, list[Write]]]:
+    by_page: dict[str, list[Write]] = defaultdict(list)
+    for dependent in waiting:
+        by_page[dependent.observation.page].append(review(refuted, dependent))
+    for page, writes in by_page.items():
+        for at in range(0, len(writes), MAX_BATCH):
+            yield page, writes[at : at + MAX_BATCH]

@@ -1,0 +1,159 @@
+"""Erasing: what a subject said is taken out of the log and all that was made of it; a tombstone says so."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import partial
+from secrets import token_hex
+from typing import cast
+
+from scratchbus.commands.outcome import not_found
+from scratchbus.domain.checks import check_guards, check_reason
+from scratchbus.domain.digest import digest_of
+from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Fetch, Pause, Step, ask
+from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField, InvalidId
+from scratchbus.eventlog.append import ERASE, append
+from scratchbus.eventlog.because import reasons
+from scratchbus.eventlog.below_floor import from_archive, read_floor
+from scratchbus.eventlog.consumers import names
+from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.trim import Archiving
+from scratchbus.eventlog.writes import Write
+from scratchbus.projections import scratch_page
+from scratchbus.projections.memory import check_subject
+from scratchbus.projections.session import SUBJECT as SESSION
+from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.history import history
+from scratchbus.readmodel.queries import read_head
+from scratchbus.readmodel.rebuild_lease import Lease, clear, take
+from scratchbus.readmodel.scope import Core
+
+_TRIES = 5
+_LOOKS, _NAP = 20, 0.25  # how often it looks whether an archiver has ended, and seconds in between
+_LEASE_MS = 60_000
+
+
+def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> Step[Erased]:
+    """Erase all events about a subject; return the tombstone. One that is erased already stays as it is.
+
+    What is left to do when this was cut short is done when it is called again. While an archiver is at work it waits.
+    """
+    id, reason = check_subject(id), cast(str, check_reason(reason))
+    if id == SESSION:
+        raise InvalidId("id: what is known of a session itself is not erased; erase its notepad, notes or todo")
+    if not reason:
+        raise InvalidField("reason", "say why it is erased: the tombstone keeps it")
+    check_guards(event_id, None, None)
+    keys, who = core.log.keys(core.log.shard(page)), f"{core.by}@{socket.gethostname()}:{os.getpid()}"
+    known = yield from history(core.log, page, id)
+    if not known:
+        raise not_found(page, id)
+    archiving = Archiving(keys, token_hex(8), who, _LEASE_MS)
+    yield from _take(archiving)
+    try:
+        if not isinstance(known[-1], Erased):
+            yield from _erase(core, archiving, who, page, id, reason, event_id)
+        tombstone = cast(Erased, (yield from history(core.log, page, id))[-1])
+        yield from _erase_archived(core, archiving, tombstone)
+    except Exception:
+        yield from archiving.leave()
+        raise
+    yield from archiving.leave()
+    yield from catch_up(core.log, keys.shard)  # so that the document goes at once
+    yield from _forget_letters(core, tombstone)
+    return tombstone
+
+
+def _take(archiving: Archiving) -> Step[None]:
+    """Keep archivers away: they hold in memory what they are about to store. Raises ArchiveBusy after some time."""
+    for left in range(_LOOKS, -1, -1):
+        try:
+            yield from archiving.take()
+            return
+        except ArchiveBusy:
+            if not left:
+                raise
+            yield Pause(_NAP)
+
+
+def _erase(
+    core: Core, archiving: Archiving, who: str, page: str, id: str, reason: str, event_id: str | None
+) -> Step[None]:
+    """Take what a rebuild that was killed has left away, and have the log without it, while nobody rebuilds."""
+    lease = yield from take(archiving.keys, who)
+    try:
+        yield from clear(lease, kept=(lease.live,))
+        yield from _entomb(core, lease, archiving, page, id, reason, event_id)
+    except Exception:
+        yield from lease.leave()
+        raise
+    yield from lease.leave()
+
+
+def _entomb(
+    core: Core, lease: Lease, archiving: Archiving, page: str, id: str, reason: str, event_id: str | None
+) -> Step[None]:
+    """Append the tombstone, and take what it stands for out of the log, at once."""
+    digest = digest_of("erase", page, id, reason) if event_id else ""
+    for _ in range(_TRIES):
+        yield from catch_up(core.log, lease.keys.shard)
+        head, events = (yield from read_head(core.log, page, id)), (yield from history(core.log, page, id))
+        if isinstance(events[-1], Erased):
+            return
+        tombstone = Erased(
+            id=event_id or new_event_id(),
+            page=page,
+            subject=id,
+            type=events[0].type,
+            by=core.acting(),
+            **reasons(),
+            reason=reason,
+            positions=[event.position.stream_id for event in events],
+            version=1 + (head.version if head else len(events)),
+        )
+        version = 0 if head is None else head.version  # an archiver may have dropped the head
+        argument = _argument([lease.token, archiving.token], events)
+        try:
+            yield from append(
+                core.log, page, [Write(tombstone, "r", digest, version, argument=argument, verb="erased")], script=ERASE
+            )
+            return
+        except EventIdReused:
+            raise
+        except Conflict:
+            yield from lease.keep()  # raises when another has taken over
+    raise Conflict(f"{id} keeps changing; try again")
+
+
+def _argument(tokens: list[str], events: list[Event]) -> str:
+    """Return what the script takes: the leases, the entries that go, and the members of relations that they made."""
+    parts = [*tokens, str(len(events)), *(event.position.stream_id for event in events)]
+    for event in events:
+        for relation, start, end in scratch_page.relations(event):
+            parts += [relation, f"{start}\t{end}"]
+    return "".join(f"{len(part.encode())}:{part}" for part in parts)
+
+
+def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step[None]:
+    """Erase what is archived, whether it is still in the log or not."""
+    shard, seqs = archiving.keys.shard, [Position.parse(place).seq for place in tombstone.positions]
+    floor = yield from read_floor(core.log, shard)
+    if core.log.past is None and all(seq > floor.position.seq for seq in seqs):
+        return  # if it is archived all the same, the next archiver finds out
+    what = f"what was said about {tombstone.subject}"
+    steps = yield from from_archive(core.log, shard, what, lambda past: past.erase(shard, floor.origin, seqs))
+    while not (yield Fetch(partial(next, steps, True))):
+        yield from archiving.keep()
+
+
+def _forget_letters(core: Core, tombstone: Erased) -> Step[None]:
+    """Take away what subscriptions noted of the events that are gone."""
+    keys, shard = core.log.keys(0), core.log.shard(tombstone.page)
+    places = [str(Position.parse(place)._replace(shard=shard)) for place in tombstone.positions]
+    if places:
+        for name in (yield from names(keys)):
+            yield from ask(0, "HDEL", keys.dead(name), *places)
+            yield from ask(0, "HDEL", keys.again(name), *places)

@@ -1,0 +1,304 @@
+"""Writing what an agent remembers: each edit is an event upon the version that it was made for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
+
+from scratchbus.domain.checks import check_guards
+from scratchbus.domain.digest import digest_of
+from scratchbus.domain.event import Event
+from scratchbus.domain.memories import Remembered, Session
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import check_whole
+from scratchbus.engine.steps import Pause, Queued, Step, Wrote
+from scratchbus.errors import (
+    Conflict,
+    EngineError,
+    EventIdReused,
+    InvalidInput,
+    NotFound,
+    NotReplicated,
+    RevisionConflict,
+    SessionOver,
+    VersionConflict,
+)
+from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append
+from scratchbus.eventlog.codec import encode_body
+from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.writes import Write
+from scratchbus.projections import session
+from scratchbus.projections.memory import MEMORIES, fold, is_over, memory_of
+from scratchbus.readmodel.history import history, known_events, walk_back
+from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.scope import Core
+
+_TRIES = 100
+_LONGEST_REST = 0.1  # seconds, when others write too
+_NEVER = -1  # no subject has this version
+_MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; ids and the like come to less than the rest
+
+Make = Callable[[Remembered | None], Event | None]
+"""Returns the event that an edit of this document makes, None when it would change nothing; may raise InvalidInput."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One edit of one subject: its caller's own event id, and the digest by which a retry is known."""
+
+    page: str
+    subject: str
+    event_id: str | None = None
+    digest: str = ""
+
+    @classmethod
+    def of(cls, page: str, subject: str, event_id: str | None, operation: str, *given: object) -> Edit:
+        """Return the edit that an operation makes with what its caller gave. Raises InvalidId."""
+        check_guards(event_id, None)
+        digest = digest_of(operation, page, subject, *given) if event_id is not None else ""
+        return cls(page, subject, event_id, digest)
+
+    @classmethod
+    def based_on(
+        cls, revision: int | None, page: str, subject: str, event_id: str | None, operation: str, *given: object
+    ) -> Edit:
+        """Return an edit that is based on a revision, if one is given. Raises InvalidField, InvalidId."""
+        check_revision(revision)
+        basis = () if revision is None else (revision,)
+        return cls.of(page, subject, event_id, operation, *given, *basis)
+
+    def write(self, event: Event, version: int | None, status: str = "") -> Write:
+        """Return the write of an event upon a version of its subject; with a status it is the last one."""
+        event.placed(id=self.event_id or new_event_id(), page=self.page, subject=self.subject)
+        final = "final" if status else ""
+        return Write(event, "g", self.digest, version, status=status, status_class=final, argument=session.SUBJECT)
+
+
+def check_revision(revision: object) -> None:
+    """Raise InvalidField for what is no revision."""
+    if revision is not None:
+        check_whole("revision", revision, least=0, advice="give the number that reading it told")
+
+
+def check_based_on(what: str, revision: int | None, actual: int, content: object) -> None:
+    """Raise RevisionConflict for what is at another revision than a write is based on; any is 0 while it is empty."""
+    if revision is not None and revision != actual and (revision or content):
+        raise RevisionConflict(what, revision, actual)
+
+
+def edit(core: Core, asked: Edit, make: Make, status: str = "") -> Step[Remembered | None]:
+    """Append the event that an edit makes of the subject as it is, and return what it is then.
+
+    Edits of one subject that are in flight at once in this process are queued, and appended together. When another
+    process was faster they are made again of what that left. A retry is answered with what the subject was after the
+    event that is there already. Raises what `make` raises, SessionOver, EventIdReused, or Conflict when others keep
+    changing it.
+    """
+    job = _Job(asked, make, status, copy_context())
+    left: _Left = yield Queued(core.queues, (asked.page, asked.subject), job, partial(_work, core))
+    if left.event is not None:
+        yield Wrote(left.event.id, left.event.position)
+    return left.document
+
+
+class _Job(NamedTuple):
+    """An edit that waits for its turn; it is made in the context of its caller."""
+
+    asked: Edit
+    make: Make
+    status: str
+    context: Context
+
+    def decide(self, document: Remembered | None, its_session: Remembered | None) -> Event | Exception | None:
+        """Return the event that the edit makes of a document, None for none, or why it cannot be made."""
+        if isinstance(its_session, Session) and its_session.ended and self.asked.subject != session.SUBJECT:
+            return SessionOver(its_session.id)
+        try:
+            return self.context.run(self.make, document)
+        except (InvalidInput, NotFound, Conflict) as error:
+            return error
+
+
+class _Left(NamedTuple):
+    """The document that an edit left, and the event that it made, if it changed anything."""
+
+    document: Remembered | None
+    event: Event | None = None
+
+
+_Decided = list[tuple[_Job, Event | Exception | None]]
+_Outcome = _Left | Exception
+
+
+def _work(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
+    """Do edits of one subject in their order; return the document that each left, or its error."""
+    outcomes = list[_Outcome]()
+    most = len(jobs)
+    while len(outcomes) < len(jobs):
+        some = jobs[len(outcomes) :][:most]
+        try:
+            outcomes += yield from _append_some(core, some)
+        except Exception as error:
+            if len(some) > 1 and isinstance(error, Conflict | InvalidInput | NotFound):
+                most = 1  # nothing was written; whose fault that is shows when each is alone
+            else:
+                outcomes += [_copied(error, job.asked.event_id) for job in some]
+    return outcomes
+
+
+def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
+    """Append what the first of these edits make, as many as one batch takes; return what came of each of them."""
+    asked = jobs[0].asked
+    missing = 0
+    for attempt in range(_TRIES):
+        found = yield from recollect(core.log, asked.page, (asked.subject, session.SUBJECT), core.fresh)
+        before = found.get(asked.subject)
+        version = before.version if before else missing
+        decided, writes = _decide(jobs, before, found.get(session.SUBJECT), version)
+        if not writes:
+            return (yield from _answers(core, decided, before))
+        try:
+            done = yield from append(core.log, asked.page, writes)
+        except VersionConflict as conflict:
+            missing = conflict.actual  # of one without a document, because nothing of it could be read
+            yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is at it
+            continue
+        except EngineError as error:
+            return [_copied(error, made.id if isinstance(made, Event) else job.asked.event_id) for job, made in decided]
+        if done.recalled is None:
+            prev = before.position.stream_id if before else ""
+            for write, row in zip(writes, done.written, strict=True):
+                write.event.placed(ms=row.position.ms, seq=row.position.seq, shard=row.position.shard, prev=prev)
+                prev = row.position.stream_id
+            return (yield from _answers(core, decided, before))
+        if len(done.recalled) != len(writes):
+            raise EventIdReused(writes[0].event.id)
+        events = iter((yield from known_events(core.log, done.recalled)))
+        known: _Decided = [(job, next(events) if isinstance(made, Event) else made) for job, made in decided]
+        return (yield from _answers(core, known, None))
+    raise Conflict(f"{asked.subject} keeps changing; try again")
+
+
+def _decide(
+    jobs: Sequence[_Job], document: Remembered | None, its_session: Remembered | None, version: int
+) -> tuple[_Decided, list[Write]]:
+    """Return what the first of these edits make, each of what the one before it leaves, and the batch of that.
+
+    The ids of a batch are all callers' own or all ours, since a retry is known by all of them. What ends its subject is
+    the last of its batch.
+    """
+    decided: _Decided = []
+    writes: list[Write] = []
+    size = 0
+    for job in jobs:
+        if (job.asked.event_id is None) != (jobs[0].asked.event_id is None):
+            break
+        made = job.decide(document, its_session)
+        if isinstance(made, Event):
+            write = job.asked.write(made, version + len(writes), job.status)
+            write.body = encode_body(made)
+            size += len(write.body)
+            if writes and (size > _MOST_BYTES or len(writes) == MAX_BATCH):
+                break
+            writes.append(write)
+            document = _folded_on(document, made)
+        decided.append((job, made))
+        if job.status:
+            break
+    return decided, writes
+
+
+def _answers(core: Core, decided: _Decided, document: Remembered | None) -> Step[list[_Outcome]]:
+    """Return what each of these edits left, the first one of a document, or why it was refused."""
+    outcomes = list[_Outcome]()
+    for job, made in decided:
+        if isinstance(made, Event):
+            follows = made.prev == (document.position.stream_id if document else "")
+            try:
+                document = _folded_on(document, made) if follows else (yield from as_left(core, made))
+            except EngineError as error:
+                outcomes.append(_copied(error, made.id, made.position))
+            else:
+                outcomes.append(_Left(document, made))
+        else:
+            known = yield from _known_or_error(core, job.asked)
+            if isinstance(known, Event):
+                outcomes.append(_Left((yield from as_left(core, known)), known))
+            else:
+                outcomes.append(known or (made if isinstance(made, Exception) else _Left(document)))
+    return outcomes
+
+
+def _folded_on(document: Remembered | None, event: Event) -> Remembered | None:
+    return fold(document, event, MEMORIES[event.subject.partition("_")[0]])[0]
+
+
+def _copied(error: Exception, event_id: str | None, position: Position | None = None) -> Exception:
+    """Return an error like this one that names the event of one caller: several must not raise the same."""
+    if isinstance(error, NotReplicated):
+        return NotReplicated(error.copies, error.wanted, event_id)
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    if isinstance(copy, EngineError) and event_id is not None:
+        if position is not None:
+            copy.written(event_id, position, None)
+        elif copy.event_id is not None:
+            copy.event_id = event_id
+            if copy.advice:
+                copy.in_doubt()
+    return copy
+
+
+def _known_or_error(core: Core, asked: Edit) -> Step[Event | Exception | None]:
+    try:
+        return (yield from _known(core, asked))
+    except (EventIdReused, EngineError) as error:
+        return error
+
+
+def _known(core: Core, asked: Edit) -> Step[Event | None]:
+    """Return the event that a retry has already appended, None when this is no retry. Raises EventIdReused."""
+    if asked.event_id is None:
+        return None
+    asking = Event(id=asked.event_id, page=asked.page, subject=asked.subject, by=core.by)
+    try:
+        done = yield from append(core.log, asked.page, [Write(asking, "g", asked.digest, _NEVER, body=b"{}")])
+    except VersionConflict:
+        return None
+    (event,) = yield from known_events(core.log, done.recalled or [])
+    return event
+
+
+def as_left(core: Core, event: Event) -> Step[Remembered | None]:
+    """Return what a subject was after one of its events."""
+    events, at = list[Event](), event.position.stream_id
+    while at:
+        some, at = yield from walk_back(core.log, event.page, event.subject, at, 500)
+        events += some
+    return folded(events[::-1], event.subject)
+
+
+def folded(events: list[Event], subject: str, until: Position | None = None) -> Remembered | None:
+    """Return what these events leave of a subject, all of them or those up to a position.
+
+    The event that ended its session, which is about another subject, leaves nothing of it.
+    """
+    memory = memory_of(subject)
+    document: Remembered | None = None
+    for event in events:
+        if memory is not None and (until is None or event.position <= until):
+            document = None if event.subject != subject else fold(document, event, memory)[0]
+    return document
+
+
+def history_of(core: Core, page: str, subject: str) -> Step[list[Event]]:
+    """Return the events about a subject, oldest first, and the one that ended its session, if it did."""
+    events = yield from history(core.log, page, subject)
+    if page.startswith(session.PAGES) and subject != session.SUBJECT:
+        events += [event for event in (yield from history(core.log, page, session.SUBJECT)) if is_over(event)]
+    return sorted(events, key=attrgetter("position"))  # it may have been erased since

@@ -1,0 +1,166 @@
+"""What an operation begins with and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.lifecycle import DEFAULT, Lifecycle
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.domain.registry import ObservationType
+from scratchbus.engine.steps import Step
+from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
+from scratchbus.eventlog.append_replies import Appended, Written
+from scratchbus.eventlog.codec import decode_document, encode_document
+from scratchbus.eventlog.writes import Write
+from scratchbus.projections import scratch_page
+from scratchbus.readmodel.history import known_events, walk_back
+from scratchbus.readmodel.queries import get, look, read_head
+from scratchbus.readmodel.scope import Core, refresh_registry, type_of
+
+_FEW, _MANY = 8, 500  # events that are asked for at once
+_MOST_KEPT = 256  # observations
+
+
+def before_of(
+    core: Core, page: str, id: str, event_id: str | None
+) -> Step[tuple[Observation | None, ObservationType | None]]:
+    """Return the observation that is about to change and its type.
+
+    With an event id, one that has left the page is no error yet: this may be the retry of what took it away.
+    """
+    found = yield from get(core.log, page, [id], core.fresh)
+    before = found.get(id)
+    if before is not None:
+        name: str | None = before.type
+    else:
+        head = (yield from read_head(core.log, page, id)) if event_id is not None else None
+        name = head.type if head else None
+    if name is None:
+        raise not_found(page, id)
+    return before, core.registry.types.get(name) or (yield from type_or_none(core, name))
+
+
+def type_or_none(core: Core, name: str) -> Step[ObservationType | None]:
+    """Return a type of the registry, or None for one that a newer registry no longer has."""
+    try:
+        return (yield from type_of(core, name))
+    except UnknownType:
+        return None  # of a registry that is gone; the default lifecycle has to do
+
+
+def check_statuses(core: Core, field: str, given: Iterable[object]) -> Step[None]:
+    """Raise InvalidField for a status that no lifecycle of the registry has; a newer registry is looked for first."""
+    wanted = set(given)
+    if not wanted <= statuses_of(core):
+        yield from refresh_registry(core)
+    for status in wanted - statuses_of(core):
+        raise no_status(core, field, status)
+
+
+def no_status(core: Core, field: str, status: object) -> InvalidField:
+    """Return the error for a status that no type has."""
+    known = ", ".join(sorted(statuses_of(core)))
+    return InvalidField(field, f"{shown(status)} is not a status of any type; use one of: {known}")
+
+
+def statuses_of(core: Core) -> set[str]:
+    """Return the statuses of all lifecycles of the registry."""
+    registry = core.registry
+    lives = [*registry.lifecycles.values(), *(kind.lifecycle for kind in registry.types.values())]
+    return {status for life in lives for status in life.statuses}
+
+
+def life_of(kind: ObservationType | None) -> Lifecycle:
+    """Return the lifecycle of a type; the default one where the type is gone."""
+    return kind.lifecycle if kind is not None else DEFAULT
+
+
+def type_name(kind: ObservationType | None) -> str:
+    """Return the name of a type; nothing where the type is gone, and the script fills it in."""
+    return kind.name if kind is not None else ""
+
+
+def finish(core: Core, page: str, before: Observation | None, writes: list[Write], done: Appended) -> Step[Observation]:
+    """Return the observation after the writes, folded here when nothing came between."""
+    if done.recalled is not None:
+        return (yield from recall_all(core, page, done.recalled[-1:]))[0]
+    shard, last = core.log.shard(page), done.written[-1]
+    if before is not None and before.version + len(writes) == last.version:
+        after = before
+        for write, row in zip(writes, done.written, strict=True):
+            after = evolved(after, write.event, row, shard)
+        return after
+    found = yield from get(core.log, page, [last.subject], core.fresh)
+    if last.subject not in found:  # someone else has taken it off the page since
+        return (yield from recall_all(core, page, [last.position]))[0]
+    return found[last.subject]
+
+
+def evolved(before: Observation | None, event: Event, row: Written, shard: int) -> Observation:
+    """Return the observation after an event that has just been written about it."""
+    after = scratch_page.evolve(before, event.placed(ms=row.position.ms, seq=row.position.seq, shard=shard))
+    return cast(Observation, after)  # only `cleared` leaves nothing, and nobody asks what it left
+
+
+def recall_all(core: Core, page: str, positions: list[Position]) -> Step[list[Observation]]:
+    """Return the observations as these events, appended earlier, left them."""
+    out = []
+    for event in (yield from known_events(core.log, positions)):
+        observation = yield from _recall(core, page, event)
+        if observation is None:
+            raise NotFound(f"{event.subject} is no longer on page {page!r}; its history is still there")
+        out.append(scratch_page.settled(observation, event.ms))
+    return out
+
+
+def _recall(core: Core, page: str, event: Event) -> Step[Observation | None]:
+    """Return the observation as an event left it.
+
+    That is the current document if the event is the last one. Else its events up to this one are folded, from what was
+    last recalled of it if that is among them: one retry after the other, as when a log is read again, costs what is
+    new. What is kept is bytes, since a caller may change what is inside an observation.
+    """
+    if not event.prev:
+        return scratch_page.evolve(None, event)
+    key = page, event.subject
+    kept_id, kept = core.recalled.get(key, ("", b""))
+    if not kept_id and (last := (yield from _if_last(core, page, event))) is not None:
+        return last
+    events: list[Event] = []
+    observation: Observation | None = None
+    at, most = event.position.stream_id, _FEW if kept_id else _MANY
+    while at:
+        some, at = yield from walk_back(core.log, page, event.subject, at, most)
+        most = _MANY
+        for one in some:
+            if one.id == kept_id:
+                observation, at = decode_document(kept), ""
+                break
+            events.append(one)
+    for one in reversed(events):
+        observation = scratch_page.evolve(observation, one)
+    if observation is not None:
+        if len(core.recalled) >= _MOST_KEPT:
+            core.recalled.clear()
+        core.recalled[key] = event.id, encode_document(observation)
+    return observation
+
+
+def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
+    """Return the observation, not settled, if this is the last event about it and it is still on the page."""
+    head = yield from read_head(core.log, page, event.subject)
+    if head is not None and head.position != event.position.stream_id:
+        return None
+    seen = yield from look(core.log, page, core.fresh, lambda _: (), "get", event.subject)
+    for document in (*seen.found, *seen.overlay.values()):
+        if document is not None and (document.id, document.position) == (event.subject, event.position):
+            return document
+    return None
+
+
+def not_found(page: str, id: str) -> NotFound:
+    """Return the error for an observation that a page does not have."""
+    return NotFound(f"there is no {id} on page {page!r}; list the page to see what there is")

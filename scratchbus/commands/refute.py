@@ -1,0 +1,113 @@
+"""Refuting observations."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from scratchbus.commands.dependents import complete, dependents, lifecycle_of, review
+from scratchbus.commands.outcome import finish, not_found
+from scratchbus.domain.checks import check_guards, check_reason
+from scratchbus.domain.digest import digest_of
+from scratchbus.domain.events import StatusChanged
+from scratchbus.domain.lifecycle import ARCHIVED
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.values import check_id
+from scratchbus.engine.steps import Step
+from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChangeable
+from scratchbus.eventlog.append import MAX_BATCH, append
+from scratchbus.eventlog.append_replies import Appended
+from scratchbus.eventlog.because import reasons
+from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.writes import Write
+from scratchbus.readmodel.exposures import exposure_of
+from scratchbus.readmodel.history import known_events
+from scratchbus.readmodel.queries import get
+from scratchbus.readmodel.relations import open_relations
+from scratchbus.readmodel.scope import Core
+
+_TRIES = 5
+_MOST_SEEN = 100  # sessions, agents and actions that the event names
+
+
+def refute(
+    core: Core, page: str, id: str, reason: str | None, event_id: str | None, fence: int | None
+) -> Step[Observation]:
+    """Archive an observation as refuted, and send to review what is open and rests on it, directly or not.
+
+    Its own page is one batch, of up to 1,000 events; the rest follows. A retry with the same event id goes on.
+    """
+    id, reason = check_id(id), check_reason(reason)
+    if reason is None:
+        raise InvalidField("reason", "is missing; say why it is not true")
+    check_guards(event_id, fence)
+    given = digest_of("refute", page, id, reason) if event_id else ""
+    own = event_id or new_event_id()
+    for left in reversed(range(_TRIES + 1)):
+        before = (yield from get(core.log, page, [id], core.fresh)).get(id)
+        if before is None:
+            raise not_found(page, id)
+        write = yield from _refuted(core, before, reason, own, given, fence)
+        if before.status_class == "final":
+            done = yield from _only_a_retry(core, before, write)
+            break
+        try:
+            done = yield from _with_dependents(core, write, is_guarded=left > 0)
+            break
+        except Conflict:
+            if not left:
+                raise
+    last = done.recalled[0] if done.recalled else done.written[0].position
+    (event,) = yield from known_events(core.log, [last])
+    yield from complete(core, cast(StatusChanged, event))
+    first = Appended(done.written[:1], done.recalled and done.recalled[:1])
+    return (yield from finish(core, page, before, [write], first))
+
+
+def _refuted(
+    core: Core, before: Observation, reason: str, event_id: str, digest: str, fence: int | None
+) -> Step[Write]:
+    life = yield from lifecycle_of(core, before.type)
+    event = StatusChanged(
+        id=event_id,
+        page=before.page,
+        subject=before.id,
+        type=before.type,
+        by=core.by,
+        **reasons(),
+        status=ARCHIVED,
+        status_class="final",
+        reason_code="refuted",
+        reason=reason,
+    )
+    return Write(
+        event, "x", digest, allowed=life.of_class("open") | life.of_class("closed") | {before.status},
+        status=ARCHIVED, status_class="final", fence=fence, verb="refuted", lifecycle=life,
+    )  # fmt: skip
+
+
+def _only_a_retry(core: Core, before: Observation, write: Write) -> Step[Appended]:
+    """Find the event of a refutation that happened before. Raises NotChangeable for what was archived otherwise."""
+    write.allowed = frozenset()
+    try:
+        return (yield from append(core.log, before.page, [write]))
+    except InvalidTransition:
+        raise NotChangeable(before.id, before.status, write.verb, ()) from None
+
+
+def _with_dependents(core: Core, write: Write, *, is_guarded: bool) -> Step[Appended]:
+    """Refute, and review on the same page, in one batch; guarded, only if nothing more came to rest on it meanwhile."""
+    relations = yield from open_relations(core.log)
+    seen = yield from exposure_of(core, relations, write.event.page, write.event.subject)
+    event = cast(StatusChanged, write.event).model_copy(
+        update={
+            "seen_by": seen.viewers()[-_MOST_SEEN:],
+            "followed": list(dict.fromkeys(each.action for each in seen.actions))[-_MOST_SEEN:],
+        }
+    )
+    write.event = event
+    resting, found = yield from dependents(core, relations, event.subject)
+    if is_guarded:
+        since = relations.reached[core.log.shard(event.page)]
+        write.argument = f"{since.stream_id}:{' '.join(resting.beneath)}"
+    reviews = [review(event, each) for each in found if each.observation.page == event.page]
+    return (yield from append(core.log, event.page, [write, *reviews[: MAX_BATCH - 1]]))

@@ -1,0 +1,164 @@
+"""Conversations that put together what an agent is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from scratchbus.commands import exposure, notes, scratchpad, todo
+from scratchbus.commands import notepad as notepads
+from scratchbus.context import sections
+from scratchbus.context.compaction import after_compaction
+from scratchbus.context.layout import Laid, Section, lay_out
+from scratchbus.context.surface import MOST, Item, Match, rank
+from scratchbus.context.tokens import TokenCounter
+from scratchbus.domain.memories import Note
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.domain.todo import TodoItem
+from scratchbus.domain.values import check_page, check_whole, page_of_agent, page_of_session
+from scratchbus.engine.steps import Step
+from scratchbus.errors import InvalidField, Unauthorized, shown
+from scratchbus.eventlog.append import fresh_id
+from scratchbus.projections.notepad import SUBJECT as NOTEPAD
+from scratchbus.projections.todo import SUBJECT as TODO
+from scratchbus.readmodel.queries import active, count_of_open, recollect
+from scratchbus.readmodel.scope import Core
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One text for an agent to read. `left_out` says by section how many items had no room.
+
+    `exposed` are the observations in it, by id in which version, and `position` is where that was recorded, if it was.
+    """
+
+    text: str
+    tokens: int
+    budget: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    exposed: Mapping[str, int] = field(default_factory=dict)
+    position: Position | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Surfaced(Context):
+    """What bears on a question, as a text within a budget, and the matches that are in it, the best first."""
+
+    matches: Sequence[Match] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a context is for."""
+
+    session: str | None
+    agent: str | None
+    page: str | None
+    budget: int
+    query: str | None
+    own: Sequence[str]
+    count: TokenCounter
+
+    def check(self) -> None:
+        """Raise InvalidName, or InvalidField for a budget that is none and for no subject at all."""
+        for name, check in ((self.session, page_of_session), (self.agent, page_of_agent), (self.page, check_page)):
+            if name is not None:
+                check(name)
+        check_whole("budget", self.budget)
+        if self.query is not None and not isinstance(self.query, str):
+            raise InvalidField("query", f"{shown(self.query)} is not a text")
+        if not _are_texts(self.own):
+            raise InvalidField("sections", f"{shown(self.own)} is not a list of texts")
+        if self.session is None and self.agent is None and self.page is None:
+            raise InvalidField("session", "is missing; give a session, an agent or a page to show something of")
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(text, str) for text in value)
+
+
+def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Context]:
+    """Return the context of a session, an agent and a page; recorded, if wanted, as having been seen."""
+    asked.check()
+    wanted = [Section("own", text) for text in asked.own if text]
+    kept: list[Note] = []
+    if asked.agent is not None:
+        with suppress(Unauthorized):  # nobody is shown another's
+            wanted.append(sections.scratchpad((yield from scratchpad.read(core, asked.agent))))
+    if asked.session is not None:
+        page = page_of_session(asked.session)
+        notepad, items = yield from _kept(core, page)
+        wanted += [sections.notepad(notepad), sections.todo(items)]
+        kept = (yield from notes.list_all(core, page, None)).notes
+        if page != asked.page:
+            wanted.append((yield from _page(core, asked, "reports", page)))
+    if asked.page is not None:
+        wanted.append((yield from _page(core, asked, "observations", asked.page)))
+    if asked.query:
+        kept = [match.item for match in rank(asked.query, kept[:MOST]) if isinstance(match.item, Note)]
+    wanted.append(sections.notes(kept))
+    laid = lay_out(wanted, asked.budget, asked.count)
+    return (yield from _done(core, asked, laid, record, event_id))
+
+
+def _page(core: Core, asked: Asked, name: str, page: str) -> Step[Section]:
+    """Return the section with what is open on a page, of which no more is read than could have room."""
+    most = 1 + asked.budget // max(1, asked.count(sections.SHORTEST))
+    found = yield from _open(core, page, most)
+    there = (yield from count_of_open(core.log, page)) if len(found) == most else 0
+    return sections.observations(name, page, found, max(0, there - most))
+
+
+def surface(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Surfaced]:
+    """Return what bears on a question, of the notes of a session and the open observations of a page."""
+    asked.check()
+    items: list[Item] = []
+    if asked.session is not None:
+        items += (yield from notes.list_all(core, page_of_session(asked.session), None)).notes[:MOST]
+    if asked.page is not None:
+        items += yield from _open(core, asked.page, MOST)
+    matches = rank(asked.query or "", items)
+    laid = lay_out([sections.surfaced([match.item for match in matches])], asked.budget, asked.count)
+    there = {id(item) for item in laid.chosen.get("surfaced", ())}
+    done = yield from _done(core, asked, laid, record, event_id)
+    return Surfaced(
+        done.text, done.tokens, done.budget, done.left_out, done.exposed, done.position,
+        [match for match in matches if id(match.item) in there],
+    )  # fmt: skip
+
+
+def compacted(core: Core, session: str, system: str, summary: str) -> Step[str]:
+    """Return what the conversation of a session goes on with once it was compacted."""
+    notepad, items = yield from _kept(core, page_of_session(session))
+    return after_compaction(system, summary, notepad, items)
+
+
+def _kept(core: Core, page: str) -> Step[tuple[str, list[TodoItem]]]:
+    """Return the notepad and the todo list of a session, of one moment."""
+    found = yield from recollect(core.log, page, [NOTEPAD, TODO], core.fresh)
+    return notepads.content_of(found.get(NOTEPAD)), todo.list_of(found.get(TODO)).todos
+
+
+def _done(core: Core, asked: Asked, laid: Laid, record: bool, event_id: str | None) -> Step[Context]:
+    by_page: dict[str, dict[str, int]] = {}
+    for item in (item for items in laid.chosen.values() for item in items if isinstance(item, Observation)):
+        by_page.setdefault(item.page, {})[item.id] = item.version
+    position = None
+    first = event_id or ""
+    for page, seen in by_page.items() if record else ():
+        first = first or (yield from fresh_id(core.log, asked.page or page))
+        id = first if page == asked.page else f"{first}/reports"
+        own = id if event_id is not None else None
+        position = yield from exposure.record(core, page, asked.session, asked.agent, seen, laid.tokens, own, id)
+    exposed = {id: version for seen in by_page.values() for id, version in seen.items()}
+    return Context(laid.text, laid.tokens, asked.budget, laid.left_out, exposed, position)
+
+
+def _open(core: Core, page: str, limit: int | None = None) -> Step[list[Observation]]:
+    """Return what is open on a page by priority, what waits for review as well."""
+    return (yield from active(core.log, page, core.fresh, limit, wanted=lambda observation: observation.is_open))

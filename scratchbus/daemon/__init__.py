@@ -1,0 +1,1 @@
+"""What a process needs around its work: serving, signals, logging, metrics."""

@@ -1,0 +1,140 @@
+"""The command line that all daemons share."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scratchbus import Bus
+from scratchbus.daemon.exit_codes import USAGE, exit_code
+from scratchbus.daemon.metrics_options import metrics_options, start_exporter
+from scratchbus.daemon.runtime import Run, configure_logging, serve
+from scratchbus.daemon.usage import usage_line
+from scratchbus.domain.ownership import new_instance
+from scratchbus.domain.values import check_page, check_source, duration_ms, duration_text
+from scratchbus.engine.urls import without_password
+from scratchbus.errors import InvalidTTL, ScratchbusError
+from scratchbus.settings import Settings, load_settings
+from scratchbus.telemetry.terminal import visible
+
+if TYPE_CHECKING:
+    from scratchbus.daemon.metrics import Exporter
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """Where a daemon works, who it is there, and what shows its metrics, if anything does.
+
+    It has one instance for as long as it runs, so that it has its claims again after the engine was away.
+    """
+
+    settings: Settings
+    page: str
+    source: str
+    instance: str = field(default_factory=new_instance)
+    exporter: Exporter | None = None
+
+    @property
+    def target(self) -> str:
+        """What tells the bus and page it works on from others, for files that go with them.
+
+        The password is no part of it: it may change while the bus stays the same.
+        """
+        where = without_password(self.settings.url) if self.settings.url else self.settings.home or ""
+        return f"{where} {self.settings.bus} {self.page}"
+
+    def serve(self, run: Run, *, patient: bool = True) -> None:
+        """Do the work on a connection to the bus; see `scratchbus.daemon.runtime.serve`."""
+        serve(self.exporter.watching(self._connect) if self.exporter else self._connect, run, patient=patient)
+
+    def _connect(self) -> Bus:
+        return Bus.connect(self.settings.url, source=self.source, instance=self.instance)
+
+
+class _Command(click.Command):
+    """A command that says what is wrong with its options in one line."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as problem:
+            program = str(self.name)
+            click.echo(visible(f"{program}: {usage_line(problem, program)}"), err=True)
+            sys.exit(USAGE)
+
+
+def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function the command of a daemon: it is called with a `Daemon` and its own options.
+
+    An error becomes one line on stderr and the exit code of its class.
+    """
+    page_option = click.option("--page", default="main", help="The page it works on.")
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        @functools.wraps(function)
+        def command(
+            url: str | None,
+            name: str,
+            log_level: str | None,
+            instance: str | None,
+            metrics_host: str,
+            metrics_port: int | None,
+            page: str = "main",
+            **options: object,
+        ) -> None:
+            try:
+                settings = load_settings(url=url, log_level=log_level, instance=instance)
+                configure_logging(settings.log_level, daemon=name)
+                page, name = check_page(page), check_source(name, "name")
+                exporter = start_exporter(metrics_host, metrics_port)
+                instance = settings.instance or new_instance()
+                function(Daemon(settings, page, name, instance, exporter), **options)
+            except ScratchbusError as error:
+                click.echo(visible(f"{name}: {error}"), err=True)
+                sys.exit(exit_code(error))
+
+        levels = click.Choice(["debug", "info", "warning", "error"], case_sensitive=False)
+        for option in (
+            metrics_options,
+            click.option("--log-level", type=levels, help="How much to log; $SCRATCHBUS_LOG_LEVEL, else info."),
+            click.option(
+                "--instance", help="Tells it from others of that name; a restart with the same keeps its claims."
+            ),
+            click.option("--name", default=source, help="Who it is: the `by` of all it does."),
+            *([page_option] if on_one_page else []),
+            click.option("--url", help="The engine; $SCRATCHBUS_URL, else the embedded one."),
+        ):
+            command = option(command)
+        return click.command(source, _Command, context_settings={"show_default": True})(command)
+
+    return decorate
+
+
+def file_option(*names: str, **attributes: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option that is the path of a file."""
+    return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", **attributes)
+
+
+def duration_option(*names: str, default: timedelta, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option that is a length of time which ends."""
+    shown = duration_text(duration_ms(default))
+    return click.option(*names, default=shown, callback=_as_timedelta, metavar="DURATION", help=help)
+
+
+def _as_timedelta(context: click.Context, parameter: click.Parameter, value: str) -> timedelta:
+    ms = None
+    with contextlib.suppress(InvalidTTL):
+        ms = duration_ms(value)
+    if ms is None:
+        raise click.BadParameter(f"{value!r} is not a duration that ends; write 90s, 10m, 1h30m …")
+    return timedelta(milliseconds=ms)

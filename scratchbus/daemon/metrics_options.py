@@ -1,0 +1,38 @@
+"""The options by which a process shows its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from scratchbus.daemon.metrics import Exporter
+
+HOST = "127.0.0.1"
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def metrics_options(command: F) -> F:
+    """Add the options for metrics: the port, without which there are none, and the host."""
+    port = click.option(
+        "--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve metrics here; 0 is a free port."
+    )
+    host = click.option(
+        "--metrics-host", default=HOST, metavar="HOST", show_default=True, help="The address to serve them on."
+    )
+    return port(host(command))
+
+
+def start_exporter(host: str, port: int | None) -> Exporter | None:
+    """Serve metrics if there is a port for them, and log where. Raises SettingsError."""
+    if port is None:
+        return None
+    from scratchbus.daemon.metrics import Exporter
+    from scratchbus.telemetry.logs import stderr_logger  # late: most processes serve none
+
+    exporter = Exporter(host, port)
+    stderr_logger().info("metrics", url=exporter.url)
+    return exporter

@@ -1,0 +1,216 @@
+"""What every daemon needs around its work: logging, signals, and patience with the engine."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from scratchbus.errors import (
+    ArchiveUnavailable,
+    Behind,
+    EngineFull,
+    EngineLoading,
+    EngineReadOnly,
+    EngineUnreachable,
+    LogRewound,
+    NotReplicated,
+    PageFull,
+    PositionLost,
+    ScratchbusError,
+)
+from scratchbus.telemetry.terminal import escaped, visible
+
+if TYPE_CHECKING:
+    from scratchbus import Bus
+
+PASSING: tuple[type[ScratchbusError], ...] = (
+    EngineUnreachable,
+    EngineLoading,
+    EngineReadOnly,
+    EngineFull,
+    ArchiveUnavailable,
+    NotReplicated,
+    Behind,
+    LogRewound,
+    PositionLost,
+    PageFull,
+)
+"""What may be better in a while: a daemon waits and begins anew.
+
+It passes by itself, or someone mends it meanwhile, such as the state of a projector whose log was replaced;
+those who read on from the present, such as the router, have mended it by beginning anew.
+"""
+
+GRACE = 1.0
+"""Seconds that the work has to end after a signal; what it writes is safe to cut off anywhere."""
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 2.0
+_SETTLED = 10.0  # seconds of work after which the next pause is a short one again
+_PROOF = 2.0  # seconds of work after which it is told to go on
+_NAP = 0.1  # seconds that a signal may go unnoticed
+
+Run = Callable[["Bus", threading.Event], None]
+"""The work of a daemon: it goes on until the event is set, or until it is done."""
+
+logger = structlog.get_logger(__name__)
+
+
+def configure_logging(level: str = "info", **always: str) -> None:
+    """Log to stderr: for people on a terminal, as one JSON object a line elsewhere. `always` is in every line.
+
+    What libraries have to say, from warnings on, looks the same.
+    """
+    renderer: structlog.types.Processor = _render_json
+    if sys.stderr.isatty():
+        renderer = _render_for_people
+    number = logging.getLevelNamesMapping()[level.upper()]
+    processors: list[structlog.types.Processor] = [
+        lambda _, __, line: {**line, **always},
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        foreign_pre_chain=processors,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING))
+
+
+_json = structlog.processors.JSONRenderer(ensure_ascii=False)
+_console = structlog.dev.ConsoleRenderer()
+
+
+def _render_json(logger: Any, name: str, line: structlog.types.EventDict) -> str:
+    return escaped(str(_json(logger, name, line)))
+
+
+def _render_for_people(logger: Any, name: str, line: structlog.types.EventDict) -> str:
+    """Render a line without what a terminal would obey: what is said may come from data."""
+    return _console(logger, name, {key: visible(each) if isinstance(each, str) else each for key, each in line.items()})
+
+
+def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None:
+    """Connect and do the work, until SIGTERM or SIGINT or until the work is done.
+
+    When the engine goes away, wait with growing, jittered pauses until it is back, and do the work anew on a new bus;
+    with `patient` False, raise instead. An embedded engine that someone stopped is not started by this. Any other
+    error ends the work and is raised here. Call this from the main thread. A second signal ends the process at once.
+    """
+    stop, done = threading.Event(), threading.Event()
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            _keep_running(connect, run, stop, patient)
+        except BaseException as problem:  # raised again below, in the main thread
+            failure.append(problem)
+        finally:
+            done.set()
+
+    gc.freeze()  # the collector need not walk what is loaded by now, again and again while a projector folds
+    with _signals_set(stop):
+        logger.info("started")
+        threading.Thread(target=work, name="work", daemon=True).start()
+        while not done.wait(_NAP) and not stop.is_set():
+            pass
+        if not done.wait(GRACE):
+            logger.warning("stopped in the middle of its work")
+    if failure:
+        raise failure[0]
+    logger.info("stopped")
+
+
+def _keep_running(connect: Callable[[], Bus], run: Run, stop: threading.Event, patient: bool) -> None:
+    attempt, waiting = 0, _Waiting()
+    with ExitStack() as last:
+        bus: Bus | None = None
+        while not stop.is_set():
+            begun = time.monotonic()
+            try:
+                if bus is not None:
+                    bus.position()  # while the engine is stopped the old bus says so, and a new one would start it
+                bus = connect()
+                last.pop_all().close()
+                last.enter_context(bus)
+                bus.position()  # a connection that answers
+                with waiting.over_once_this_lasts():
+                    run(bus, stop)
+                return
+            except PASSING as problem:
+                if not patient:
+                    raise
+                if not stop.is_set():
+                    waiting.tell(str(problem))
+                attempt = 0 if time.monotonic() - begun > _SETTLED else attempt + 1
+                stop.wait(pause(attempt))
+
+
+class _Waiting:
+    """Tells once that the work waits, and once that it goes on; what fails again at once has not gone on."""
+
+    def __init__(self) -> None:
+        self._is_told = False
+
+    def tell(self, reason: str) -> None:
+        if not self._is_told:
+            self._is_told = True
+            logger.warning("waiting", reason=reason)
+
+    @contextmanager
+    def over_once_this_lasts(self) -> Iterator[None]:
+        timer = threading.Timer(_PROOF, self._tell_end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+        self._tell_end()
+
+    def _tell_end(self) -> None:
+        if self._is_told:
+            self._is_told = False
+            logger.info("going on")
+
+
+def pause(attempt: int) -> float:
+    """Return how many seconds to wait after so many attempts that failed at once: growing, with jitter."""
+    longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempt, 16))
+    return random.uniform(longest / 2, longest)
+
+
+@contextmanager
+def _signals_set(stop: threading.Event) -> Iterator[None]:
+    """Set the event on the first SIGTERM or SIGINT; the second one does what it does by default."""
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

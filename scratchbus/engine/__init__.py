@@ -1,0 +1,1 @@
+"""Redis and Valkey servers: URLs, connections, drivers, and the typed scripts that run there."""

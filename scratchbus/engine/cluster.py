@@ -1,0 +1,80 @@
+"""Which master of a Redis Cluster a shard is on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from redis import exceptions as redis_errors
+from redis.crc import key_slot
+
+from scratchbus.engine.routing import Address, Failover, Learning, Sending, is_lost
+
+
+def hash_tag(bus: str, shard: int) -> str:
+    """Return the part of the keys of a shard by which Redis Cluster chooses their slot."""
+    return f"{{{bus}:{shard}}}"
+
+
+class Cluster(Failover):
+    """The slots of a cluster as one of its nodes knew them last, and what moved since."""
+
+    def __init__(self, seeds: Sequence[Address], bus: str) -> None:
+        super().__init__()
+        self._bus = bus
+        self._seeds = self._nodes = list(seeds)
+        self._suspect: Address | None = None
+        self._slots: dict[int, int] = {}
+        self._owners: dict[int, Address] = {}
+
+    def address(self, shard: int) -> Address | None:
+        """Return the master that has the shard's slot."""
+        return self._owners.get(self.slot_of(shard))
+
+    def slot_of(self, shard: int) -> int:
+        """Return the slot of a shard."""
+        slot = self._slots.get(shard)
+        if slot is None:
+            slot = self._slots[shard] = key_slot(hash_tag(self._bus, shard).encode())
+        return slot
+
+    def learn(self) -> Learning[None]:
+        """Ask one node after the other for the slots, the one that failed last at the end."""
+        trouble: Exception | None = None
+        for node in sorted(random.sample(self._nodes, len(self._nodes)), key=lambda node: node == self._suspect):
+            try:
+                (rows,) = yield Sending(node, (("CLUSTER", "SLOTS"),))
+            except (redis_errors.RedisError, OSError) as problem:
+                if not is_lost(problem) and not isinstance(problem, redis_errors.BusyLoadingError):
+                    raise
+                trouble = problem
+                continue
+            self._take(node, rows)
+            return
+        raise redis_errors.ConnectionError(str(trouble))
+
+    def _take(self, asked: Address, rows: list[list[Any]]) -> None:
+        owners: dict[int, Address] = {}
+        nodes: dict[Address, None] = {}
+        for first, last, *servers in rows:
+            places = [_place(server, asked) for server in servers]
+            owners |= dict.fromkeys(range(first, last + 1), places[0])
+            nodes |= dict.fromkeys(places)
+        self.has_answered = True
+        self._owners = owners
+        self._nodes = list(nodes | dict.fromkeys(self._seeds))
+
+    def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
+        """Follow a slot that was moved; doubt all that is known when a node fails."""
+        if isinstance(failure, redis_errors.MovedError):
+            self._owners[failure.slot_id] = (failure.host or (address or ("",))[0], failure.port)
+        elif not isinstance(failure, redis_errors.AskError | redis_errors.TryAgainError) and self.passes(failure):
+            self._owners, self._suspect = {}, address
+        return self.passes(failure)
+
+
+def _place(server: list[Any], asked: Address) -> Address:
+    """Return the address of a node; one without a host is where the one is that was asked."""
+    host = server[0].decode() if server[0] else ""
+    return (host if host not in ("", "?") else asked[0], server[1])

@@ -1,0 +1,254 @@
+"""From a URL to the drivers: the scheme picks the engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from scratchbus.engine.cluster import Cluster
+from scratchbus.engine.connections import AsyncConnection, Connection
+from scratchbus.engine.drivers import AsyncEngine, Engine, Revive
+from scratchbus.engine.embedded.connections import AsyncOwnConnection, OwnConnection
+from scratchbus.engine.embedded.server import directory_of, ensure_running
+from scratchbus.engine.routing import Address, OneServer, Topology
+from scratchbus.engine.sentinel import Sentinels
+from scratchbus.engine.steps import Script, Step, ask, ask_all
+from scratchbus.engine.urls import SCHEMES, Makers, makers, read_hosts, without_password
+from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
+
+UNKNOWN = "unknown"
+"""What stands for what the server does not tell this user."""
+
+OLDEST = (7, 0)
+"""The oldest Redis that will do; every Valkey from 8 on is newer."""
+
+_READ_SIZE = 256 * 1024  # bytes at once; a projector's chunk is about a megabyte
+_WAITING = 15.0  # seconds; longer than any call blocks, so that an engine that hangs is noticed
+
+
+@dataclass(frozen=True)
+class Target:
+    """An engine that a URL names: how to make connections to it, and how to call it in messages."""
+
+    url: str = field(repr=False)  # it may hold a password
+    where: str
+    kind: str
+    make: Callable[[float | None, Address], Connection]
+    amake: Callable[[Address], AsyncConnection]
+    timeout: float = 5.0
+    directory: Path | None = None
+    revive: Revive = None
+    topology: Topology = field(default_factory=OneServer)
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        return without_password(self.url)
+
+    def engine(self) -> Engine:
+        """Return a blocking driver."""
+        return Engine(lambda address: self.make(self.timeout, address), self.where, self.topology, self.revive)
+
+    def async_engine(self) -> AsyncEngine:
+        """Return an asyncio driver."""
+        return AsyncEngine(self.amake, self.where, self.topology, self.timeout, self.revive)
+
+    def reader(self) -> Engine:
+        """Return a blocking driver for calls that wait on the log."""
+        return Engine(lambda address: self.make(_WAITING, address), self.where, self.topology, self.revive)
+
+    def async_reader(self) -> AsyncEngine:
+        """Return an asyncio driver for calls that wait on the log."""
+        return AsyncEngine(self.amake, self.where, self.topology, _WAITING, self.revive)
+
+
+def target(
+    url: str | None,
+    *,
+    home: Path | None,
+    appendfsync: str,
+    socket_timeout: float,
+    connect_timeout: float,
+    bus: str = "",
+) -> Target:
+    """Return the engine that a URL names; the embedded one is started if it is not running.
+
+    `bus` is the one whose shards are to be found on a cluster.
+
+    One that crashes later is started again by whoever needs it next; one that is stopped is not. Raises InvalidURL,
+    EngineMissing, ForeignData or EngineUnreachable.
+    """
+    options = {
+        "socket_connect_timeout": connect_timeout,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "client_name": "scratchbus",
+        "socket_read_size": _READ_SIZE,
+        "driver_info": None,
+    }
+    url = url or "embedded:"
+    directory = directory_of(url, home)
+    if directory is not None:
+        return _embedded(directory, appendfsync, options, socket_timeout)
+    match url.partition(":")[0].lower():
+        case "memory":
+            return _memory(url)
+        case "redis" | "rediss" | "unix":
+            return _server(url, options, socket_timeout)
+        case "redis+cluster" | "rediss+cluster":
+            return _cluster(url, bus, options, socket_timeout)
+        case "redis+sentinel" | "rediss+sentinel":
+            return _sentinel(url, options, socket_timeout)
+    raise InvalidURL(f"{without_password(url)!r} is not an engine URL; write one of: {SCHEMES}")
+
+
+def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket_timeout: float) -> Target:
+    running = ensure_running(directory, appendfsync=appendfsync)
+    options = {**options, "directory": running.directory, "path": str(running.socket)}
+    return Target(
+        f"embedded:{directory}",
+        f"the embedded engine in {directory}",
+        "embedded",
+        lambda timeout, _: OwnConnection(socket_timeout=timeout, **options),
+        lambda _: AsyncOwnConnection(socket_timeout=None, **options),
+        socket_timeout,
+        directory,
+        lambda: ensure_running(running.directory, appendfsync=appendfsync, timeout=socket_timeout, unless_stopped=True),
+    )
+
+
+def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
+    own = makers(url, options, url)
+    return Target(
+        url,
+        f"the engine at {without_password(url)}",
+        "server",
+        lambda timeout, _: own.make(timeout),
+        lambda _: own.amake(),
+        socket_timeout,
+    )
+
+
+def _cluster(url: str, bus: str, options: dict[str, Any], socket_timeout: float) -> Target:
+    hosts = read_hosts(url)
+    if hosts.name:
+        raise InvalidURL(f"{without_password(url)!r}: a cluster has no databases; let the URL end with its hosts")
+    own = makers(hosts.server, options, url)
+    where = f"the cluster at {without_password(url)}"
+    return Target(
+        url, where, "cluster", own.make, own.amake, socket_timeout, topology=Cluster(hosts.addresses, bus)
+    )  # fmt: skip
+
+
+def _sentinel(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
+    hosts = read_hosts(url)
+    if not hosts.name:
+        raise InvalidURL(f"{without_password(url)!r} names no master; write redis+sentinel://host,host/NAME")
+    own, sentinels = makers(hosts.server, options, url), makers(hosts.sentinel, options, url)
+
+    def which(address: Address) -> Makers:
+        return sentinels if address in hosts.addresses else own
+
+    return Target(
+        url,
+        f"the engine at {without_password(url)}",
+        "sentinel",
+        lambda timeout, address: which(address).make(timeout, address),
+        lambda address: which(address).amake(address),
+        socket_timeout,
+        topology=Sentinels(hosts.addresses, hosts.name),
+    )
+
+
+def _memory(url: str) -> Target:
+    try:
+        from fakeredis import FakeRedis, FakeServer
+        from fakeredis._commands import SUPPORTED_COMMANDS
+        from fakeredis.aioredis import FakeRedis as AsyncFakeRedis
+    except ImportError:
+        raise EngineMisconfigured("memory:// needs fakeredis: pip install 'fakeredis[lua]'") from None
+    for verb in ("eval", "evalsha"):  # it does not know that a script may be sent as one that only reads
+        SUPPORTED_COMMANDS.setdefault(f"{verb}_ro", SUPPORTED_COMMANDS[verb])
+    name = url.partition(":")[2].removeprefix("//")
+    with _servers_lock:
+        server = _servers.get(name) or _servers.setdefault(name, FakeServer(version=(7,)))
+    pool: Any = FakeRedis(server=server, protocol=2).connection_pool
+    apool: Any = AsyncFakeRedis(server=server, protocol=2, socket_timeout=None).connection_pool
+    return Target(
+        url,
+        f"the memory engine {name!r}",
+        "memory",
+        lambda *_: pool.make_connection(),
+        lambda _: apool.make_connection(),
+    )
+
+
+_servers: dict[str, Any] = {}
+_servers_lock = threading.Lock()
+
+
+def read_info(*sections: str, shard: int = 0) -> Step[dict[str, str]]:
+    """Return what the server of a shard says of itself in these sections of its INFO."""
+    texts = yield from ask_all(shard, [("INFO", section) for section in sections])
+    return dict(line.split(":", 1) for text in texts for line in text.decode().splitlines() if ":" in line)
+
+
+def risks(info: Mapping[str, str], replicas: int) -> list[str]:
+    """Return, a sentence each, how a server that is set up like this may lose or refuse what it is to keep.
+
+    `replicas` are how many have to have a write before it is acknowledged.
+    """
+    found = []
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and info.get("maxmemory", "0") != "0":
+        found.append(f"it throws events away when its memory is full ({policy}); set `maxmemory-policy noeviction`")
+    if info.get("aof_enabled") == "0":
+        found.append("it loses events when it is restarted; set `appendonly yes`")
+    connected = int(info.get("connected_slaves", replicas))
+    if connected < replicas:
+        found.append(f"it has {connected} replicas, not {replicas}: every write is NotReplicated until they are up")
+    return found
+
+
+def load_reading_scripts(shard: int = 0) -> Step[None]:
+    """Load the scripts that those need who may only read, and may send none; do nothing for a user who may not."""
+    try:
+        yield from ask_all(shard, list(Script.reading))
+    except EngineForbidden:
+        return
+
+
+def check_engine(where: str, ack: str, shard: int = 0) -> Step[dict[str, str]]:
+    """Return what the server of a shard says of itself, as far as this user may ask.
+
+    Raises EngineTooOld, or EngineMisconfigured for what `ack` needs.
+    """
+    about = yield from _about(where, shard)
+    if ack == "fsync":
+        row = yield from ask(shard, "CONFIG", "GET", "appendfsync", "appendonly")
+        found = {row[at].decode(): row[at + 1].decode() for at in range(0, len(row), 2)}
+        if found != {"appendfsync": "always", "appendonly": "yes"}:
+            raise EngineMisconfigured(
+                f"ack=fsync: {where} has appendonly {found.get('appendonly')} and appendfsync"
+                f" {found.get('appendfsync')}; set `appendonly yes` and `appendfsync always` on the server"
+            )
+    return about
+
+
+def _about(where: str, shard: int) -> Step[dict[str, str]]:
+    try:
+        info = yield from read_info("server", "memory", "persistence", "replication", shard=shard)
+    except EngineForbidden:
+        return {"engine": UNKNOWN, "version": UNKNOWN}
+    version = info.get("valkey_version") or info.get("redis_version", "0")
+    engine = "Valkey" if "valkey_version" in info else "Redis"
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < OLDEST:
+        raise EngineTooOld(f"{where} is {engine} {version}; scratchbus needs Redis 7.0 or Valkey 8 or newer")
+    return {"engine": engine, "version": version, **info}

@@ -1,0 +1,149 @@
+"""What both drivers know of connections: their commands, their errors, and when to try again."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from hiredis import pack_command
+from redis import exceptions as redis_errors
+
+from scratchbus.engine.steps import Script
+from scratchbus.engine.unreachable import explain
+from scratchbus.errors import (
+    EngineAuth,
+    EngineError,
+    EngineForbidden,
+    EngineFull,
+    EngineLoading,
+    EngineMisconfigured,
+    EngineReadOnly,
+    EngineUnreachable,
+    ScratchbusError,
+)
+
+Commands = tuple[tuple[Any, ...], ...]
+
+
+class Connection(Protocol):
+    """What is used of redis-py's blocking connections."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the socket is open, as far as it knows."""
+        ...
+
+    def connect(self) -> None:
+        """Open the socket, unless it is open."""
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send bytes."""
+
+    def read_response(self) -> Any:
+        """Wait for one reply."""
+
+    def disconnect(self) -> None:
+        """Close the socket; the next command opens another."""
+
+
+class AsyncConnection(Protocol):
+    """What is used of redis-py's asyncio connections."""
+
+    async def connect(self) -> None:
+        """Open the socket, unless it is open."""
+
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send bytes."""
+
+    async def read_response(self) -> Any:
+        """Wait for one reply."""
+
+    async def disconnect(self, nowait: bool = False) -> None:
+        """Close the socket; the next command opens another."""
+
+
+READ_TRIES = 3
+"""How often a read is sent before the engine counts as unreachable."""
+
+PATIENCE = 10.0
+"""For how many seconds a lost reply is looked for, and a failover waited for."""
+
+BROKEN = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
+
+
+def translate(error: Exception, where: str) -> ScratchbusError:
+    """Return our error for one of redis-py's; `where` names the engine, without any password."""
+    text = str(error)
+    word = text.split(" ", 1)[0]
+    is_about_password = "invalid username-password" in text  # over a unix socket asyncio has no class for it
+    if isinstance(error, redis_errors.AuthenticationError) or word in ("WRONGPASS", "NOAUTH") or is_about_password:
+        return EngineAuth(f"{where} refuses the user name or password; check them in the URL, and that the user is on")
+    if isinstance(error, redis_errors.BusyLoadingError) or word == "LOADING":
+        return EngineLoading(f"{where} is still loading its data; try again in a moment")
+    if word == "BUSY":
+        return EngineUnreachable(f"{where} is busy with a long script of someone's; wait, or send it SCRIPT KILL")
+    if isinstance(error, redis_errors.AskError | redis_errors.ClusterCrossSlotError):
+        return EngineMisconfigured(f"{where} is one node of a cluster ({text}); write redis+cluster:// in the URL")
+    if "cluster support disabled" in text:
+        return EngineMisconfigured(f"{where} is no cluster; write redis:// in the URL, without +cluster")
+    if isinstance(
+        error, redis_errors.ClusterDownError | redis_errors.TryAgainError
+    ):  # also of a replica that lost its primary
+        return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or see to its primary")
+    if isinstance(error, BROKEN):
+        return EngineUnreachable(explain(where, text))
+    if isinstance(error, redis_errors.ReadOnlyError) or word == "READONLY" or "READONLY" in text:
+        return EngineReadOnly(f"{where} is read-only (a replica?); connect to its primary")
+    if isinstance(error, redis_errors.OutOfMemoryError) or word == "OOM" or "OOM command not allowed" in text:
+        return EngineFull(f"{where} is out of memory; raise its maxmemory or archive old history")
+    if "NOREPLICAS" in text:
+        return EngineReadOnly(f"{where} takes no writes because it has too few replicas; see whether they are up")
+    if "MISCONF" in text:
+        return EngineReadOnly(f"{where} takes no writes because it cannot persist; see its log, free disk space")
+    if "'eval_ro'" in text:
+        return EngineLoading(
+            f"{where} does not have the scripts that reading takes, and this user may not send them; whoever writes"
+            " loads them: let a publisher, projector or admin connect, then try again"
+        )
+    if (
+        isinstance(error, redis_errors.NoPermissionError)
+        or "NOPERM" in text
+        or "ACL failure" in text
+        or "The user executing the script can't" in text  # what Redis 7.0 says inside a script
+    ):
+        return EngineForbidden(f"{where} forbids it ({text}); use a user with the right role")
+    if isinstance(error, redis_errors.InvalidResponse):
+        return EngineUnreachable(f"{where} does not answer as Redis does ({text}); check host and port")
+    return EngineError(f"{where}: {text}")
+
+
+def pack(commands: Iterable[tuple[Any, ...]]) -> list[bytes]:
+    """Return commands as the bytes to send."""
+    return [b"".join([pack_command(command) for command in commands])]
+
+
+def whole_from(commands: Commands, missing: list[int]) -> Commands:
+    """Return the commands from the first missing script on, with these scripts whole.
+
+    What comes behind a script is sent again with it: a WAIT vouches only for what came before.
+    """
+    return tuple(
+        (command[0].replace("SHA", ""), Script.known[command[1]], *command[2:]) if index in missing else command
+        for index, command in enumerate(commands)
+    )[missing[0] :]
+
+
+def hang_up(connection: Connection) -> None:
+    """End what another thread waits for on a connection: it is told that the connection broke, and closes it."""
+    found = getattr(connection, "_sock", None)  # redis-py's own `disconnect` would take it from under that thread
+    if isinstance(found, socket.socket):
+        with suppress(OSError):  # it broke already
+            socket.socket.shutdown(found, socket.SHUT_RDWR)  # that of TLS would take the session from under it too
+
+
+def backoff(attempt: int) -> float:
+    """Return a jittered delay in seconds that doubles from 20 ms up to 1 s."""
+    return float(min(1.0, 0.02 * 2**attempt)) * random.uniform(0.5, 1.0)  # jitter, no secret

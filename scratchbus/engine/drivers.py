@@ -1,0 +1,304 @@
+"""The two drivers of conversations, over connections to Redis or Valkey servers.
+
+They speak to redis-py's connections directly: its own retries would send a write twice without knowing whether the
+first one happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from redis import exceptions as redis_errors
+
+from scratchbus.engine.connections import AsyncConnection, Commands, Connection, hang_up, pack, whole_from
+from scratchbus.engine.routing import Address, Sending, Topology, deliver
+from scratchbus.engine.steps import Call, Fetch, Interrupted, Pause, Queued, Script, Step, telling
+from scratchbus.errors import BusClosed, ScratchbusError
+
+T = TypeVar("T")
+
+Revive = Callable[[], object] | None
+"""What to call when no connection can be opened, before that is tried once more; None where nothing would help."""
+
+
+class Engine:
+    """Drives conversations over blocking connections; safe to share between threads and after a fork."""
+
+    def __init__(
+        self, make: Callable[[Address], Connection], where: str, topology: Topology, revive: Revive = None
+    ) -> None:
+        self._make = make
+        self._topology = topology
+        self._revive = revive
+        self._idle: dict[Address, deque[Connection]] = defaultdict(deque)
+        self._busy: set[Connection] = set()
+        self._is_closed = False
+        self._pid = os.getpid()
+        self.where = where
+
+    def run(self, conversation: Step[T]) -> T:
+        """Run a conversation to its end and return its result. Raises BusClosed."""
+        self.check_open()
+        return self._drive(telling(conversation), self.execute)
+
+    def execute(self, call: Call) -> list[Any]:
+        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
+        return self._drive(deliver(self._topology, call, self.where), self._send)
+
+    def _drive(self, conversation: Generator[Any, Any, T], handle: Callable[[Any], list[Any]]) -> T:
+        step, reply = conversation.send, None
+        while True:
+            try:
+                request = step(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # it returns a T
+            step, reply = conversation.send, None
+            try:
+                if isinstance(request, Pause):
+                    time.sleep(request.seconds)
+                elif isinstance(request, Queued):
+                    reply = request.queues.run(request, self.run)
+                else:
+                    reply = request.call() if isinstance(request, Fetch) else handle(request)
+            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
+                step, reply = conversation.throw, error
+
+    def _send(self, sending: Sending) -> list[Any]:
+        connection = self.take(sending.address)
+        self._busy.add(connection)
+        try:
+            return self._exchange(connection, sending.commands)
+        except redis_errors.ReadOnlyError:
+            connection.disconnect()  # a primary that was demoted keeps its clients; connect anew
+            raise
+        except (redis_errors.RedisError, OSError):
+            raise
+        except BaseException:
+            connection.disconnect()  # its reply may still be on the way
+            raise
+        finally:
+            self._busy.discard(connection)
+            self._idle[sending.address].append(connection)
+            if self._is_closed:
+                self.close()
+
+    def _exchange(self, connection: Connection, commands: Commands) -> list[Any]:
+        if not connection.is_connected:
+            self._connect(connection)
+        self.check_open()  # `break_off` has not seen what was taken, or got a socket, too late
+        replies, missing = self._converse(connection, commands)
+        if missing:
+            with suppress(redis_errors.ResponseError):  # who only reads may not
+                self._converse(connection, tuple(Script.reading))
+            replies[missing[0] :], _ = self._converse(connection, whole_from(commands, missing))
+        return replies
+
+    def _connect(self, connection: Connection) -> None:
+        try:
+            connection.connect()
+        except redis_errors.ConnectionError:
+            self.check_open()
+            if self._revive is None:
+                raise
+            self._revive()
+            connection.connect()
+
+    def _converse(self, connection: Connection, commands: Commands) -> tuple[list[Any], list[int]]:
+        """Send commands; return their replies, and which of them are scripts that the engine does not have."""
+        connection.send_packed_command(pack(commands), check_health=False)
+        replies: list[Any] = []
+        failure: Exception | None = None
+        missing: list[int] = []
+        for index in range(len(commands)):
+            try:
+                replies.append(connection.read_response())
+            except redis_errors.NoScriptError:
+                missing.append(index)
+                replies.append(None)
+            except redis_errors.ResponseError as error:
+                failure = failure or error
+                replies.append(None)
+        if failure is not None:
+            raise failure
+        return replies, missing
+
+    def check_open(self) -> None:
+        """Raise BusClosed if this was closed."""
+        if self._is_closed:
+            raise BusClosed
+
+    def take(self, address: Address) -> Connection:
+        """Return an idle connection to a server, or a new one. Raises BusClosed."""
+        self.check_open()
+        if self._pid != os.getpid():  # a forked child must not share its parent's sockets
+            self._idle, self._busy, self._pid = defaultdict(deque), set(), os.getpid()
+        try:
+            return self._idle[address].pop()
+        except IndexError:
+            return self._make(address)
+
+    def close(self) -> None:
+        """Close the connections, those in use when they come back; nothing can be sent any more."""
+        self._is_closed = True
+        for idle in list(self._idle.values()):
+            with suppress(IndexError):  # another thread may take the last one
+                while True:
+                    idle.pop().disconnect()
+
+    def break_off(self) -> None:
+        """Close at once: what other threads wait for ends with BusClosed. For an engine that only reads."""
+        self.close()
+        for connection in list(self._busy) if self._pid == os.getpid() else ():
+            hang_up(connection)
+
+
+class AsyncEngine:
+    """Drives conversations over asyncio connections.
+
+    `timeout` (seconds) bounds the wait for a reply; the connections have none of their own, since redis-py guards a
+    write with `asyncio.wait_for`, which before Python 3.12 may swallow the cancellation of its task. One event loop
+    after the other may use it, not two at once.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Address], AsyncConnection],
+        where: str,
+        topology: Topology,
+        timeout: float,
+        revive: Revive = None,
+    ) -> None:
+        self._make = make
+        self._topology = topology
+        self._revive = revive
+        self._idle: dict[Address, deque[AsyncConnection]] = defaultdict(deque)
+        self._waits: set[asyncio.Timeout] = set()
+        self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timeout = timeout
+        self.where = where
+
+    async def run(self, conversation: Step[T]) -> T:
+        """Run a conversation to its end and return its result. Raises BusClosed."""
+        self.check_open()
+        return await self._drive(telling(conversation), self.execute)
+
+    async def execute(self, call: Call) -> list[Any]:
+        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
+        return await self._drive(deliver(self._topology, call, self.where), self._send)
+
+    async def _drive(self, conversation: Generator[Any, Any, T], handle: Callable[[Any], Awaitable[list[Any]]]) -> T:
+        step, reply = conversation.send, None
+        while True:
+            try:
+                request = step(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # it returns a T
+            step, reply = conversation.send, None
+            try:
+                if isinstance(request, Pause):
+                    await asyncio.sleep(request.seconds)
+                elif isinstance(request, Queued):
+                    reply = await request.queues.run_async(request, self.run)
+                else:
+                    reply = await (asyncio.to_thread(request.call) if isinstance(request, Fetch) else handle(request))
+            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
+                step, reply = conversation.throw, error
+
+    async def _send(self, sending: Sending) -> list[Any]:
+        connection = self.take(sending.address)
+        try:
+            return await self._exchange(connection, sending.commands)
+        except redis_errors.ReadOnlyError:
+            await connection.disconnect(nowait=True)  # a primary that was demoted keeps its clients; connect anew
+            raise
+        except (redis_errors.RedisError, OSError):
+            raise
+        except BaseException:
+            await connection.disconnect(nowait=True)  # its reply may still be on the way
+            raise
+        finally:
+            self._idle[sending.address].append(connection)
+            if self._is_closed:
+                await self.close()
+
+    async def _exchange(self, connection: AsyncConnection, commands: Commands) -> list[Any]:
+        try:
+            async with asyncio.timeout(self._timeout) as wait:
+                self._waits.add(wait)
+                if self._revive is not None:
+                    try:
+                        await connection.connect()
+                    except redis_errors.ConnectionError:
+                        await asyncio.to_thread(self._revive)
+                replies, missing = await self._converse(connection, commands)
+                if missing:
+                    with suppress(redis_errors.ResponseError):  # who only reads may not
+                        await self._converse(connection, tuple(Script.reading))
+                    replies[missing[0] :], _ = await self._converse(connection, whole_from(commands, missing))
+        except TimeoutError:
+            await connection.disconnect(nowait=True)
+            raise redis_errors.TimeoutError(f"no reply within {self._timeout:g} s") from None
+        finally:
+            self._waits.discard(wait)
+        return replies
+
+    async def _converse(self, connection: AsyncConnection, commands: Commands) -> tuple[list[Any], list[int]]:
+        """Send commands; return their replies, and which of them are scripts that the engine does not have."""
+        await connection.send_packed_command(pack(commands), check_health=False)
+        replies: list[Any] = []
+        failure: Exception | None = None
+        missing: list[int] = []
+        for index in range(len(commands)):
+            try:
+                replies.append(await connection.read_response())
+            except redis_errors.NoScriptError:
+                missing.append(index)
+                replies.append(None)
+            except redis_errors.ResponseError as error:
+                failure = failure or error
+                replies.append(None)
+        if failure is not None:
+            raise failure
+        return replies, missing
+
+    def check_open(self) -> None:
+        """Raise BusClosed if this was closed."""
+        if self._is_closed:
+            raise BusClosed
+
+    def take(self, address: Address) -> AsyncConnection:
+        """Return an idle connection of the running event loop to a server, or a new one. Raises BusClosed."""
+        self.check_open()
+        self._forget_other_loops()
+        try:
+            return self._idle[address].pop()
+        except IndexError:
+            return self._make(address)
+
+    async def close(self) -> None:
+        """Close the connections, those in use when they come back; nothing can be sent any more."""
+        self._is_closed = True
+        self._forget_other_loops()
+        for idle in list(self._idle.values()):
+            while idle:
+                await idle.pop().disconnect()
+
+    async def break_off(self) -> None:
+        """Close at once: what other tasks wait for ends with BusClosed. For an engine that only reads."""
+        await self.close()
+        for wait in self._waits:
+            if not wait.expired():
+                wait.reschedule(0)
+
+    def _forget_other_loops(self) -> None:
+        """Let go of connections that another event loop opened: in this one they are of no use."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._idle, self._waits, self._loop = defaultdict(deque), set(), loop

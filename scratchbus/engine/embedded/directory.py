@@ -1,0 +1,229 @@
+"""The files of an embedded engine's directory.
+
+``engine.json``      who wrote the data, and where the socket is; replaced atomically
+``engine.conf``      the server's configuration, written anew at every start
+``engine.log``       the server's log
+``engine.sock``      its socket, unless the directory's path is too long for one
+``engine.stopped``   there while nobody wants the server: those who used it do not start it again
+``engine.lock``      held by the server process itself, so the kernel says whether it lives
+``start.lock``       held by whoever is starting or stopping the server
+``appendonlydir/``   the data
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from scratchbus.engine.embedded.socket import shared_place_problem
+from scratchbus.errors import EngineError, EngineNotStarted, EngineUnreachable, ForeignData
+
+RECORD = "engine.json"
+CONFIG = "engine.conf"
+LOG = "engine.log"
+SOCKET = "engine.sock"
+STOPPED = "engine.stopped"
+ENGINE_LOCK = "engine.lock"
+START_LOCK = "start.lock"
+
+_SOCKET_BYTES = 100  # sockaddr_un holds 107 bytes on Linux and 103 on macOS
+_TICK = 0.005
+_VERSION = re.compile(r"\d+(\.\d+)*")
+_WRITER = re.compile(rb"(valkey|redis)-ver.(\d+\.\d+\.\d+)", re.DOTALL)  # a string after its length byte
+
+
+class Origin(NamedTuple):
+    """The engine family and version that wrote some data."""
+
+    engine: str
+    version: str
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The version as numbers that compare."""
+        return tuple(int(part) for part in self.version.split("."))
+
+    def __str__(self) -> str:
+        return f"{self.engine} {self.version}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a directory remembers of its engine.
+
+    ``socket`` is relative to the directory, or absolute when it had to go elsewhere. ``pid`` and ``started_at`` are
+    for people to read; whether a server runs is asked of its lock and its socket.
+    """
+
+    engine: str
+    version: str
+    socket: str
+    pid: int | None = None
+    started_at: str | None = None
+
+
+def read_record(directory: Path) -> Record | None:
+    """Return the directory's record; None when there is none that makes sense."""
+    try:
+        fields = json.loads((directory / RECORD).read_bytes())
+        record = Record(**fields)
+        os.fsencode(record.socket)
+        return record if _VERSION.fullmatch(record.version) else None
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):  # the last two: not JSON, not these fields
+        return None
+
+
+def write_record(directory: Path, record: Record | None) -> None:
+    """Replace the directory's record atomically, or remove it."""
+    if record is None:
+        (directory / RECORD).unlink(missing_ok=True)
+        return
+    fresh = directory / f"{RECORD}.new"
+    with open(fresh, "w", encoding="utf-8") as file:
+        json.dump(asdict(record), file)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(directory / RECORD)
+
+
+def data_origin(directory: Path) -> Origin | None:
+    """Return who wrote the data in the directory; None when it holds none.
+
+    Without a record, the header of the data tells. Raises ForeignData when nothing tells.
+    """
+    data = [found for pattern in ("appendonlydir/*", "*.aof", "*.rdb") for found in directory.glob(pattern)]
+    if not data:
+        return None
+    record = read_record(directory)
+    if record is not None:
+        return Origin(record.engine, record.version)
+    for base in directory.glob("appendonlydir/*.base.rdb"):
+        with open(base, "rb") as file:
+            writer = _WRITER.search(file.read(64))
+        if writer is not None:
+            return Origin(writer[1].decode(), writer[2].decode())
+    raise ForeignData(f"{data[0]} was not written by scratchbus; use an empty directory")
+
+
+def make_private(directory: Path) -> None:
+    """Create the directory for this user alone, or make an empty one so. Raises EngineNotStarted.
+
+    The mode of a directory in use is not changed, for it may be a home or a checkout; one that others may write to
+    is refused. The socket and the data in it are this user's alone in any case.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = directory.stat()
+    if status.st_uid != os.geteuid():
+        raise EngineNotStarted(f"{directory} belongs to another user; use a directory of your own")
+    if not any(directory.iterdir()):
+        directory.chmod(0o700)
+    elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise EngineNotStarted(f"others may write to {directory}; chmod 700 it, or use an empty directory")
+
+
+def planned_socket(directory: Path) -> str:
+    """Return where the socket of a server started now would be: a name in the directory, or an absolute path.
+
+    Elsewhere is a directory of this user below the one for temporary files, which outlives the login session as the
+    server does, while the session's runtime directory would not.
+    """
+    if len(os.fsencode(directory / SOCKET)) <= _SOCKET_BYTES:
+        return SOCKET
+    name = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
+    import tempfile  # rarely needed, and slow to import
+
+    below = f"scratchbus-{os.geteuid()}/{name}.sock"
+    short = os.path.join(tempfile.gettempdir(), below)
+    # S108: the directory is checked to be this user's own before a socket goes there.
+    return short if len(os.fsencode(short)) <= _SOCKET_BYTES else f"/tmp/{below}"  # noqa: S108
+
+
+def socket_of(directory: Path) -> Path:
+    """Return where the directory's server listens, if it runs.
+
+    The recorded place counts, because TMPDIR may differ between processes, unless the record came with a copy of
+    another directory, or somebody else has that place by now.
+    """
+    planned = planned_socket(directory)
+    record = read_record(directory)
+    if record is None or os.path.basename(record.socket) != os.path.basename(planned):
+        return directory / planned
+    recorded = directory / record.socket
+    try:
+        is_lost = recorded.parent != directory and shared_place_problem(recorded.parent) is not None
+    except OSError:
+        is_lost = False  # nobody has it
+    return directory / planned if is_lost else recorded
+
+
+def make_room_for(socket: Path, directory: Path) -> None:
+    """Make sure that only this user can reach a socket outside the directory. Raises EngineNotStarted."""
+    place = socket.parent
+    if place == directory:
+        return
+    place.mkdir(mode=0o700, exist_ok=True)
+    problem = shared_place_problem(place)
+    if problem is not None:
+        raise EngineNotStarted(problem)
+
+
+def ticks(deadline: float) -> Iterator[None]:
+    """Yield now, then every few milliseconds until the deadline (of ``time.monotonic``) has passed."""
+    yield
+    while time.monotonic() < deadline:
+        time.sleep(_TICK)
+        yield
+
+
+def try_lock(path: Path) -> int | None:
+    """Return a file descriptor that holds the lock, or None when another process or thread holds it.
+
+    The lock ends when every copy of the descriptor is closed, also by the death of who holds it.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return descriptor
+
+
+@contextmanager
+def start_lock(directory: Path, deadline: float) -> Iterator[None]:
+    """Be the only one who starts or stops the directory's server. Raises EngineUnreachable at the deadline."""
+    for _ in ticks(deadline):
+        descriptor = try_lock(directory / START_LOCK)
+        if descriptor is not None:
+            break
+    else:
+        raise EngineUnreachable(f"{directory}: another process is still starting or stopping the engine; try again")
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing alone would leave it to a child forked meanwhile
+        os.close(descriptor)
+
+
+@contextmanager
+def explained(directory: Path, error_class: type[EngineError]) -> Iterator[None]:
+    """Turn what the operating system refuses into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise error_class(
+            f"{error.filename or directory}: {error.strerror or error};"
+            " mend that, or choose another directory with SCRATCHBUS_HOME or embedded:DIRECTORY"
+        ) from error

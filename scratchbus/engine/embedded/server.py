@@ -1,0 +1,260 @@
+"""The embedded engine: one private server per directory, shared by all local processes of its user.
+
+It is started by whoever needs it first, outlives its starter, listens on a unix socket only, and keeps its data
+across any crash. That a server lives is known from the lock it holds, who it is from its own answer; a recorded
+process id is never trusted.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import hiredis
+
+from scratchbus.engine.embedded import directory as files
+from scratchbus.engine.embedded.socket import check_peer, check_place
+from scratchbus.errors import EngineLoading, EngineNotStarted, EngineUnreachable, SettingsError
+
+_PATIENCE = 5.0  # seconds for a server that is there to answer
+_FSYNC_CHOICES = ("always", "everysec", "no")
+
+
+@dataclass(frozen=True)
+class EmbeddedEngine:
+    """A server that runs: where, what, and how it syncs its log to disk (``always``, ``everysec`` or ``no``)."""
+
+    directory: Path
+    socket: Path
+    pid: int
+    engine: str
+    version: str
+    appendfsync: str
+
+
+class _Answer(NamedTuple):
+    engine: EmbeddedEngine
+    loading: bool
+
+
+def default_directory() -> Path:
+    """Return the user's own directory: $SCRATCHBUS_HOME, else below the platform's place for user data."""
+    home = os.environ.get("SCRATCHBUS_HOME")
+    if home:
+        return Path(home).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "scratchbus"
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (data if data.is_absolute() else Path.home() / ".local" / "share") / "scratchbus"
+
+
+def find_running(directory: Path) -> EmbeddedEngine | None:
+    """Return the engine that runs on the directory, also while it loads its data; None when there is none.
+
+    Raises EngineUnreachable when one is there and does not answer.
+    """
+    directory = _absolute(directory)
+    with files.explained(directory, EngineUnreachable):
+        answer = _ask(directory, time.monotonic() + _PATIENCE)
+    return answer.engine if answer else None
+
+
+def directory_of(url: str | None, home: Path | None) -> Path | None:
+    """Return the directory of the embedded engine that a URL and settings name; None for another engine."""
+    scheme, _, place = (url or "embedded:").partition(":")
+    if scheme.lower() != "embedded":
+        return None
+    return Path(place.removeprefix("//") or home or default_directory()).expanduser()
+
+
+def ensure_running(
+    directory: Path, *, appendfsync: str = "everysec", timeout: float = 20.0, unless_stopped: bool = False
+) -> EmbeddedEngine:
+    """Return the engine that runs on the directory, starting it when there is none. Any number may call at once.
+
+    An engine that runs already keeps its ``appendfsync``; the answer says which. With ``unless_stopped`` it is started
+    only after a crash: one that `stop` ended, or whose directory was taken away, stays away. Raises EngineMissing,
+    ForeignData, EngineNotStarted, EngineLoading or EngineUnreachable; a server that is merely slow is left running.
+    """
+    if appendfsync not in _FSYNC_CHOICES:
+        raise SettingsError(f"appendfsync: {appendfsync!r} is not known; use one of: {', '.join(_FSYNC_CHOICES)}")
+    directory = _absolute(directory)
+    deadline = time.monotonic() + timeout
+    with files.explained(directory, EngineNotStarted):
+        engine = _ready(directory, deadline)
+        if engine is not None:
+            return engine
+        if not unless_stopped:
+            files.make_private(directory)
+        elif not directory.exists():
+            raise _stopped(directory)
+        with files.start_lock(directory, deadline):
+            if not unless_stopped:
+                (directory / files.STOPPED).unlink(missing_ok=True)
+            elif (directory / files.STOPPED).exists():
+                raise _stopped(directory)
+            return _start(directory, appendfsync, deadline)
+
+
+def stop(directory: Path, timeout: float = 10.0) -> bool:
+    """End the directory's engine and return once its process is gone; False when none ran. Nothing is lost.
+
+    It stays away until someone starts it anew; whoever uses it now does not. Raises EngineUnreachable when it is
+    still there at the end of the timeout.
+    """
+    directory = _absolute(directory)
+    deadline = time.monotonic() + timeout
+    with files.explained(directory, EngineUnreachable):
+        if not (directory / files.ENGINE_LOCK).exists():
+            return False
+        check_place(files.socket_of(directory), directory)
+        with files.start_lock(directory, deadline):
+            (directory / files.STOPPED).touch(mode=0o600)
+            return _end(directory, deadline)
+
+
+# -- starting and ending ------------------------------------------------------------------------------------------
+
+
+def _start(directory: Path, appendfsync: str, deadline: float) -> EmbeddedEngine:
+    """Start the server and wait for it, holding the start lock.
+
+    One that a starter left behind halfway is awaited instead, and one that is about to end is outwaited.
+    """
+    from scratchbus.engine.embedded import (
+        process as engine_launch,  # here, because finding a running engine needs none of what it imports
+    )
+
+    launch: engine_launch.Launch | None = None
+    for _ in files.ticks(deadline):
+        engine = _ready(directory, deadline)
+        if engine is not None:
+            _write_down(engine)
+            return engine
+        lock = files.try_lock(directory / files.ENGINE_LOCK)
+        if lock is None:
+            continue
+        try:
+            if launch is not None:
+                raise engine_launch.failure(launch)
+            launch = engine_launch.launch(directory, appendfsync, lock, deadline)
+        finally:
+            os.close(lock)
+    raise _mute(directory)
+
+
+def _write_down(engine: EmbeddedEngine) -> None:
+    """Record the engine that runs, unless it is recorded already."""
+    before = files.read_record(engine.directory)
+    if before is not None and before.pid == engine.pid:
+        return
+    place = files.SOCKET if engine.socket.parent == engine.directory else str(engine.socket)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    files.write_record(engine.directory, files.Record(engine.engine, engine.version, place, engine.pid, now))
+
+
+def _end(directory: Path, deadline: float) -> bool:
+    """Tell the server to shut down until its lock is free, holding the start lock."""
+    ran = False
+    for _ in files.ticks(deadline):
+        lock = files.try_lock(directory / files.ENGINE_LOCK)
+        if lock is not None:
+            os.close(lock)
+            return ran
+        ran = True
+        _converse(directory, files.socket_of(directory), b"SHUTDOWN\r\n", 1, deadline)
+    raise EngineUnreachable(f"{_holder(directory)} did not stop; end it (its log: {directory / files.LOG})")
+
+
+# -- asking --------------------------------------------------------------------------------------------------------
+
+
+def _absolute(directory: Path) -> Path:
+    """One spelling of the directory for all processes."""
+    return Path(os.path.realpath(directory.expanduser()))
+
+
+def _ready(directory: Path, deadline: float) -> EmbeddedEngine | None:
+    """Return the directory's engine as soon as it has loaded its data; None when none answers."""
+    for _ in files.ticks(deadline):
+        answer = _ask(directory, deadline)
+        if answer is None or not answer.loading:
+            return answer.engine if answer else None
+    raise EngineLoading(f"the engine in {directory} is still loading its data; try again")
+
+
+def _ask(directory: Path, deadline: float) -> _Answer | None:
+    """Ask the directory's server who it is; None when nobody listens."""
+    place = files.socket_of(directory)
+    for _ in files.ticks(deadline):
+        replies = _converse(directory, place, b"INFO server persistence\r\nCONFIG GET appendfsync\r\n", 2, deadline)
+        match replies:
+            case None:
+                return None
+            case [bytes(info), [_, bytes(appendfsync)]]:
+                fields = dict(line.partition(":")[::2] for line in info.decode().splitlines())
+                engine, version = _identity(fields)
+                pid = int(fields["process_id"])
+                running = EmbeddedEngine(directory, place, pid, engine, version, appendfsync.decode())
+                return _Answer(running, fields["loading"] == "1")
+        # Else it is alive but has no time yet, or says so: BUSY while a script runs for seconds.
+    raise _mute(directory)
+
+
+def _identity(info: dict[str, str]) -> tuple[str, str]:
+    if "valkey_version" in info:
+        return "valkey", info["valkey_version"]
+    return "redis", info["redis_version"]
+
+
+def _converse(directory: Path, place: Path, commands: bytes, count: int, deadline: float) -> list[object] | None:
+    """Send commands and return their replies; fewer when there is no time for more, None when nobody is there.
+
+    Raises EngineUnreachable, and sends nothing, when somebody else is there.
+    Spoken over a bare socket, because importing the client library takes a hundred times as long as this.
+    """
+    if not check_place(place, directory):
+        return None
+    replies: list[object] = []
+    reader = hiredis.Reader()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            connection.connect(str(place))
+            check_peer(connection, place)
+            connection.sendall(commands)
+            while len(replies) < count:
+                received = connection.recv(65536)
+                if not received:
+                    return None
+                reader.feed(received)
+                while (reply := reader.gets()) is not False:
+                    replies.append(reply)
+        except (FileNotFoundError, NotADirectoryError, ConnectionError):
+            return None
+        except (TimeoutError, BlockingIOError):  # the latter: too many wait to connect
+            pass
+    return replies
+
+
+def _stopped(directory: Path) -> EngineUnreachable:
+    return EngineUnreachable(
+        f"the embedded engine in {directory} was stopped; start it with `scratchbus up` or by connecting anew"
+    )
+
+
+def _mute(directory: Path) -> EngineUnreachable:
+    return EngineUnreachable(f"{_holder(directory)} does not answer; end it and try again")
+
+
+def _holder(directory: Path) -> str:
+    """Name the process that serves the directory, for a person who has to end it."""
+    record = files.read_record(directory)
+    process = f"process {record.pid}" if record and record.pid else "the process"
+    return f"{process} that serves {directory}"

@@ -1,0 +1,129 @@
+"""Queues of jobs, by what they are about: one job of a process is at work on it, and those that wait are done together.
+
+Whoever finds nobody at work does its own job in its own conversation. What is queued meanwhile is done by a thread or
+task of its own, so that a caller who is cancelled neither keeps others waiting nor leaves their jobs half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from scratchbus.engine.steps import Queued, Step
+
+Drive = Callable[[Step[None]], None]
+AsyncDrive = Callable[[Step[None]], Awaitable[None]]
+
+
+class _Waiting(NamedTuple):
+    """A job, and what its caller waits for."""
+
+    job: Any
+    future: Future[Any]
+
+
+class Queues:
+    """The queues of one bus. Threads may share them; of event loops, one may use them after the other."""
+
+    def __init__(self) -> None:
+        self._user: object = None
+        self._lock = threading.Lock()
+        self._waiting: dict[Hashable, list[_Waiting]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def run(self, queued: Queued, drive: Drive) -> Any:
+        """Do a job after those before it; return its result or raise its error."""
+        mine, is_first = self._join(queued, os.getpid())
+        try:
+            if is_first:
+                try:
+                    drive(_do(queued, [mine]))
+                finally:
+                    if self._has_more(queued.key):
+                        threading.Thread(target=self._drain, args=(queued, drive), daemon=True).start()
+            return mine.future.result()
+        except BaseException:
+            mine.future.cancel()
+            raise
+
+    async def run_async(self, queued: Queued, drive: AsyncDrive) -> Any:
+        """Do a job after those before it; return its result or raise its error."""
+        mine, is_first = self._join(queued, asyncio.get_running_loop())
+        if is_first:
+            try:
+                await drive(_do(queued, [mine]))
+            finally:
+                if self._has_more(queued.key):
+                    task = asyncio.create_task(self._drain_async(queued, drive))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+        return await asyncio.wrap_future(mine.future)
+
+    def _join(self, queued: Queued, user: object) -> tuple[_Waiting, bool]:
+        """Queue a job; say whether nobody is at work."""
+        if self._user != user:  # a forked child, or another event loop: those at work are not there any more
+            self._user, self._lock, self._waiting, self._tasks = user, threading.Lock(), {}, set()
+        mine = _Waiting(queued.job, Future())
+        with self._lock:
+            others = self._waiting.get(queued.key)
+            if others is None:
+                self._waiting[queued.key] = []
+                mine.future.set_running_or_notify_cancel()
+            else:
+                others.append(mine)
+        return mine, others is None
+
+    def _has_more(self, key: Hashable) -> bool:
+        """Say whether more waits; where nothing does, nobody is at work from now on."""
+        with self._lock:
+            if not self._waiting.get(key):
+                self._waiting.pop(key, None)
+            return key in self._waiting
+
+    def _take(self, key: Hashable) -> list[_Waiting]:
+        """Return all that waits and was not cancelled; when that is nothing, nobody is at work from now on."""
+        with self._lock:
+            found = [each for each in self._waiting.get(key, ()) if each.future.set_running_or_notify_cancel()]
+            if found:
+                self._waiting[key] = []
+            else:
+                self._waiting.pop(key, None)
+        return found
+
+    def _drain(self, queued: Queued, drive: Drive) -> None:
+        while taken := self._take(queued.key):
+            try:
+                drive(_do(queued, taken))
+            except Exception as error:  # such as that the bus was closed
+                _fail(taken, error)
+
+    async def _drain_async(self, queued: Queued, drive: AsyncDrive) -> None:
+        while taken := self._take(queued.key):
+            try:
+                await drive(_do(queued, taken))
+            except Exception as error:
+                _fail(taken, error)
+            except BaseException as error:  # its loop ends, and with it all that waits
+                _fail([*taken, *self._take(queued.key)], error)
+                self._take(queued.key)
+                raise
+
+
+def _do(queued: Queued, taken: list[_Waiting]) -> Step[None]:
+    """Do jobs together, and tell each caller what came of its own."""
+    outcomes = yield from queued.work([each.job for each in taken])
+    for each, outcome in zip(taken, outcomes, strict=True):
+        if isinstance(outcome, BaseException):
+            each.future.set_exception(outcome)
+        else:
+            each.future.set_result(outcome)
+
+
+def _fail(taken: list[_Waiting], error: BaseException) -> None:
+    for each in taken:
+        if not each.future.done():
+            each.future.set_exception(error)

@@ -1,0 +1,126 @@
+"""Keeping what one holds for a while: leases and claims are prolonged in the background while work goes on.
+
+One thread, or task, does so for all that a bus holds. What is kept says itself when it is due and how it is prolonged,
+and finds out there that it was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from scratchbus.engine.steps import Step
+from scratchbus.telemetry.logs import stderr_logger
+
+BEAT = 0.1
+"""Seconds between two looks at what is due."""
+
+logger = stderr_logger()
+
+
+class Kept(Protocol):
+    """Something that is held for a while."""
+
+    def is_due(self, now: float) -> bool:
+        """Say whether it is time to prolong it, by the monotonic clock (seconds)."""
+        ...
+
+    def keep(self) -> Step[None]:
+        """Prolong it. What it raises is logged, and tried again when it is due."""
+        ...
+
+
+class Keeper:
+    """Keeps what a Bus holds, in a thread that runs while there is something."""
+
+    def __init__(self, run: Callable[[Step[None]], Any]) -> None:
+        self._run = run
+        self._kept: list[Kept] = []
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._is_running = False
+
+    def add(self, kept: Kept) -> None:
+        """Keep this from now on, unless the bus is closed."""
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._kept.append(kept)
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._beat, name="keeper", daemon=True).start()
+
+    def remove(self, kept: Kept) -> None:
+        """Keep this no longer."""
+        with self._lock:
+            if kept in self._kept:
+                self._kept.remove(kept)
+
+    def close(self) -> None:
+        """Keep nothing any longer."""
+        with self._lock:
+            self._closed.set()
+            self._kept.clear()
+
+    def _beat(self) -> None:
+        while True:
+            with self._lock:
+                now = time.monotonic()
+                due = [kept for kept in self._kept if kept.is_due(now)]
+                if not self._kept:
+                    self._is_running = False
+                    return
+            for kept in due:
+                try:
+                    self._run(kept.keep())
+                except Exception as problem:  # whatever it is, the others have to be kept
+                    if self._closed.is_set():
+                        return
+                    logger.warning("could not be kept; trying again", reason=f"{type(problem).__name__}: {problem}")
+            self._closed.wait(BEAT)
+
+
+class AsyncKeeper:
+    """Keeps what an AsyncBus holds, in a task that runs while there is something."""
+
+    def __init__(self, run: Callable[[Step[None]], Awaitable[Any]]) -> None:
+        self._run = run
+        self._kept: list[Kept] = []
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def add(self, kept: Kept) -> None:
+        """Keep this from now on, unless the bus is closed."""
+        if self._is_closed:
+            return
+        self._kept.append(kept)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._beat(), name="keeper")
+
+    def remove(self, kept: Kept) -> None:
+        """Keep this no longer."""
+        with suppress(ValueError):
+            self._kept.remove(kept)
+
+    async def close(self) -> None:
+        """Keep nothing any longer."""
+        self._is_closed = True
+        self._kept.clear()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _beat(self) -> None:
+        while self._kept:
+            now = time.monotonic()
+            for kept in [kept for kept in self._kept if kept.is_due(now)]:
+                try:
+                    await self._run(kept.keep())
+                except Exception as problem:  # whatever it is, the others have to be kept
+                    logger.warning("could not be kept; trying again", reason=f"{type(problem).__name__}: {problem}")
+            await asyncio.sleep(BEAT)

@@ -1,0 +1,65 @@
+"""Which server the sentinels say is the master."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redis import exceptions as redis_errors
+
+from scratchbus.engine.routing import Address, Failover, Learning, Sending
+from scratchbus.errors import EngineMisconfigured
+
+
+class Sentinels(Failover):
+    """The master that the sentinels named last. They are asked again whenever it fails, or says that it is none."""
+
+    def __init__(self, sentinels: Sequence[Address], master: str) -> None:
+        super().__init__()
+        self._sentinels = list(sentinels)
+        self._name = master
+        self._master: Address | None = None
+
+    def address(self, shard: int) -> Address | None:
+        """Return the master; it has all shards."""
+        return self._master
+
+    def learn(self) -> Learning[None]:
+        """Ask one sentinel after the other, and whether whom it names agrees.
+
+        Raises EngineMisconfigured when those that answer have never heard of the master.
+        """
+        trouble: Exception | None = None
+        for sentinel in list(self._sentinels):
+            try:
+                (named,) = yield Sending(sentinel, (("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._name),))
+                self.has_answered = True
+                if named is None:
+                    continue
+                address = (named[0].decode(), int(named[1]))
+                if (yield from _is_master(address)):
+                    self._sentinels.sort(key=lambda each: each != sentinel)
+                    self._master = address
+                    return
+                trouble = redis_errors.ReadOnlyError(f"{address[0]}:{address[1]} is not the master yet")
+            except (redis_errors.RedisError, OSError) as problem:
+                if not self.passes(problem):
+                    raise
+                trouble = problem
+        if trouble is None:
+            raise EngineMisconfigured(f"the sentinels know no master {self._name!r}; check the name in the URL")
+        raise trouble
+
+    def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
+        """Doubt the master."""
+        if self.passes(failure):
+            self._master = None
+        return self.passes(failure)
+
+
+def _is_master(address: Address) -> Learning[bool]:
+    """Ask a server for its role; one that does not tell this user is believed to be what the sentinels say."""
+    try:
+        (role,) = yield Sending(address, (("ROLE",),))
+    except redis_errors.NoPermissionError:
+        return True
+    return bool(role[0] == b"master")

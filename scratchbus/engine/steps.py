@@ -1,0 +1,147 @@
+"""Conversations with the engine, written once and driven sync or async.
+
+A conversation is a generator: it yields a request, is sent the reply, and returns its result. It never awaits and
+never blocks. `Engine` and `AsyncEngine` drive it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from hashlib import sha1
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+
+from scratchbus.domain.position import Position
+from scratchbus.errors import ArchiveError, EngineError, LogError
+
+if TYPE_CHECKING:
+    from scratchbus.engine.queues import Queues
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """Commands for one shard's engine, sent in one round trip; the reply is the list of their replies.
+
+    A read is sent again by the driver when the connection breaks. A write is not: the conversation is told by
+    `Interrupted`, since only it knows how to find out whether the write happened.
+    """
+
+    shard: int
+    commands: tuple[tuple[Any, ...], ...]
+    is_write: bool = False
+
+
+class Pause(NamedTuple):
+    """Wait this many seconds; the reply is None."""
+
+    seconds: float
+
+
+class Fetch(NamedTuple):
+    """Call this, which takes its time over files or another network; the reply is what it returns."""
+
+    call: Callable[[], Any]
+
+
+class Wrote(NamedTuple):
+    """A write is in the log; should what follows fail, the error says so. The reply is None.
+
+    The first one of a conversation counts, which is the one to retry it with.
+    """
+
+    event_id: str
+    position: Position
+    fence: int | None = None
+
+
+class Abandoned(NamedTuple):
+    """What was written is of no more use to the conversation, which begins again. The reply is None."""
+
+
+class Queued(NamedTuple):
+    """Do a job when those that were queued before it under the same key are done; the reply is its result.
+
+    Jobs that wait are done together: `work` takes them in their order, and returns the result or the error of each.
+    """
+
+    queues: Queues
+    key: Hashable
+    job: Any
+    work: Callable[[Sequence[Any]], Generator[Any, Any, Sequence[Any]]]
+
+
+Request = Call | Fetch | Pause | Queued | Wrote | Abandoned
+Step = Generator[Request, Any, T]
+"""A conversation whose result is a T."""
+
+
+def telling(conversation: Step[T]) -> Step[T]:
+    """Return the conversation whose errors say what it had written before: an operation as its caller sees it."""
+    wrote: Wrote | None = None
+    step: Callable[[Any], Request] = conversation.send
+    reply: Any = None
+    while True:
+        try:
+            request = step(reply)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # it returns a T
+        except (EngineError, LogError, ArchiveError) as error:
+            if wrote is not None:
+                error.written(*wrote)
+            raise
+        step, reply = conversation.send, None
+        if isinstance(request, Wrote):
+            wrote = wrote or request
+        elif isinstance(request, Abandoned):
+            wrote = None
+        else:
+            try:
+                reply = yield request
+            except Exception as error:
+                step, reply = conversation.throw, error
+
+
+class Interrupted(Exception):
+    """The connection broke after a write was sent and before its reply came: it may have happened or not."""
+
+
+class Script:
+    """A Lua script, from files of a package; sent by its digest, and whole when the engine does not have it.
+
+    Its text is that of the files, one after the other. One that only reads is sent as such, so that a user who may only
+    read may run it; that user may not send it whole, so others load it: when they connect, and when the engine turns
+    out not to have a script of theirs. `constants` take the place of `@NAME@` in its text.
+    """
+
+    known: ClassVar[dict[str, str]] = {}
+    reading: ClassVar[list[tuple[str, ...]]] = []  # the commands that load those that only read
+
+    def __init__(
+        self, package: str, *names: str, only_reads: bool = False, constants: Mapping[str, str] | None = None
+    ) -> None:
+        folder = files(package)
+        self.text = "\n".join(folder.joinpath(f"{name}.lua").read_text("utf-8") for name in names)
+        for constant, value in (constants or {}).items():
+            self.text = self.text.replace(f"@{constant}@", value)
+        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        self._verb = "EVALSHA_RO" if only_reads else "EVALSHA"
+        Script.known[self.sha] = self.text
+        if only_reads:
+            Script.reading.append(("SCRIPT", "LOAD", self.text))
+
+    def command(self, keys: tuple[Any, ...], args: tuple[Any, ...] | list[Any]) -> tuple[Any, ...]:
+        """Return the command that runs the script."""
+        return (self._verb, self.sha, len(keys), *keys, *args)
+
+
+def ask(shard: int, *command: Any) -> Step[Any]:
+    """Send one read and return its reply."""
+    replies = yield Call(shard, (command,))
+    return replies[0]
+
+
+def ask_all(shard: int, commands: list[tuple[Any, ...]]) -> Step[list[Any]]:
+    """Send several reads in one round trip and return their replies."""
+    replies = yield Call(shard, tuple(commands))
+    return list(replies)

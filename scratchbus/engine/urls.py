@@ -1,0 +1,125 @@
+"""What a URL says of servers: how to make connections to them, and how to show it without its password."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from redis import connection as blocking
+from redis.asyncio import connection as nonblocking
+from redis.exceptions import RedisError
+
+from scratchbus.engine.connections import AsyncConnection, Connection
+from scratchbus.engine.routing import Address
+from scratchbus.errors import InvalidURL
+
+SCHEMES = (
+    "redis://, rediss://, unix://, redis+cluster://host,host, redis+sentinel://host,host/master,"
+    " embedded:[directory], memory://name"
+)
+
+_FILES = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
+"""The options of a URL that name files."""
+
+_BARE_USER = re.compile(r"^([^:]*:/*).*@")  # of what lacks the // that a URL has
+_PASSWORD_OPTION = re.compile(r"(password=)[^&]*", re.IGNORECASE)
+_PORT, _SENTINEL_PORT = 6379, 26379
+
+
+class Makers(NamedTuple):
+    """How to make connections: to the server that a URL names, or to one at another address that is like it."""
+
+    blocking: Callable[..., Connection]
+    nonblocking: Callable[..., AsyncConnection]
+
+    def make(self, timeout: float | None, address: Address | None = None) -> Connection:
+        """Make a blocking connection; a reply takes `timeout` seconds at most."""
+        return self.blocking(socket_timeout=timeout, **_at(address))
+
+    def amake(self, address: Address | None = None) -> AsyncConnection:
+        """Make an asyncio connection."""
+        return self.nonblocking(socket_timeout=None, **_at(address))
+
+
+def _at(address: Address | None) -> dict[str, Any]:
+    return {} if address is None else {"host": address[0], "port": address[1]}
+
+
+def makers(url: str, options: Mapping[str, Any], shown: str) -> Makers:
+    """Return how to make connections with these options and those of a URL. Raises InvalidURL, quoting `shown`."""
+    try:
+        parsed: dict[str, Any] = dict(blocking.parse_url(url))  # type: ignore[no-untyped-call]  # redis-py's
+        aparsed: dict[str, Any] = dict(nonblocking.parse_url(url))
+    except (ValueError, TypeError) as error:
+        raise _not_a_url(shown, error) from None
+    cls = parsed.pop("connection_class", blocking.Connection)
+    acls = aparsed.pop("connection_class", nonblocking.Connection)
+    own = {"protocol", "retry", "decode_responses", "socket_timeout"}
+    kept = {**options, **{name: value for name, value in parsed.items() if name not in own}}
+    akept = {**options, **{name: value for name, value in aparsed.items() if name not in own}}
+    for option in _FILES & kept.keys():
+        if not Path(kept[option]).is_file():
+            raise InvalidURL(f"{without_password(shown)!r}: {option}: there is no such file; check its path")
+    made = Makers(lambda **where: cls(**{**kept, **where}), lambda **where: acls(**{**akept, **where}))
+    try:
+        made.make(None), made.amake()  # which looks at the options
+    except (ValueError, TypeError, RedisError) as error:
+        raise _not_a_url(shown, error) from None
+    return made
+
+
+class ManyHosts(NamedTuple):
+    """A URL of several hosts: their addresses, what stands behind them, and the URL of any one server among them."""
+
+    addresses: list[Address]
+    name: str
+    server: str
+    sentinel: str
+
+
+def read_hosts(url: str) -> ManyHosts:
+    """Read a URL like `redis+cluster://[user:pass@]host:port,host:port[/name][?options]`. Raises InvalidURL.
+
+    User and password are those of the servers; sentinels have their own, `sentinel_username` and `sentinel_password`
+    among the options.
+    """
+    try:
+        parts = urlsplit(url)
+        login, at, hosts = parts.netloc.rpartition("@")
+        port = _SENTINEL_PORT if parts.scheme.endswith("sentinel") else _PORT
+        places = [urlsplit(f"//{host}") for host in hosts.split(",")]
+        addresses = [(place.hostname or "", place.port or port) for place in places]
+    except ValueError as error:
+        raise _not_a_url(url, error) from None
+    if not all(host for host, _ in addresses):
+        raise InvalidURL(f"{without_password(url)!r} names no host; write one of: {SCHEMES}")
+    base = parts.scheme.partition("+")[0]
+    options = dict(parse_qsl(parts.query))
+    user, password = (quote(options.pop(f"sentinel_{word}", ""), safe="") for word in ("username", "password"))
+    server = f"{base}://{login}{at}localhost/?{urlencode(options)}"
+    options.pop("db", None)  # sentinels have none
+    sentinel = f"{base}://{user}:{password}@localhost/?{urlencode(options)}"
+    return ManyHosts(addresses, unquote(parts.path.strip("/")), server, sentinel)
+
+
+def _not_a_url(url: str, error: Exception) -> InvalidURL:
+    """Return the error for what is no URL of an engine."""
+    shown = without_password(url)
+    reason = str(error).rpartition("got an ")[2]  # of a wrong option without the name of the function it was given to
+    why = f": {reason}" if shown == url else ""  # the reason may quote a part of the password
+    return InvalidURL(f"{shown!r} is not an engine URL{why}; write one of: {SCHEMES}")
+
+
+def without_password(url: str) -> str:
+    """Return a URL with `***` for its password, wherever it stands, also when the URL is not well formed."""
+    scheme, mark, rest = url.partition("://")
+    if not mark and scheme.partition(":")[0].lower() not in ("embedded", "memory"):
+        scheme = _BARE_USER.sub(r"\1***@", scheme)
+    if "@" in rest and not rest.startswith("/"):
+        user, place = rest.rpartition("@")[::2]
+        name, colon, _ = user.partition(":")
+        rest = f"{name}:***@{place}" if colon else rest
+    return _PASSWORD_OPTION.sub(r"\1***", scheme + mark + rest)

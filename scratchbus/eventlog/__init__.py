@@ -1,0 +1,1 @@
+"""The event log: keys, codec, guarded appends, the reader and its tail."""

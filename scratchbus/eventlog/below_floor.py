@@ -1,0 +1,102 @@
+"""Reading below the floor of a log: what was trimmed comes from the archive, in the form that the log has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.steps import Call, Fetch, Script, Step, ask_all
+from scratchbus.errors import PositionLost
+from scratchbus.eventlog.archived import Past, Stretch
+from scratchbus.eventlog.codec import RawEntry, entry_position
+from scratchbus.eventlog.gaps import count_all_erased, not_erased
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log  # which reads below the floor to put a head back
+
+T = TypeVar("T")
+
+_FETCH = Script(__package__, "fetch", only_reads=True)
+
+
+class Floor(NamedTuple):
+    """Where a log ends downwards: its last archived event that may be trimmed; `position` has no `seq` if none is."""
+
+    position: Position
+    event_id: str
+    origin: str
+
+    @classmethod
+    def parse(cls, row: bytes | None, origin: bytes | None, shard: int) -> Floor:
+        """Read the stored form."""
+        id, _, event_id = (row or b"").decode("utf-8", "replace").partition("|")
+        position = (Position.parse(id) if id else START)._replace(shard=shard)
+        return cls(position, event_id, (origin or b"").decode())
+
+
+def read_floor(log: Log, shard: int) -> Step[Floor]:
+    """Return the floor of a shard's log."""
+    keys = log.keys(shard)
+    row, origin = yield from ask_all(shard, [("GET", keys.floor), ("GET", keys.origin)])
+    return Floor.parse(row, origin, shard)
+
+
+def lost(shard: int, what: str) -> PositionLost:
+    """Return the error for what would have to come from the archive."""
+    return PositionLost(f"shard {shard}: {what} was archived; set archive_url to where the archive is")
+
+
+def from_archive(log: Log, shard: int, what: str, call: Callable[[Past], T]) -> Step[T]:
+    """Ask the archive. Raises PositionLost where none is set; `what` says in it what is wanted."""
+    if log.past is None:
+        raise lost(shard, what)
+    found: T = yield Fetch(partial(call, log.past))
+    return found
+
+
+def stretch_after(log: Log, floor: Floor, after: Position, limit: int, page: str = "") -> Step[Stretch]:
+    """Return the next archived entries behind a position. Raises PositionLost where there is no archive."""
+    shard = after.shard
+    what = f"what comes behind {after}" if after.seq or after.ms else "the beginning of the log"
+    stretch = yield from from_archive(
+        log, shard, what, lambda past: past.after(shard, floor.origin, after, floor.position, limit, page)
+    )
+    return stretch._replace(entries=(yield from _still_there(log, shard, stretch.entries)))
+
+
+def _still_there(log: Log, shard: int, entries: list[RawEntry]) -> Step[list[RawEntry]]:
+    """Leave out what was erased: this process may have read the segment before that."""
+    keys = log.keys(shard)
+    if not entries or not (yield from count_all_erased(keys)):
+        return entries
+    left = set((yield from not_erased(keys, [entry_position(entry, shard) for entry in entries])))
+    return [entry for entry in entries if entry_position(entry, shard) in left]
+
+
+def entries_at(log: Log, positions: Sequence[Position]) -> Step[list[RawEntry]]:
+    """Return the entries at these positions, all of one shard, wherever they are by now; what is nowhere is left out.
+
+    Raises PositionLost for one that was archived, where no archive can be read.
+    """
+    if not positions:
+        return []
+    shard = positions[0].shard
+    keys = log.keys(shard)
+    (reply,) = yield Call(shard, (_FETCH.command((keys.log,), [each.stream_id for each in positions]),))
+    entries: list[RawEntry] = reply
+    if len(entries) == len(positions):
+        return entries
+    there = {entry_position(entry, shard): entry for entry in entries}
+    missing = [each for each in positions if each not in there]
+    (reply,) = yield Call(shard, (_FETCH.command((keys.kept,), [each.stream_id for each in missing]),))
+    there |= {entry_position(entry, shard): entry for entry in reply}
+    floor = yield from read_floor(log, shard)
+    below = [each for each in missing if each not in there and each <= floor.position]
+    if below:
+        found = yield from from_archive(
+            log, shard, f"the event at {below[0]}", lambda past: past.at(shard, floor.origin, below)
+        )
+        there |= {entry_position(entry, shard): entry for entry in (yield from _still_there(log, shard, found))}
+    return [there[each] for each in positions if each in there]

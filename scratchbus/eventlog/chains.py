@@ -1,0 +1,71 @@
+"""Walking the events of one subject back, each of which names the one before it, in the log and then in the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Call, Script, Step
+from scratchbus.errors import PositionLost
+from scratchbus.eventlog.below_floor import from_archive, read_floor
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log
+
+HISTORY = Script(__package__, "history", only_reads=True)
+_CHAINS, _EVENTS, _MANY = 50, 10, 500  # chains walked at once, events asked of each, and of one that is longer
+
+
+def go_on_below(
+    log: Log, shard: int, entries: list[RawEntry], rest: str, most: int, what: str
+) -> Step[tuple[list[RawEntry], str]]:
+    """Go on in the archive at the stream id `rest`, which the log no longer has; return all, and where to go on.
+
+    Raises PositionLost when that was not archived, or the archive cannot be read.
+    """
+    floor = yield from read_floor(log, shard)
+    position = Position.parse(rest)._replace(shard=shard)
+    if position > floor.position:
+        raise PositionLost(f"{what}: its event {rest} is no longer in the log; the log was trimmed")
+    more, rest = yield from from_archive(
+        log,
+        shard,
+        f"the event {rest} about {what}",
+        lambda past: past.back(shard, floor.origin, position, most - len(entries)),
+    )
+    return [*entries, *more], rest
+
+
+def walk_chains(log: Log, shard: int, ends: Iterable[str]) -> Step[dict[str, list[Event]]]:
+    """Return, by the stream id of its last event, all events of each chain, oldest first. Raises PositionLost."""
+    keys, asked, found = log.keys(shard), list(dict.fromkeys(ends)), dict[str, list[Event]]()
+    names = (keys.log, keys.log)  # no head is read where a stream id is given
+    for first in range(0, len(asked), _CHAINS):
+        some = asked[first : first + _CHAINS]
+        replies = yield Call(shard, tuple(HISTORY.command(names, ("", end, _EVENTS)) for end in some))
+        for end, (entries, rest) in zip(some, replies, strict=True):
+            chain, at, most = list[RawEntry](entries), rest.decode(), _EVENTS
+            while at:
+                if len(chain) >= most:
+                    most += _MANY
+                    (reply,) = yield Call(shard, (HISTORY.command(names, ("", at, _MANY)),))
+                    chain += reply[0]
+                    at = reply[1].decode()
+                else:
+                    chain, at = yield from go_on_below(log, shard, chain, at, most, "an observation")
+            found[end] = events_of(chain, shard)[::-1]
+    return found
+
+
+def events_of(entries: Iterable[RawEntry], shard: int) -> list[Event]:
+    """Return the events of raw entries; one that is none is left out. Raises CodeTooOld."""
+    events = []
+    for entry in entries:
+        try:
+            events.append(decode_entry(entry, shard))
+        except Poison:
+            continue
+    return events

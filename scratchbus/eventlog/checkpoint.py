@@ -1,0 +1,121 @@
+"""Checkpoints, and the commit that moves one together with the state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+from secrets import token_hex
+from typing import Any, NamedTuple, NoReturn
+
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.script_replies import reply_of
+from scratchbus.engine.steps import Call, Interrupted, Pause, Script, Step, ask
+from scratchbus.errors import CodeTooOld, StateTooOld
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.projections import scratch_page
+
+_SCRIPT = Script(__package__, "commit")
+_STORED = re.compile(r"([^|]*)\|(.*)\|(\d+)\|(\d+)\|([^|]*)\|([^|]*)", re.DOTALL)  # an event id may have a | in it
+
+Command = tuple[Any, ...]
+
+
+class Checkpoint(NamedTuple):
+    """How far a projection is folded: the last folded event, in which log, and in which build of the state.
+
+    Its stored form says in which form the state is stored: code that knows another one cannot use it. Some documents
+    of one that `is_paged` may be paged out.
+    """
+
+    position: Position = START
+    event_id: str = ""
+    build: int = 1
+    origin: str = ""
+    token: str = ""
+    is_paged: bool = False
+
+    @classmethod
+    def parse(cls, row: bytes | None, shard: int) -> Checkpoint:
+        """Read the stored form; None is the beginning. Raises StateTooOld or CodeTooOld for state of another form."""
+        if not row:
+            return cls(START._replace(shard=shard))
+        stored = _STORED.fullmatch(row.decode("utf-8", "replace"))
+        if stored is None:
+            _refuse(shard, 0)  # from before forms were numbered
+        id, event_id, build, form, origin, token = stored.groups()
+        if int(form) not in (scratch_page.FORM, scratch_page.PAGED):
+            _refuse(shard, int(form))
+        return cls(
+            Position.parse(id)._replace(shard=shard),
+            event_id,
+            int(build),
+            origin,
+            token,
+            int(form) == scratch_page.PAGED,
+        )
+
+    def __str__(self) -> str:
+        if self.position.seq == 0:
+            return ""
+        form = scratch_page.PAGED if self.is_paged else scratch_page.FORM
+        return f"{self.position.stream_id}|{self.event_id}|{self.build}|{form}|{self.origin}|{self.token}"
+
+
+def _refuse(shard: int, form: int) -> NoReturn:
+    what = f"shard {shard}: the state is stored in form {form}, this code reads form {scratch_page.PAGED}"
+    if form > scratch_page.PAGED:
+        raise CodeTooOld(f"{what}; upgrade scratchbus")
+    raise StateTooOld(f"{what}; run `scratchbus rebuild`")
+
+
+def checkpoint_key(keys: ShardKeys, build: int | None = None) -> str:
+    """Return where the checkpoint of the live state is kept, or that of a build that is being made."""
+    return keys.checkpoint(scratch_page.NAME) if build is None else PageKeys(keys, "", build).checkpoint
+
+
+def read_checkpoint(keys: ShardKeys, build: int | None = None) -> Step[Checkpoint]:
+    """Return the checkpoint of the live state, or of a build that is being made."""
+    row = yield from ask(keys.shard, "GET", checkpoint_key(keys, build))
+    checkpoint = Checkpoint.parse(row, keys.shard)
+    return checkpoint if row or build is None else checkpoint._replace(build=build)
+
+
+class Outcome(Enum):
+    """What became of a commit."""
+
+    DONE = 1
+    LOST = 0
+    REWOUND = -1
+
+
+def commit(
+    keys: ShardKeys,
+    key: str,
+    was: Checkpoint,
+    position: Position,
+    event_id: bytes,
+    commands: Iterable[Command],
+    *,
+    pages_out: bool = False,
+) -> Step[tuple[Outcome, Checkpoint]]:
+    """Write the state and move the checkpoint at `key`, if both the log and the checkpoint are still as they were read.
+
+    One that pages documents out leaves the checkpoint where it is, and has it say so from then on.
+    A commit whose reply is lost is recognised by its token when the checkpoint is read again.
+    """
+    now = was._replace(position=position, event_id=event_id.decode("utf-8", "replace"), token=token_hex(6))
+    now = now._replace(is_paged=was.is_paged or pages_out)
+    arguments: list[Any] = [str(was), str(now), position.stream_id, event_id, was.origin, keys.floor]
+    for command in commands:
+        arguments.append(len(command))
+        arguments += command
+    names = (key, keys.log, keys.origin, keys.ids)
+    try:
+        (reply,) = yield Call(keys.shard, (_SCRIPT.command(names, arguments),), is_write=True)
+    except Interrupted:
+        yield Pause(0.02)
+        row = yield from ask(keys.shard, "GET", key)
+        return (Outcome.DONE, now) if row == str(now).encode() else (Outcome.LOST, was)
+    outcome = Outcome(reply_of("commit", reply, *(each.value for each in Outcome))[0])
+    return outcome, now if outcome is Outcome.DONE else was

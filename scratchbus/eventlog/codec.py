@@ -1,0 +1,277 @@
+"""Bytes to objects and back: entries of the log, heads, documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, get_type_hints
+from urllib.parse import unquote
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
+
+from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Event
+from scratchbus.domain.memories import Remembered
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
+from scratchbus.errors import CodeTooOld, shown
+from scratchbus.eventlog.salvage import salvage
+from scratchbus.projections.memory import MEMORIES, Memory, memory_of
+from scratchbus.telemetry.logs import stderr_logger
+
+_PREFIX = b'{"v":%d,' % SCHEMA
+_BODY_SERIALIZERS = {kind: cls.__pydantic_serializer__ for kind, cls in EVENTS.items()}
+_BODY_VALIDATORS = {kind.encode(): cls.__pydantic_validator__ for kind, cls in EVENTS.items()}
+LAYOUT = [b"id", b"subject", b"page", b"kind", b"type", b"batch", b"prev", b"event"]
+"""The fields of an entry, in the order in which the append script writes them."""
+logger = stderr_logger()
+_BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
+_EMPTY = [b""] * len(LAYOUT)
+_QUOTED = {ord(char): f"%{ord(char):02X}" for char in "%,|"}
+
+_DOCUMENT = Observation.__pydantic_serializer__
+_DOCUMENTS = TypeAdapter(list[Observation])
+_read_document = Observation.__pydantic_validator__.validate_json
+_REMEMBERED = {memory.document: memory.document.__pydantic_serializer__ for memory in MEMORIES.values()}
+
+RawEntry = Sequence[Any]
+"""A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
+
+
+class Poison(ValueError):
+    """An entry of the log that is no event. Its place and subject are known, its content is not."""
+
+    def __init__(self, envelope: Mapping[str, Any], reason: str) -> None:
+        super().__init__(reason)
+        self.envelope = dict(envelope)
+        self.reason = reason
+
+    @property
+    def position(self) -> Position:
+        """Its place in the log."""
+        return Position(self.envelope["ms"], self.envelope["seq"], self.envelope["shard"])
+
+
+def encode_body(event: Event) -> bytes:
+    """Return the body of an event: JSON with the schema version first, without what is default."""
+    body = _BODY_SERIALIZERS[event.kind].to_json(
+        event, exclude=set(ENVELOPE), exclude_defaults=True, exclude_computed_fields=True
+    )
+    return _PREFIX + body[1:]
+
+
+def encode_unplaced(event: Event) -> bytes:
+    """Return the body of an event whose envelope is still empty; faster, since nothing has to be left out."""
+    body = _BODY_SERIALIZERS[event.kind].to_json(event, exclude_defaults=True, exclude_computed_fields=True)
+    return _PREFIX + body[1:]
+
+
+def text_of(raw: bytes) -> str:
+    """Return stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
+    return raw.decode("utf-8", "replace")
+
+
+def entry_id(entry: RawEntry) -> str:
+    """Return the event id of a raw entry, empty if it has none."""
+    return text_of(entry_fields(entry).get(b"id", b""))
+
+
+def batch_place(entry: RawEntry) -> tuple[int, int] | None:
+    """Return which of its atomic batch a raw entry is, from 1, and of how many; None if it does not say so."""
+    place = _BATCH.fullmatch(entry_fields(entry).get(b"batch", b"1/1"))
+    return (int(place[1]), int(place[2])) if place else None
+
+
+def entry_position(entry: RawEntry, shard: int) -> Position:
+    """Return the position of a raw entry."""
+    ms, _, seq = entry[0].partition(b"-")
+    return Position(int(ms), int(seq), shard)
+
+
+def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
+    """Return the fields of a raw entry."""
+    flat = entry[1]
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event:
+    """Return the event of a raw entry, of whatever schema version. Raises Poison, or CodeTooOld for a newer one."""
+    ms, _, seq = entry[0].partition(b"-")
+    flat = entry[1]
+    values = flat[1::2] if flat[::2] == LAYOUT else list(map(entry_fields(entry).get, LAYOUT, _EMPTY))
+    id, subject, page, kind, type_, batch, prev, body = values
+    if not body.startswith(_PREFIX):
+        body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
+    validator = _BODY_VALIDATORS.get(kind)
+    if validator is None:
+        raise Poison(_envelope(entry, shard), f"unknown kind {text_of(kind)!r}")
+    try:
+        event: Event = validator.validate_json(b"{" + body[len(_PREFIX) :])
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "body"
+        raise Poison(_envelope(entry, shard), f"{where}: {first['msg']}") from None
+    return event.placed(
+        id=text_of(id),
+        subject=text_of(subject),
+        page=text_of(page),
+        kind=text_of(kind),
+        type=text_of(type_),
+        batch=text_of(batch),
+        prev=text_of(prev),
+        ms=int(ms),
+        seq=int(seq),
+        shard=shard,
+    )
+
+
+def _envelope(entry: RawEntry, shard: int) -> dict[str, Any]:
+    """Return what is known of an entry that is no event."""
+    fields, position = entry_fields(entry), entry_position(entry, shard)
+    texts = {name.decode(): text_of(fields.get(name, b"")) for name in LAYOUT[:-1]}
+    return texts | position._asdict()
+
+
+def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcasters: Mapping[int, Upcaster]) -> bytes:
+    """Return a body that does not begin as those of today do, as one that does. Raises Poison or CodeTooOld."""
+    try:
+        parsed = from_json(body)
+    except ValueError as error:
+        raise Poison(envelope, f"body is not JSON: {error}") from None
+    version = parsed.pop("v", None) if isinstance(parsed, dict) else None
+    if type(version) is not int or version == SCHEMA:
+        raise Poison(envelope, "body has no schema version at its beginning")
+    if version > SCHEMA:
+        raise CodeTooOld(
+            f"event {envelope['ms']}-{envelope['seq']} has schema version {version}, this code knows {SCHEMA};"
+            " upgrade scratchbus"
+        )
+    try:
+        return _PREFIX + to_json(upcast(text_of(kind), parsed, version, upcasters))[1:]
+    except (ValueError, LookupError, TypeError) as error:
+        raise Poison(envelope, f"body of schema version {version}: {error}") from None
+
+
+def is_batch_end(entry: RawEntry) -> bool:
+    """Say whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
+    index, total = batch_place(entry) or (1, 1)
+    return index == total
+
+
+def encode_tags(tags: Collection[str]) -> str:
+    """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`."""
+    return f",{','.join([tag.translate(_QUOTED) for tag in tags])}," if tags else ","
+
+
+def decode_tags(text: str) -> tuple[str, ...]:
+    """Return the tags of a head."""
+    return tuple(unquote(tag) for tag in text.split(",") if tag)
+
+
+class Head(NamedTuple):
+    """What the append script knows of a subject. Times are milliseconds, 0 for none; class is o, c or f.
+
+    `holder` is as `held_as` has it.
+    """
+
+    version: int
+    status: str
+    status_class: str
+    type: str
+    priority: int
+    added: int
+    expires: int
+    wake: int
+    fence: int
+    holder: str
+    until: int
+    position: str
+    tries: int
+    rest: int
+    tags: tuple[str, ...]
+    dedupe_key: str
+
+    def event_position(self, shard: int) -> Position:
+        """Return the position of the subject's last event."""
+        return Position.parse(self.position)._replace(shard=shard)
+
+    @classmethod
+    def parse(cls, row: bytes) -> Head:
+        """Read the stored form."""
+        fields: list[Any] = row.decode().split("|", len(cls._fields) - 1)
+        for at in _NUMBERS:
+            fields[at] = int(fields[at] or 0)
+        fields[_TAGS] = decode_tags(fields[_TAGS])
+        return cls(*fields)
+
+    def __str__(self) -> str:
+        """The stored form."""
+        often = self._replace(tries=self.tries or "", rest=self.rest or "", tags=encode_tags(self.tags))  # type: ignore[arg-type]
+        return "|".join(map(str, tuple(often)))
+
+
+_NUMBERS = [at for at, kind in enumerate(get_type_hints(Head).values()) if kind is int]
+_TAGS = Head._fields.index("tags")
+
+
+def encode_document(observation: Observation) -> bytes:
+    """Return the stored form of an observation: JSON without what is default or follows from its positions."""
+    return _DOCUMENT.to_json(observation, exclude_defaults=True, exclude_computed_fields=True)
+
+
+def decode_document(row: bytes) -> Observation | None:
+    """Return the observation of a stored document; marked as damaged, or None, if it cannot be read as it is."""
+    try:
+        return read_document(row)
+    except ValidationError:
+        logger.warning("a document cannot be read; run `scratchbus rebuild`", document=shown(row))
+        return salvage(Observation, row)
+
+
+def read_document(row: bytes) -> Observation:
+    """Return the observation of a stored document. Raises ValidationError."""
+    observation: Observation = _read_document(row)
+    return observation
+
+
+def decode_documents(rows: Sequence[bytes]) -> list[Observation]:
+    """Return the observations of many stored documents, in one go; one that cannot be read at all is left out."""
+    try:
+        return read_documents(b",".join(rows))
+    except ValidationError:
+        return [observation for row in rows if (observation := decode_document(row)) is not None]
+
+
+def read_documents(rows: bytes) -> list[Observation]:
+    """Return the observations of stored documents with commas between them. Raises ValidationError."""
+    return _DOCUMENTS.validate_json(b"[" + rows + b"]")
+
+
+def encode_remembered(document: Remembered) -> bytes:
+    """Return the stored form of what an agent remembers: JSON as that of an observation."""
+    return _REMEMBERED[type(document)].to_json(document, exclude_defaults=True, exclude_computed_fields=True)
+
+
+def decode_remembered(subject: str, row: bytes) -> Remembered | None:
+    """Return the document of a subject that an agent remembers; see `decode_document`. Raises KeyError as below."""
+    try:
+        return read_remembered(subject, row)
+    except ValidationError:
+        logger.warning("a document cannot be read; run `scratchbus rebuild`", subject=subject, document=shown(row))
+        return salvage(_memory(subject).document, row)
+
+
+def read_remembered(subject: str, row: bytes) -> Remembered:
+    """Return the document of a subject that an agent remembers.
+
+    Raises ValidationError, and KeyError for a subject that belongs to no memory.
+    """
+    return _memory(subject).document.model_validate_json(row)
+
+
+def _memory(subject: str) -> Memory:
+    memory = memory_of(subject)
+    if memory is None:
+        raise KeyError(subject)
+    return memory

@@ -1,0 +1,201 @@
+"""Conversations about a durable subscription. All of them do no harm when they are sent twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from scratchbus.domain.position import BusPosition, Position, moment
+from scratchbus.engine.script_replies import reply_of, unknown_reply
+from scratchbus.engine.steps import Script, Step, ask, ask_all
+from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.keys import ShardKeys
+
+_SCRIPT = Script(__package__, "subscription")
+
+
+class Taken(NamedTuple):
+    """A lease that was taken, and the state it is about.
+
+    `trying` is the position, as text, of the event that failed `attempts` times, and that is not to be tried again
+    within the next `wait_ms`. `is_takeover`: the one before did not give the lease up. `again`: how many dead letters
+    are to be delivered again.
+    """
+
+    cursor: str
+    origins: str
+    trying: str
+    attempts: int
+    wait_ms: int
+    is_takeover: bool
+    again: int
+
+
+class Held(NamedTuple):
+    """Someone else has the lease, for that long if it is not prolonged."""
+
+    holder: str
+    left_ms: int
+
+
+class Lease(NamedTuple):
+    """One consumer's hold, or wish to hold, of a subscription. `who` is shown to people."""
+
+    keys: ShardKeys
+    name: str
+    token: str
+    who: str
+    ms: int
+
+    def take(self, filters: str, start: str, reset: bool = False) -> Step[Taken | Held]:
+        """Take the lease if it is free; a name that is new, or `reset`, begins at `start`.
+
+        With an empty `start` the name must be there. Raises SubscriptionMismatch or SubscriptionHeld, NotFound, or
+        PositionLost when it was dropped.
+        """
+        reply = yield from self._do("take", self.name, self.ms, self.who, filters, start, int(bool(reset)))
+        if reply[0] == 1:
+            cursor, origins, trying = (part.decode() for part in reply[1:4])
+            return Taken(cursor, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
+        if reply[0] == -2:
+            raise removed(self.name)
+        if reply[0] == -3:
+            raise _dropped(self.name, *reply[1:])
+        holder = reply[1].decode()
+        if reply[0] == -1:
+            raise SubscriptionMismatch(self.name, holder, reply[3].decode(), filters)
+        if reset:
+            raise SubscriptionHeld(self.name, holder, "be set anew")
+        return Held(holder, reply[2])
+
+    def declare(self, filters: str, start: str, reset: bool = False) -> Step[None]:
+        """Have a name that is new, or `reset`, begin at `start`, and do not take it. Raises SubscriptionHeld."""
+        reply = yield from self._do("declare", self.name, self.ms, self.who, filters, start, int(bool(reset)))
+        if reply[0] == -2:
+            raise removed(self.name)
+        if reset and reply[0] in (0, -1):
+            raise SubscriptionHeld(self.name, reply[1].decode(), "be set anew")
+
+    def keep(self, cursor: str, origins: str) -> Step[int]:
+        """Prolong the lease and move the cursor on, never back; return how many letters are to be delivered again.
+
+        Raises LeaseLost.
+        """
+        return int((yield from self._hold("keep", self.ms, cursor, origins))[1])
+
+    def note(self, position: str, attempts: int, wait_ms: int) -> Step[None]:
+        """Record how often an event was tried in vain, and that it has to wait. Raises LeaseLost."""
+        yield from self._hold("note", position, attempts, wait_ms)
+
+    def done(self, position: str) -> Step[None]:
+        """Forget how often an event was tried, and that it was to be delivered again. Raises LeaseLost."""
+        yield from self._hold("done", position)
+
+    def bury(self, position: str, letter: str, cursor: str) -> Step[None]:
+        """Set an event aside and move the cursor, at once. Raises LeaseLost."""
+        yield from self._hold("bury", position, letter, cursor)
+
+    def leave(self) -> Step[None]:
+        """Give the lease up. Raises LeaseLost."""
+        yield from self._hold("leave")
+
+    def _hold(self, operation: str, *arguments: Any) -> Step[list[Any]]:
+        reply = yield from self._do(operation, *arguments)
+        if reply[0] == 0:
+            raise LeaseLost(self.name)
+        return reply
+
+    def _do(self, operation: str, *arguments: Any) -> Step[list[Any]]:
+        known = (1, 0, -1, -2, -3) if operation in ("take", "declare") else (1, 0)
+        return reply_of(
+            "subscription", (yield from _run(self.keys, self.name, operation, self.token, *arguments)), *known
+        )
+
+
+def remove(keys: ShardKeys, name: str) -> Step[None]:
+    """Take a subscription away, with its dead letters. Raises NotFound, or SubscriptionHeld."""
+    reply = reply_of("subscription", (yield from _run(keys, name, "remove", "", name)), 1, 0, -2)
+    if reply[0] == -2:
+        raise removed(name)
+    if reply[0] == 0:
+        raise SubscriptionHeld(name, reply[1].decode(), "be removed")
+
+
+def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
+    """Have dead letters delivered again; return how many there were."""
+    match (yield from _run(keys, name, "again", "", *positions)):
+        case [int(count)]:
+            return count
+        case reply:
+            raise unknown_reply("subscription", reply)
+
+
+def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
+    """Drop the subscriptions that nobody has consumed for so long; return their names and where they stood.
+
+    They stay known, but trimming no longer waits for them.
+    """
+    dropped = []
+    for name in (yield from names(keys)):
+        match (yield from _run(keys, name, "idle", "", ttl_ms)):
+            case [1, 0]:
+                continue
+            case [1, 1, bytes(cursor)]:
+                dropped.append((name, cursor.decode()))
+            case reply:
+                raise unknown_reply("subscription", reply)
+    return dropped
+
+
+def read_cursors(log: Log) -> Step[dict[str, list[Position]]]:
+    """Return up to where each subscription that was not dropped is handled, in the logs that its pages are in."""
+    keys = log.keys(0)
+    known = yield from names(keys)
+    if not known:
+        return {}
+    rows = yield from ask_all(0, [("HGETALL", keys.subscription(name)) for name in known])
+    states = {name: texts(row) for name, row in zip(known, rows, strict=True)}
+    return {name: cursors_of(log, state) for name, state in states.items() if state and "dropped" not in state}
+
+
+def cursors_of(log: Log, state: dict[str, str]) -> list[Position]:
+    """Return up to where a subscription is handled, in the logs that its pages are in."""
+    pages = json.loads(state.get("filters", "{}")).get("pages")
+    shards = None if pages is None else {log.shard(page) for page in pages}
+    return [at for at in BusPosition.parse(state["cursor"]).shards if shards is None or at.shard in shards]
+
+
+def names(keys: ShardKeys) -> Step[list[str]]:
+    """Return the names of all subscriptions."""
+    return sorted(name.decode() for name in (yield from ask(keys.shard, "SMEMBERS", keys.subscriptions)))
+
+
+def read_hash(keys: ShardKeys, key: str) -> Step[dict[str, str]]:
+    """Return a hash of texts."""
+    return texts((yield from ask(keys.shard, "HGETALL", key)))
+
+
+def texts(row: list[bytes]) -> dict[str, str]:
+    """Return the reply of HGETALL as texts."""
+    return {name.decode(): value.decode() for name, value in zip(row[::2], row[1::2], strict=True)}
+
+
+def removed(name: str) -> NotFound:
+    """Return the error for a name that no subscription has."""
+    return NotFound(f"there is no subscription {name!r}; see `scratchbus status`, or subscribe again")
+
+
+def _dropped(name: str, ms: int, cursor: bytes, who: bytes) -> PositionLost:
+    return PositionLost(
+        f"subscription {name!r} was dropped at {moment(ms):%Y-%m-%d %H:%M} UTC, since nobody had consumed it for longer"
+        f" than subscription_ttl; it stood at {cursor.decode()}, its last consumer was {who.decode() or 'unknown'}:"
+        " subscribe with reset=True to begin anew"
+    )
+
+
+def _run(keys: ShardKeys, name: str, *arguments: Any) -> Step[list[Any]]:
+    never = keys.again("")  # which no script that writes may do without, see `ShardKeys.ids`
+    named = (keys.subscription(name), keys.subscriptions, keys.dead(name), keys.again(name), never)
+    reply: list[Any] = yield from ask(keys.shard, *_SCRIPT.command(named, arguments))
+    return reply

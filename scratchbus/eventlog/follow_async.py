@@ -1,0 +1,121 @@
+"""The events behind a position, as an asyncio program follows them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Self
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.engine.steps import Step
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.reader import Narrow, Stop, block_ms, cursors
+from scratchbus.eventlog.tail import Feed, Item, Place
+from scratchbus.eventlog.tail_readers import AsyncFeeds
+from scratchbus.telemetry.logs import stderr_logger
+
+logger = stderr_logger()
+
+
+class AsyncEvents:
+    """The events behind a position, oldest first, for any task. Whoever gives up waiting for one loses none."""
+
+    def __init__(
+        self,
+        log: Log,
+        run: Callable[[Step[Any]], Awaitable[Any]],
+        feeds: AsyncFeeds,
+        after: BusPosition | Position | str | None,
+        pages: Collection[str] | None,
+        narrow: Narrow,
+        follow: bool,
+        stop: Stop | None,
+    ) -> None:
+        self._log = log
+        self._run = run
+        self._feeds = feeds
+        self._after = after
+        self._pages = pages
+        self._narrow = narrow
+        self._follow = follow
+        self._stop = stop
+        self._places: list[Place] | None = None
+        self._raw: list[Item] = []  # of the shards that were read since all were
+        self._items: deque[Item] = deque()
+        self._woken = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._is_over = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        """Return the next event; wait for it if there is none and it follows."""
+        async with self._turn:
+            while not self._is_over:
+                event = self._take()
+                if event is not None:
+                    return event
+                if self._stop is not None and self._stop.is_set():
+                    self._is_over = True
+                elif await self._read():
+                    await self._wait()
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Return no more events."""
+        self._is_over = True
+        self._woken.set()
+
+    def _take(self) -> Event | None:
+        """Return an event that was read, if there is one; what is no event is logged and left out."""
+        while self._items:
+            event = self._items[0].event
+            self._items.popleft()
+            if not isinstance(event, Poison):
+                return event
+            logger.warning("not an event", position=str(event.position), reason=event.reason)
+        return None
+
+    async def _read(self) -> bool:
+        """Take in what follows, in time's order across shards; say whether that was the end."""
+        self._woken.clear()
+        is_end = True
+        for place in await self._open():
+            taken = await self._run(place.take())
+            self._raw += taken.items  # nothing is awaited since the place moved: giving up is no harm
+            is_end = is_end and taken.is_end
+        self._items += sorted(self._raw, key=lambda item: (item.position.ms, item.position.shard, item.position.seq))
+        self._raw.clear()
+        return is_end and not self._items
+
+    async def _open(self) -> list[Place]:
+        if self._places is None:
+            at = await self._run(cursors(self._log, self._after, self._pages))
+            self._places = [
+                Place(self._feed(cursor.position.shard), cursor, self._narrow, self._woken.set) for cursor in at
+            ]
+        return self._places
+
+    def _feed(self, shard: int) -> Feed:
+        return self._feeds.feed(shard) if self._follow else Feed(self._log, shard)  # one that nobody reads
+
+    async def _wait(self) -> None:
+        """Wait until there may be more, or it is time to look again. Raises what keeps a feed from going on."""
+        ms, places = block_ms(self._follow, self._stop), self._places or []
+        if ms is None:
+            self._is_over = True
+            return
+        for place in places:
+            if place.feed.trouble is not None:
+                raise place.feed.trouble.with_traceback(None)
+            place.feed.join(place)
+        try:
+            if not any(place.feed.is_past(place.cursor.position) for place in places):
+                await self._feeds.wait(self._woken, ms / 1000)
+        finally:
+            for place in places:
+                place.feed.leave(place)

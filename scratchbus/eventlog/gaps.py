@@ -1,0 +1,71 @@
+"""Gaps in a log: where events were erased they are no fault, anywhere else they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import PositionLost
+from scratchbus.eventlog.codec import RawEntry, entry_position
+from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.telemetry.logs import stderr_logger
+
+logger = stderr_logger()
+
+STATUS = "erased"
+"""The status of a head whose subject was erased."""
+
+
+def count_erased(keys: ShardKeys, after: int, before: int) -> Step[int]:
+    """Return how many of the events between two numbers were erased."""
+    if before <= after + 1:
+        return 0
+    return int((yield from ask(keys.shard, "ZCOUNT", keys.erased, after + 1, before - 1)))
+
+
+def count_all_erased(keys: ShardKeys) -> Step[int]:
+    """Return how many events of a log were erased, ever."""
+    return int((yield from ask(keys.shard, "ZCARD", keys.erased)))
+
+
+def are_erased(keys: ShardKeys, after: int, before: int) -> Step[bool]:
+    """Say whether all events between two numbers were erased."""
+    return (yield from count_erased(keys, after, before)) == before - after - 1
+
+
+def erased_between(keys: ShardKeys, first: int, last: int) -> Step[list[int]]:
+    """Return the numbers of the events that were erased, from the first of these to the last."""
+    return [int(seq) for seq in (yield from ask(keys.shard, "ZRANGEBYSCORE", keys.erased, first, last))]
+
+
+def not_erased(keys: ShardKeys, positions: Sequence[Position]) -> Step[list[Position]]:
+    """Return those of these positions whose events were not erased."""
+    if not positions:
+        return []
+    scores = yield from ask(keys.shard, "ZMSCORE", keys.erased, *(place.seq for place in positions))
+    return [place for place, score in zip(positions, scores, strict=True) if score is None]
+
+
+def find_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> Step[dict[str, int]]:
+    """Return before which entries others are missing that were not erased, and how many; `status` shows them.
+
+    Raises PositionLost if the log begins only after what is missing.
+    """
+    gaps: dict[str, int] = {}
+    before = after
+    for entry in entries:
+        here = entry_position(entry, keys.shard)
+        missing = here.seq - before.seq - 1
+        if missing and (missing := missing - (yield from count_erased(keys, before.seq, here.seq))):
+            gaps[here.stream_id] = missing
+            logger.warning("gap in the log", shard=keys.shard, after=str(before), next=str(here))
+        before = here
+    if entries[0][0].decode() in gaps:
+        first = yield from ask(keys.shard, "XRANGE", keys.log, "-", "+", "COUNT", 1)
+        if first and first[0][0] == entries[0][0]:
+            raise PositionLost(
+                f"shard {keys.shard}: the log was trimmed to {entries[0][0].decode()}, after the checkpoint {after};"
+                " restore the events between them from a backup of the engine"
+            )
+    return gaps

@@ -1,0 +1,212 @@
+"""The names of all keys, in one place.
+
+All keys of a shard share one hash tag, so that scripts may touch them together on a cluster too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from redis.crc import key_slot
+
+from scratchbus.engine.cluster import hash_tag
+
+SYSTEM_PAGE = "_bus"
+"""The page, on shard 0, of what concerns the whole bus."""
+
+CURSORS = ("reminders",)
+"""The readers that have a cursor of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKeys:
+    """The keys of one shard of a bus."""
+
+    bus: str
+    shard: int
+    part: str = ""
+
+    @property
+    def tag(self) -> str:
+        """The common beginning of all keys of the shard, with the hash tag."""
+        return f"{hash_tag(self.bus, self.shard)}:{self.part}"
+
+    @property
+    def log(self) -> str:
+        """Stream: the events."""
+        return self.tag + "log"
+
+    @property
+    def tail(self) -> str:
+        """String: `<stream id>|<event id>` of the last event."""
+        return self.tag + "tail"
+
+    @property
+    def origin(self) -> str:
+        """String: a random word written with the first event; another word is another log."""
+        return self.tag + "origin"
+
+    @property
+    def floor(self) -> str:
+        """String: `<stream id>|<event id>` of the last event that is for the archive alone, if any is."""
+        return self.tag + "floor"
+
+    @property
+    def archiver(self) -> str:
+        """String: `<token>|<ms>|<who>` of the archiver, or eraser, that is at work, and until when it is waited for."""
+        return self.tag + "archiver"
+
+    @property
+    def kept(self) -> str:
+        """Stream, on shard 0: trimmed entries that everyone needs, such as the registry in force."""
+        return self.tag + "kept"
+
+    @property
+    def pages(self) -> str:
+        """Hash: page -> a moment (ms) before which none of its open observations expires."""
+        return self.tag + "pages"
+
+    @property
+    def ids(self) -> str:
+        """Prefix of hashes, one a day: the callers' own event ids -> `<digest>|<stream id>`.
+
+        With `retried` behind it, a set: the other ids that were sent again within the last hour.
+
+        A key of just this name never exists. Every script that writes names it, or another such: while a cluster moves
+        the keys of a slot one by one, it runs no script that names a key which is not there. Else one could stop in its
+        middle, at a key that has left.
+        """
+        return self.tag + "ids:"
+
+    @property
+    def meta(self) -> str:
+        """Hash, on shard 0: what was fixed when the bus was created."""
+        return self.tag + "meta"
+
+    def cursor(self, name: str) -> str:
+        """String: how far this reader has handled the log, as the text of a position."""
+        return f"{self.tag}cursor:{name}"
+
+    @property
+    def subscriptions(self) -> str:
+        """Set, on shard 0: the names of all subscriptions."""
+        return self.tag + "subscriptions"
+
+    def subscription(self, name: str) -> str:
+        """Hash, on shard 0: what is known of a subscription: filters, cursor, lease, what it is trying."""
+        return f"{self.tag}subscription:{name}"
+
+    def dead(self, name: str) -> str:
+        """Hash, on shard 0: position -> the dead letter of the event there (JSON)."""
+        return f"{self.tag}dead:{name}"
+
+    def again(self, name: str) -> str:
+        """Hash, on shard 0: position -> a dead letter that is to be delivered again."""
+        return f"{self.tag}again:{name}"
+
+    @property
+    def importing(self) -> str:
+        """Hash: the import that is at work, or was when it was killed."""
+        return self.tag + "import"
+
+    @property
+    def staged(self) -> ShardKeys:
+        """The names that an import writes to until all of it is there."""
+        return replace(self, part="import:")
+
+    def heads(self, page: str) -> str:
+        """Hash: subject -> its head."""
+        return f"{self.tag}heads:{page}"
+
+    def open(self, page: str) -> str:
+        """Sorted set: the open observations, by priority, then by when they were added."""
+        return f"{self.tag}open:{page}"
+
+    def dedupe(self, page: str) -> str:
+        """Hash: dedupe key -> the open observation that has it."""
+        return f"{self.tag}keys:{page}"
+
+    def checkpoint(self, projection: str) -> str:
+        """String: how far this projection is folded (see `log.checkpoint`)."""
+        return f"{self.tag}checkpoint:{projection}"
+
+    @property
+    def erased(self) -> str:
+        """Sorted set: the `seq` of every event that was erased, by itself."""
+        return self.tag + "erased"
+
+    @property
+    def rebuilding(self) -> str:
+        """Hash: who builds the state anew until when, and the last build that was begun."""
+        return self.tag + "rebuilding"
+
+
+class PageKeys:
+    """The keys of one page in one build of the scratch page projection.
+
+    checkpoint  string, while the build is being made: how far it is folded; that of the live one is `checkpoint:…`
+    rejected    stream of the whole shard: events that could not be folded, each with its reason
+    due         sorted set of the whole shard: `<id>@<page>` by the next moment (ms) at which time does something to it
+    docs        hash: subject -> its document (JSON)
+    memory      hash: subject -> what an agent remembers (JSON): its notepad, a note …
+    all         sorted set: every observation by when it was added (the `seq` of its first event)
+    positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
+    gaps        hash of the whole shard: stream id of an event -> how many events were missing before it
+    snapshots   hash: stream id -> the documents as they were then, compressed (see `log.snapshots`)
+    paged       hash: bucket -> ids of paged-out observations, each with when it was added (see `log.paged`)
+    places      hash: range of when they were added -> where the last event of each paged-out observation is
+    paging      hash of the whole shard: `cursor` -> up to where events were looked at for what may be paged out
+
+    Relations are sorted sets of the whole shard, all scores 0, with members `<from>` TAB `<to>`; nothing leaves them:
+
+    evidence    `<id>`, what is rested on, anywhere in the bus -> `<id>@<page>`, what rests on it
+    links       `<page>#<action>` -> `<id>@<stream id of the event that linked it>`
+    actions     who linked -> stream id of the event that did
+    seen        `<id>` -> `<subject of the contexts that it was in>@<page>`
+    causes      the text of a position, anywhere in the bus -> stream id of an event that it caused
+    """
+
+    __slots__ = (
+        "_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "memory", "page", "paged", "paging", "places",
+        "positions", "rejected", "snapshots",
+    )  # fmt: skip
+
+    def __init__(self, shard: ShardKeys, page: str, build: int = 1) -> None:
+        tag = self._tag = f"{shard.tag}p{build}:"
+        self.page = page
+        self.checkpoint = f"{tag}checkpoint"
+        self.rejected = f"{tag}rejected"
+        self.due = f"{tag}due"
+        self.gaps = f"{tag}gaps"
+        self.docs = f"{tag}docs:{page}"
+        self.memory = f"{tag}memory:{page}"
+        self.all = f"{tag}all:{page}"
+        self.positions = f"{tag}positions:{page}"
+        self.snapshots = f"{tag}snapshots:{page}"
+        self.paging = f"{tag}paging"
+        self.paged = f"{tag}paged:{page}"
+        self.places = f"{tag}places:{page}"
+        self._indexes: dict[tuple[str, str], str] = {}
+
+    def relation(self, name: str) -> str:
+        """Sorted set: a relation of the whole shard."""
+        return self._tag + name
+
+    def index(self, kind: str, value: str) -> str:
+        """Sorted set: the observations with this type, tag or owner, by when they were added.
+
+        No page has a `#` in its name, so that no two pages share an index.
+        """
+        name = self._indexes.get((kind, value))
+        if name is None:
+            name = self._indexes[kind, value] = f"{self._tag}{kind}:{self.page}#{value}"
+        return name
+
+
+@lru_cache(maxsize=65536)
+def shard_of(page: str, shards: int) -> int:
+    """Return the shard of a page: CRC16 of its name, as Redis Cluster does it; `_bus` is on shard 0."""
+    if shards == 1 or page == SYSTEM_PAGE:
+        return 0
+    return key_slot(page.encode()) % shards

@@ -1,0 +1,52 @@
+"""How far readers of the log are behind its end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.steps import Step, ask_all
+from scratchbus.eventlog.append import Log
+
+
+class Lag(NamedTuple):
+    """How many events are behind a position, and how old the first of them is (seconds, by the engine's clock).
+
+    Of those that were archived the age is not known; then it is that of the first one in the log.
+    """
+
+    events: int = 0
+    seconds: float = 0.0
+
+
+def read_lags(log: Log, positions: Iterable[Position]) -> Step[dict[Position, Lag]]:
+    """Return how far each of these positions is behind the end of its log: a round trip for each shard."""
+    by_shard: dict[int, list[Position]] = defaultdict(list)
+    for position in dict.fromkeys(positions):
+        by_shard[position.shard].append(position)
+    lags: dict[Position, Lag] = {}
+    for shard, some in by_shard.items():
+        keys = log.keys(shard)
+        firsts = [("XRANGE", keys.log, f"({position.stream_id}", "+", "COUNT", 1) for position in some]
+        *found, tail, time = yield from ask_all(shard, [*firsts, ("GET", keys.tail), ("TIME",)])
+        end, now = end_of(tail, shard), in_ms(time)
+        for position, entries in zip(some, found, strict=True):
+            if entries:
+                first = Position.parse(entries[0][0].decode())
+                done = first.seq - 1 if position.ms and not position.seq else position.seq
+                lags[position] = Lag(end.seq - done, max(0, now - first.ms) / 1000)
+            else:
+                lags[position] = Lag()
+    return lags
+
+
+def end_of(tail: bytes | None, shard: int) -> Position:
+    """Return where a log ends, by its `tail`."""
+    return Position.parse(tail.partition(b"|")[0].decode())._replace(shard=shard) if tail else START
+
+
+def in_ms(time: tuple[bytes, bytes]) -> int:
+    """Return the reply of TIME in milliseconds."""
+    return int(time[0]) * 1000 + int(time[1]) // 1000

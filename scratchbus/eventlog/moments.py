@@ -1,0 +1,116 @@
+"""Finding the place in a log that was its end at some moment of the past."""
+
+from __future__ import annotations
+
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.steps import Step, ask_all
+from scratchbus.errors import LogRewound, PositionLost
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor, stretch_after
+from scratchbus.eventlog.codec import RawEntry, batch_place, entry_id, entry_position
+from scratchbus.eventlog.gaps import not_erased
+from scratchbus.eventlog.lag import end_of
+
+
+def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
+    """Return the last event of a shard's log that was appended up to a millisecond; the start if there was none yet.
+
+    Raises PositionLost when that is no longer in the log, and the archive cannot be read.
+    """
+    name, ms = log.keys(shard).log, max(0, ms)
+    before, first = yield from ask_all(
+        shard, [("XREVRANGE", name, ms, "-", "COUNT", 1), ("XRANGE", name, "-", "+", "COUNT", 1)]
+    )
+    if before:
+        return entry_position(before[0], shard)
+    floor = yield from read_floor(log, shard)
+    if 0 < floor.position.ms <= ms:
+        return floor.position
+    if ms and floor.position.seq:
+        found: Position = yield from from_archive(
+            log, shard, "what was said before that time", lambda past: past.last_until(shard, floor.origin, ms)
+        )
+        return found
+    if ms and first and entry_position(first[0], shard).seq > 1:
+        raise PositionLost(
+            f"shard {shard}: the log was trimmed to {first[0][0].decode()}, after that time; ask for a later one"
+        )
+    return START._replace(shard=shard)
+
+
+def batch_end(log: Log, position: Position) -> Step[Position]:
+    """Return the last event of the batch that the event at a position belongs to.
+
+    One with a time but no `seq` stands before the first event of that millisecond. Raises LogRewound for what the log
+    does not have, and PositionLost for what it no longer has.
+    """
+    shard = position.shard
+    if not position.seq:
+        return (yield from last_until(log, shard, position.ms - 1))
+    keys = log.keys(shard)
+    before, after, tail = yield from ask_all(
+        shard,
+        [
+            ("XREVRANGE", keys.log, position.stream_id, "-", "COUNT", 1),
+            ("XRANGE", keys.log, position.stream_id, "+", "COUNT", 1),
+            ("GET", keys.tail),
+        ],
+    )
+    end = end_of(tail, shard)
+    if not after:
+        raise LogRewound(
+            f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position is"
+            " of another bus"
+        )
+    low, high = entry_position(before[0], shard) if before else None, entry_position(after[0], shard)
+    was_erased = position.seq < high.seq and not (yield from not_erased(keys, [position]))
+    if low is None and position.seq < high.seq and not was_erased:
+        return (yield from _archived_end(log, position, high))
+    if position != high and not was_erased:
+        raise _not_there(position)
+    entry = ((yield from _next_archived(log, position)) if was_erased else None) or after[0]
+    high = entry_position(entry, shard)
+    index, left = _place_in_batch(entry)
+    return high._replace(seq=high.seq + left) if high.seq - index < position.seq else position
+
+
+def _archived_end(log: Log, position: Position, first: Position) -> Step[Position]:
+    """Return the last event of a batch that is no longer in the log, whose first event is another by now."""
+    found = yield from entries_at(log, [position])
+    if found:
+        return position._replace(seq=position.seq + _place_in_batch(found[0])[1])
+    if position <= (yield from read_floor(log, position.shard)).position:
+        raise _not_there(position)
+    raise PositionLost(
+        f"shard {position.shard}: the log was trimmed to {first}, after {position}; ask for a later position"
+    )
+
+
+def _next_archived(log: Log, position: Position) -> Step[RawEntry | None]:
+    """Return the next archived entry behind a position that is below the floor; None for any other."""
+    floor = yield from read_floor(log, position.shard)
+    while position < floor.position:
+        stretch = yield from stretch_after(log, floor, position, 1_000)
+        if stretch.entries:
+            return stretch.entries[0]
+        position = stretch.at
+    return None
+
+
+def _not_there(position: Position) -> LogRewound:
+    return LogRewound(
+        f"shard {position.shard}: the log has no event at {position}; it was rewound or replaced, or the position is of"
+        " another bus"
+    )
+
+
+def _place_in_batch(entry: RawEntry) -> tuple[int, int]:
+    """Return which of its batch an entry is, from 1, and how many come after it."""
+    index, total = batch_place(entry) or (1, 1)  # none: it was not written by the append script
+    return index, max(0, total - index)
+
+
+def event_id_at(log: Log, position: Position) -> Step[str]:
+    """Return the id of the event at a position; nothing where there is none."""
+    found = yield from entries_at(log, [position])
+    return entry_id(found[0]) if found else ""

@@ -1,0 +1,208 @@
+"""The index of paged-out observations: where the last event of each is, from which its document is folded again.
+
+Two hashes per page. `paged`: bucket of the id -> the ids in it (16 bytes each) with the `seq` of the event that added
+each. `places`: range of that `seq` -> where the last event of each is, and its traits, by which a list passes over
+most of those that it does not want. About 56 bytes each, and what the engine adds. In `places`, `=<status>` says that
+some may have this status, and `moves` is another word each time something is paged in again.
+
+Every change of it moves the checkpoint, so whoever read it with the checkpoint knows whether it still holds.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from secrets import token_hex
+from typing import TYPE_CHECKING, NamedTuple
+
+from ulid import ULID
+
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import PositionLost
+from scratchbus.eventlog.chains import walk_chains
+from scratchbus.eventlog.checkpoint import Command
+from scratchbus.eventlog.gaps import not_erased
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.projections import scratch_page
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log
+
+BUCKETS, RANGE = 4_096, 1_024
+_ID, _PLACE = struct.Struct(">16sQ"), struct.Struct(">QQQQ")
+_AT_ONCE = 500
+
+
+class Place(NamedTuple):
+    """A paged-out observation: when it was added, where its last event is, and its traits."""
+
+    added: int
+    ms: int
+    seq: int
+    traits: int
+
+    @property
+    def stream_id(self) -> str:
+        """The stream id of its last event."""
+        return f"{self.ms}-{self.seq}"
+
+    @classmethod
+    def of(cls, document: Observation) -> Place:
+        """Return the place of an observation that is to be paged out."""
+        return cls(document.added_seq, document.ms, document.seq, traits_of(document))
+
+
+@lru_cache(maxsize=4_096)
+def trait(name: str, value: str) -> int:
+    """Return three of 64 bits that stand for a field with this value."""
+    number = int.from_bytes(blake2b(f"{name}\0{value}".encode(), digest_size=4).digest())
+    return 1 << (number & 63) | 1 << (number >> 6 & 63) | 1 << (number >> 12 & 63)
+
+
+def traits_of(document: Observation) -> int:
+    """Return the bits of all that a list may be narrowed to by them."""
+    bits = trait("type", document.type) | trait("source", document.source) | trait("status", document.status)
+    for tag in document.tags:
+        bits |= trait("tag", tag)
+    return bits | trait("owner", document.owner) if document.owner is not None else bits
+
+
+@lru_cache(maxsize=4_096)
+def _bytes_of(id: str) -> bytes:
+    """Return an id as buckets have it; nothing for a subject that is no observation."""
+    try:
+        return ULID.from_str(id).bytes
+    except ValueError:
+        return b""
+
+
+def bucket_of(id: str) -> str:
+    """Return the field of `paged` that an id is in."""
+    return str(int.from_bytes(_bytes_of(id)[-2:]) % BUCKETS)
+
+
+def range_of(added: int) -> str:
+    """Return the field of `places` that what was added by the event of this `seq` is in."""
+    return str(added // RANGE)
+
+
+def ids_in(row: bytes | None) -> dict[bytes, int]:
+    """Return the ids of a bucket, each with when it was added."""
+    return dict(_ID.iter_unpack(row or b""))
+
+
+def places_in(row: bytes | None) -> dict[int, Place]:
+    """Return the places of a range, by when they were added."""
+    return {each[0]: Place(*each) for each in _PLACE.iter_unpack(row or b"")}
+
+
+def whole(id: bytes) -> str:
+    """Return the text of an id as buckets have it."""
+    return str(ULID(id))
+
+
+@dataclass(slots=True)
+class Edit:
+    """What is to change in the index of one page, upon the fields that this concerns as they were read."""
+
+    names: PageKeys
+    buckets: dict[str, dict[bytes, int]] = field(default_factory=dict)
+    ranges: dict[str, dict[int, Place]] = field(default_factory=dict)
+    _fields: dict[tuple[str, str], object] = field(default_factory=dict)
+    _has_moves: bool = False
+
+    def find(self, id: str) -> Place | None:
+        """Return the place of an observation, if it is paged out."""
+        added = self.buckets[bucket_of(id)].get(_bytes_of(id))
+        return None if added is None else self.ranges.get(range_of(added), {}).get(added)
+
+    def add(self, document: Observation) -> None:
+        """Have an observation paged out."""
+        bucket, span = bucket_of(document.id), range_of(document.added_seq)
+        self.buckets[bucket][_bytes_of(document.id)] = document.added_seq
+        self.ranges[span][document.added_seq] = Place.of(document)
+        self._touch(bucket, span)
+        self._fields[self.names.places, f"={document.status}"] = 1
+
+    def remove(self, id: str, place: Place) -> None:
+        """Have an observation paged out no more."""
+        bucket, span = bucket_of(id), range_of(place.added)
+        del self.buckets[bucket][_bytes_of(id)], self.ranges[span][place.added]
+        self._touch(bucket, span)
+        self._has_moves = True
+
+    def _touch(self, bucket: str, span: str) -> None:
+        self._fields[self.names.paged, bucket] = self._fields[self.names.places, span] = None
+
+    def commands(self) -> list[Command]:
+        """Return the writes that make it so."""
+        writes: dict[tuple[str, str], list[object]] = defaultdict(list)
+        for (key, name), value in self._fields.items():
+            if value is None and key == self.names.paged:
+                value = b"".join(_ID.pack(*each) for each in sorted(self.buckets[name].items()))
+            elif value is None:
+                value = b"".join(_PLACE.pack(*each) for _, each in sorted(self.ranges[name].items()))
+            if value:
+                writes["HSET", key] += (name, value)
+            else:
+                writes["HDEL", key].append(name)
+        out: list[Command] = [("HSET", self.names.places, "moves", token_hex(6))] if self._has_moves else []
+        for command, arguments in writes.items():
+            out += [(*command, *arguments[at : at + 2_000]) for at in range(0, len(arguments), 2_000)]
+        return out
+
+
+def read_index(names: PageKeys, shard: int, ids: Collection[str], added: Iterable[int] = ()) -> Step[Edit]:
+    """Return the parts of a page's index that these ids are in, and those that what was added then would be in."""
+    edit = Edit(names)
+    spans = {range_of(each) for each in added}
+    wanted = sorted({bucket_of(id) for id in ids})
+    for at in range(0, len(wanted), _AT_ONCE):
+        some = wanted[at : at + _AT_ONCE]
+        rows = yield from ask(shard, "HMGET", names.paged, *some)
+        edit.buckets |= {name: ids_in(row) for name, row in zip(some, rows, strict=True)}
+    for id in ids:
+        found = edit.buckets[bucket_of(id)].get(_bytes_of(id))
+        spans |= {range_of(found)} if found is not None else set()
+    asked = sorted(spans)
+    for at in range(0, len(asked), _AT_ONCE):
+        some = asked[at : at + _AT_ONCE]
+        rows = yield from ask(shard, "HMGET", names.places, *some)
+        edit.ranges |= {name: places_in(row) for name, row in zip(some, rows, strict=True)}
+    return edit
+
+
+def locate(names: PageKeys, shard: int, ids: Collection[str]) -> Step[dict[str, Place]]:
+    """Return the places of those of these observations that are paged out."""
+    edit = yield from read_index(names, shard, ids)
+    return {id: place for id in ids if (place := edit.find(id)) is not None}
+
+
+def rebuild(log: Log, shard: int, places: Sequence[Place]) -> Step[list[Observation]]:
+    """Fold the documents of paged-out observations from their events; one that was erased meanwhile is left out.
+
+    Raises PositionLost when their events are in an archive that cannot be read.
+    """
+    try:
+        chains = yield from walk_chains(log, shard, [place.stream_id for place in places])
+    except PositionLost:
+        ends = [Position(place.ms, place.seq, shard) for place in places]
+        left = set((yield from not_erased(log.keys(shard), ends)))
+        if len(left) == len(ends):
+            raise
+        kept = [place for place, end in zip(places, ends, strict=True) if end in left]
+        return (yield from rebuild(log, shard, kept))
+    documents = []
+    for place in places:
+        document: Observation | None = None
+        for event in chains[place.stream_id]:
+            document, _ = scratch_page.fold(document, event, in_place=True)
+        if document is not None and document.added_seq == place.added:
+            documents.append(document)
+    return documents

@@ -1,0 +1,52 @@
+"""The history index: where the events of one page stand in the log of its shard.
+
+A page's positions are kept in one string, 16 bytes each, in order: a fold appends what it folded, an archiver cuts off
+what was trimmed, and a reader finds its place by halving. About 16 bytes an event of the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Call, Script, Step
+
+_RECORD = struct.Struct(">QQ")
+WIDTH = _RECORD.size
+_READ = Script(__package__, "positions", only_reads=True)
+
+
+def pack(places: Sequence[int]) -> bytes:
+    """Return the stored form of positions, given as the ms and seq of one after the other."""
+    return struct.pack(f">{len(places)}Q", *places)
+
+
+def read_positions(shard: int, key: str, after: Position, limit: int) -> Step[list[Position]]:
+    """Return up to `limit` positions of a page behind one of them; none when the build they are of goes meanwhile."""
+    _, _, rows = yield from _look(shard, key, after, limit)
+    return [Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows)]
+
+
+def read_many_positions(shard: int, wanted: Sequence[tuple[str, Position, int]]) -> Step[list[list[Position]]]:
+    """Return the same of several pages, each given by its key, the position and the limit, in one round trip."""
+    if not wanted:
+        return []
+    commands = [_READ.command((key,), (after.ms, after.seq, limit)) for key, after, limit in wanted]
+    replies = yield Call(shard, tuple(commands))
+    whole = [reply[2][: len(reply[2]) // WIDTH * WIDTH] for reply in replies]  # someone may have cut in a record
+    return [[Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows)] for rows in whole]
+
+
+def count_positions(shard: int, key: str, until: Position) -> Step[tuple[int, int]]:
+    """Return how many events of a page there are up to a position, and how many in all; 0 when the build goes.
+
+    Those that were archived and trimmed do not count.
+    """
+    low, size, _ = yield from _look(shard, key, until, 0)
+    return low, size
+
+
+def _look(shard: int, key: str, after: Position, limit: int) -> Step[tuple[int, int, bytes]]:
+    (reply,) = yield Call(shard, (_READ.command((key,), (after.ms, after.seq, limit)),))
+    return reply[0], reply[1], reply[2]

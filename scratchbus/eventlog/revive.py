@@ -1,0 +1,88 @@
+"""Heads that were dropped: until someone asks, only the document knows what is final, or, paged out, its events.
+
+A link to it, or a change that has to be refused, then finds its head as if it had never been away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import millis
+from scratchbus.engine.script_replies import reply_of
+from scratchbus.engine.steps import Call, Script, Step, ask, ask_all
+from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.codec import Head, decode_document
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.projections.memory import is_remembered
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log
+
+TRIES = 5
+"""How often a head is put back for one write: who pages out may drop it again at once."""
+
+_SCRIPT = Script(__package__, "revive")
+_DROP = Script(__package__, "drop_heads")
+
+
+def revive(log: Log, page: str, subject: str) -> Step[str | None]:
+    """Put back the head of a subject that is final; return it if it is there now."""
+    keys = log.keys(log.shard(page))
+    if is_remembered(subject):
+        return None
+    for _ in range(TRIES):
+        checkpoint = yield from read_checkpoint(keys)
+        names = PageKeys(keys, page, checkpoint.build)
+        key, name, stored = names.docs, subject, (yield from ask(keys.shard, "HGET", names.docs, subject))
+        document = decode_document(stored) if stored else None
+        if document is None and checkpoint.is_paged:
+            place = (yield from paged_out.locate(names, keys.shard, [subject])).get(subject)
+            key, name = names.places, paged_out.range_of(place.added) if place else ""
+            stored = yield from ask(keys.shard, "HGET", key, name)
+            if place is not None and place == paged_out.places_in(stored).get(place.added):
+                document = next(iter((yield from paged_out.rebuild(log, keys.shard, [place]))), None)
+        if document is None or document.status_class != "final":
+            return None
+        head = str(head_of(document))
+        (reply,) = yield Call(
+            keys.shard, (_SCRIPT.command((keys.heads(page), keys.ids), (subject, head, key, name, stored)),)
+        )
+        if reply_of("revive", reply, 1, 0)[0]:
+            return head
+    return None
+
+
+def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> Step[int]:
+    """Drop these heads, as far as they are still as they were read; return how many."""
+    flat = [part for each in heads.items() for part in each]
+    count = 0
+    for at in range(0, len(flat), 2_000):
+        command = _DROP.command((keys.heads(page), keys.ids), flat[at : at + 2_000])
+        (reply,) = yield from ask_all(keys.shard, [command])  # sent twice it does no harm
+        count += reply
+    return count
+
+
+def head_of(document: Observation) -> Head:
+    """Return the head of an observation that nothing happens to any more, by its document."""
+    return Head(
+        version=document.version,
+        status=document.status,
+        status_class=document.status_class[0],
+        type=document.type,
+        priority=document.priority,
+        added=document.added_seq,
+        expires=millis(document.expires_at) if document.expires_at else 0,
+        wake=0,
+        fence=document.fence,
+        holder="",
+        until=0,
+        position=document.position.stream_id,
+        tries=0,
+        rest=0,
+        tags=tuple(document.tags),
+        dedupe_key=document.dedupe_key or "",
+    )

@@ -1,0 +1,221 @@
+"""Who makes the feeds of a bus advance: threads for a Bus, tasks for an AsyncBus; one blocked connection a shard.
+
+A thread that waits for the only shard it follows reads it itself, for all others too: nothing is quicker. Where many
+shards are followed, or someone follows without waiting, a thread of its own reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.connections import backoff
+from scratchbus.engine.drivers import AsyncEngine, Engine
+from scratchbus.errors import LogError, ScratchbusError
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
+from scratchbus.eventlog.tail import Feed, Item
+from scratchbus.telemetry.logs import stderr_logger
+
+BREATH = 0.0001
+"""Seconds for each follower between two reads of a thread that reads for all.
+
+So they are woken for all that came meanwhile at once, and what each of them costs to wake does not take the cores from
+those who publish. What comes after a pause is not held up.
+"""
+
+logger = stderr_logger()
+
+
+def _as_trouble(problem: Exception) -> ScratchbusError:
+    """Return why a feed cannot be read, also for a reason that nobody foresaw."""
+    if isinstance(problem, ScratchbusError):
+        return problem
+    return LogError(f"the log cannot be read: {type(problem).__name__}: {problem}; going on trying, report this")
+
+
+class _Alarm:
+    """A follower that wants nothing but to be woken."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.stir = wake
+
+    def offer(self, items: Sequence[Item]) -> None:
+        self.stir()
+
+
+class Feeds:
+    """The feeds of a Bus."""
+
+    def __init__(self, log: Log, reader: Engine) -> None:
+        self._log = log
+        self._reader = reader
+        self._feeds: dict[int, _Led] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def feed(self, shard: int) -> Feed:
+        """Return the feed of a shard."""
+        return self._led(shard).feed
+
+    def pump(self, shard: int) -> None:
+        """Have the feed of a shard read all the time, also while nobody waits for it."""
+        led = self._led(shard)
+        with self._lock:
+            if led.pump is None:
+                led.pump = threading.Thread(target=self._pump, args=(led,), name=f"feed {shard}", daemon=True)
+                led.pump.start()
+
+    def wait(self, shards: Collection[int], woken: threading.Event, seconds: float) -> None:
+        """Wait until `woken` is set, by a follower of these shards, or the time is over.
+
+        Raises EngineError when it was this thread that read, and the engine does not answer.
+        """
+        if len(shards) > 1:
+            for shard in shards:
+                self.pump(shard)
+        else:
+            led = self._led(next(iter(shards)))
+            if led.pump is None:
+                led.lead_or_wait(woken, seconds)
+                return
+        if not self._closed.is_set():
+            woken.wait(seconds)
+
+    def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
+        """Wait until there may be an event behind one of these positions, by shard; say whether there may."""
+        woken = threading.Event()
+        alarm = _Alarm(woken.set)
+        for shard in behind:
+            self.feed(shard).join(alarm)
+        try:
+            if any(self.feed(shard).is_past(position) for shard, position in behind.items()):
+                return True
+            self.wait(behind, woken, seconds)
+        finally:
+            for shard in behind:
+                self.feed(shard).leave(alarm)
+        return woken.is_set()
+
+    def close(self) -> None:
+        """End all reading, and wake whoever waits for it."""
+        self._closed.set()
+        self._reader.break_off()
+        for led in list(self._feeds.values()):
+            led.feed.stir()
+
+    def _led(self, shard: int) -> _Led:
+        with self._lock:
+            led = self._feeds.get(shard)
+            if led is None:
+                led = self._feeds[shard] = _Led(Feed(self._log, shard), self._reader)
+            return led
+
+    def _pump(self, led: _Led) -> None:
+        attempt = 0
+        with led.leading:
+            while not self._closed.is_set():
+                try:
+                    led.engine.run(led.feed.advance(LONGEST_BLOCK_MS))
+                    attempt, led.feed.trouble = 0, None
+                    self._closed.wait(BREATH * led.feed.followers)
+                except Exception as problem:  # whoever follows must not wait for a thread that is gone
+                    led.feed.trouble = _as_trouble(problem)
+                    if self._closed.is_set():
+                        return
+                    if attempt == 0:
+                        logger.warning("the log cannot be read; going on trying", reason=str(problem))
+                    self._closed.wait(backoff(attempt))
+                    attempt += 1
+
+
+class _Led:
+    """A feed, its connection, and the waiting threads, one of which reads for all."""
+
+    def __init__(self, feed: Feed, engine: Engine) -> None:
+        self.feed = feed
+        self.engine = engine
+        self.pump: threading.Thread | None = None
+        self.leading = threading.Lock()
+        self._waiting: set[threading.Event] = set()
+
+    def lead_or_wait(self, woken: threading.Event, seconds: float) -> None:
+        self._waiting.add(woken)  # before the try: either it succeeds, or the leader sees who waits when it ends
+        try:
+            if not self.leading.acquire(blocking=False):
+                woken.wait(seconds)
+                return
+        finally:
+            self._waiting.discard(woken)
+        try:
+            if not woken.is_set():
+                self.engine.run(self.feed.advance(min(STOPPABLE_BLOCK_MS, max(1, int(seconds * 1000)))))
+        finally:
+            self.leading.release()
+            for heir in list(self._waiting)[:1]:
+                heir.set()
+
+
+class AsyncFeeds:
+    """The feeds of an AsyncBus, in one event loop."""
+
+    def __init__(self, log: Log, reader: AsyncEngine) -> None:
+        self._log = log
+        self._reader = reader
+        self._feeds: dict[int, tuple[Feed, asyncio.Task[None]]] = {}
+
+    def feed(self, shard: int) -> Feed:
+        """Return the feed of a shard; a task reads it from now on. Raises BusClosed."""
+        self._reader.check_open()
+        if shard not in self._feeds:
+            feed = Feed(self._log, shard)
+            self._feeds[shard] = feed, asyncio.create_task(self._pump(feed), name=f"feed {shard}")
+        return self._feeds[shard][0]
+
+    async def wait(self, woken: asyncio.Event, seconds: float) -> None:
+        """Wait until `woken` is set or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await woken.wait()
+
+    async def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
+        """Wait until there may be an event behind one of these positions, by shard; say whether there may."""
+        woken = asyncio.Event()
+        alarm = _Alarm(woken.set)
+        feeds = [self.feed(shard) for shard in behind]
+        for feed in feeds:
+            feed.join(alarm)
+        try:
+            if any(feed.is_past(position) for feed, position in zip(feeds, behind.values(), strict=True)):
+                return True
+            await self.wait(woken, seconds)
+        finally:
+            for feed in feeds:
+                feed.leave(alarm)
+        return woken.is_set()
+
+    async def close(self) -> None:
+        """End all reading, and wake whoever waits for it."""
+        await self._reader.break_off()
+        for _, task in self._feeds.values():
+            task.cancel()
+        await asyncio.gather(*(task for _, task in self._feeds.values()), return_exceptions=True)
+        for feed, _ in self._feeds.values():
+            feed.stir()
+
+    async def _pump(self, feed: Feed) -> None:
+        attempt = 0
+        while True:
+            try:
+                await self._reader.run(feed.advance(LONGEST_BLOCK_MS))
+                attempt, feed.trouble = 0, None
+                await asyncio.sleep(0)  # those who were woken come first
+            except Exception as problem:  # whoever follows must not wait for a task that is gone
+                feed.trouble = _as_trouble(problem)
+                if attempt == 0:
+                    logger.warning("the log cannot be read; going on trying", reason=str(problem))
+                await asyncio.sleep(backoff(attempt))
+                attempt += 1

@@ -1,0 +1,143 @@
+"""Conversations of an archiver with the engine: its lease, and taking out of the log what is archived.
+
+First the floor goes up, so that readers turn to the archive; then what is below it goes, step by step. Whatever ends an
+archiver between two steps, the next one goes on: what is still in the log below the floor is what is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.script_replies import reply_of, unknown_reply
+from scratchbus.engine.steps import Script, Step, ask
+from scratchbus.errors import ArchiveBusy, LogRewound
+from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.projections.memory import is_remembered
+
+AT_ONCE = 10_000
+"""How many entries one call may take out of the log: about 2 ms of the engine's time."""
+
+_PAGES_AT_ONCE, _HEADS_AT_ONCE = 20, 1_000
+_SCRIPT = Script(__package__, "trim")
+
+
+class FloorLost(LogRewound):
+    """The floor that an archiver had raised is gone: a server took over that did not have it yet."""
+
+    def __init__(self, shard: int) -> None:
+        super().__init__(
+            f"shard {shard}: the floor of the log was lost, as after a failover; nothing left the log that is not"
+            " archived. Run the archiver again, and if this comes back, see that the replicas keep up"
+        )
+
+
+class Archiving(NamedTuple):
+    """One archiver's hold, or wish to hold, of a shard's log. `who` is shown to people."""
+
+    keys: ShardKeys
+    token: str
+    who: str
+    ms: int
+
+    def take(self) -> Step[int]:
+        """Take the lease; return the engine's time (ms). Raises ArchiveBusy."""
+        match (yield from self._do("take", self.who)):
+            case [1, int(now)]:
+                return now
+            case reply:
+                raise unknown_reply("trim", reply)
+
+    def keep(self) -> Step[None]:
+        """Prolong the lease, which may be over by now. Raises ArchiveBusy when another has had it meanwhile."""
+        yield from self._do("keep")
+
+    def leave(self) -> Step[None]:
+        """Give the lease up, if it is still there."""
+        try:
+            yield from self._do("leave")
+        except ArchiveBusy:
+            return
+
+    def raise_floor(self, origin: str, position: Position, event_id: str) -> Step[bool]:
+        """Let the log end downwards at an event; say whether it may, which readers of the log decide.
+
+        Raises ArchiveBusy, or LogRewound when the log does not have that event.
+        """
+        reply = yield from self._do("floor", origin, position.stream_id, event_id)
+        match reply:
+            case [1]:
+                return True
+            case [-1, b"checkpoint" | b"tail"]:
+                return False
+            case [-1, b"origin" | b"event"]:
+                raise LogRewound(
+                    f"shard {position.shard}: the log was flushed or replaced while it was archived; nothing was"
+                    " trimmed"
+                )
+        raise unknown_reply("trim", reply)
+
+    def cut(self, pages: Sequence[str]) -> Step[None]:
+        """Cut off what is below the floor from the history indexes of pages. Raises ArchiveBusy."""
+        build = (yield from read_checkpoint(self.keys)).build
+        names = [PageKeys(self.keys, page, build).positions for page in pages]
+        for at in range(0, len(names), _PAGES_AT_ONCE):
+            yield from self._do("cut", *names[at : at + _PAGES_AT_ONCE])
+
+    def drop_heads(self, page: str, subjects: Sequence[str]) -> Step[None]:
+        """Drop the heads of those subjects to which nothing happens any more, and whose events are below the floor.
+
+        Raises ArchiveBusy.
+        """
+        for at in range(0, len(subjects), _HEADS_AT_ONCE):
+            yield from self._do("heads", self.keys.heads(page), *subjects[at : at + _HEADS_AT_ONCE])
+
+    def drop_remembered(self, page: str, over: int) -> Step[None]:
+        """Drop the heads of what was remembered in a session that the event of this `seq`, below the floor, ended.
+
+        Raises ArchiveBusy or FloorLost.
+        """
+        at, heads = b"0", self.keys.heads(page)
+        while True:
+            at, flat = yield from ask(self.keys.shard, "HSCAN", heads, at, "COUNT", _HEADS_AT_ONCE)
+            if subjects := [subject for subject in flat[::2] if is_remembered(subject.decode())]:
+                self._below((yield from self._do("over", heads, over, *subjects)))
+            if int(at) == 0:
+                return
+
+    def copy(self, stream_id: str) -> Step[None]:
+        """Copy an entry for all who need it to where it stays when it leaves the log. Raises ArchiveBusy."""
+        yield from self._do("copy", stream_id)
+
+    def trim(self, stream_id: str) -> Step[int]:
+        """Take the entries up to this one, which is not above the floor, out of the log; return how many.
+
+        Raises ArchiveBusy or FloorLost.
+        """
+        reply = self._below((yield from self._do("trim", stream_id)))
+        match reply:
+            case [1, int(count)]:
+                return count
+        raise unknown_reply("trim", reply)
+
+    def _below(self, reply: list[Any]) -> list[Any]:
+        """Return the reply about what is below the floor. Raises FloorLost when that is not below it."""
+        if reply == [-1, b"floor"]:
+            raise FloorLost(self.keys.shard)
+        if reply[0] != 1:
+            raise unknown_reply("trim", reply)
+        return reply
+
+    def _do(self, operation: str, *arguments: Any) -> Step[list[Any]]:
+        keys = self.keys
+        names = (
+            keys.archiver, keys.log, keys.floor, keys.origin, keys.tail, keys.kept, checkpoint_key(keys),
+            keys.ids,
+        )  # fmt: skip
+        command = _SCRIPT.command(names, (operation, self.token, self.ms, *arguments))
+        reply = reply_of("trim", (yield from ask(keys.shard, *command)), 1, 0, -1)  # all of it may be sent twice
+        if reply[0] == 0:
+            raise ArchiveBusy(keys.shard, reply[1].decode() or "someone else")
+        return reply

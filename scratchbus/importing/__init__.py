@@ -1,3 +1,0 @@
-"""Making an equal bus of an export: the whole file is checked before anything is written, then all of it appears."""
-
-from scratchbus.importing.importer import import_events as import_events

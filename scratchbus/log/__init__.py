@@ -1,1 +1,0 @@
-"""The Redis rim: keys, codec, scripts, connections, reading."""

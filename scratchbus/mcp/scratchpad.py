@@ -1,0 +1,58 @@
+"""The tools for the scratchpad of an agent."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+
+from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.notepad import Done, done
+from scratchbus.mcp.revisions import Based, EventId, Overwrite, base_of, explained
+from scratchbus.mcp.toolbox import READS, REPLACES, Row
+
+
+class Self(TypedDict):
+    """Who you are here, and what you left for yourself."""
+
+    agent: str
+    kind: str
+    page: str
+    session: NotRequired[str]
+    text: Annotated[str, Field(description="Who you are, and what your scratchpad says.")]
+    revision: Annotated[int, Field(description="That of your scratchpad; give it to `update_scratchpad`.")]
+
+
+class Scratchpad:
+    """The tools for the scratchpad of the agent itself."""
+
+    TOOLS: ClassVar[tuple[Row, ...]] = (
+        Row("whoami", "Who am I?", READS),
+        Row("update_scratchpad", "Rewrite the scratchpad", REPLACES),
+    )
+
+    def __init__(self, desk: Desk) -> None:
+        self._identity = desk.identity
+        self._scratchpad = desk.bus.scratchpad(desk.identity.agent)
+
+    async def whoami(self) -> Self:
+        """See who you are, where you work, and what you left on your scratchpad. Look here when you begin."""
+        who = self._identity
+        _, revision = await self._scratchpad.read_with_revision()  # first: should the text be newer, it is refused
+        text = await self._scratchpad.whoami()
+        found: Self = {"agent": who.agent, "kind": who.kind, "page": who.page, "text": text, "revision": revision}
+        if who.session is not None:
+            found["session"] = who.session
+        return found
+
+    async def update_scratchpad(
+        self,
+        content: Annotated[str, Field(description="The whole new text, of 10,000 characters at most.")],
+        revision: Based = None,
+        overwrite: Overwrite = False,
+        event_id: EventId = None,
+    ) -> Done:
+        """Replace what your scratchpad says: notes for your future self, which outlive this run."""
+        with explained("scratchpad", "whoami", revision):
+            return done(await self._scratchpad.write(content, revision=base_of(revision, overwrite), event_id=event_id))

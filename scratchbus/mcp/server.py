@@ -1,0 +1,74 @@
+"""The server of one identity: its tools, resources and instructions, whatever carries them.
+
+It is built on the SDK's low-level `Server`: `MCPServer` leaves no way to serve `resources/subscribe`, which is how
+clients of the protocol before 2026-07-28 hear of changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+
+from scratchbus.context.guidance import guidance
+from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.groups import toolbox_of
+from scratchbus.mcp.notifications import Notices
+from scratchbus.mcp.resources import Resources
+from scratchbus.mcp.toolbox import Toolbox
+
+Request = ServerRequestContext[Any, Any]
+
+
+def server_of(desk: Desk) -> Server[None]:
+    """Return the server through which an identity works."""
+    toolbox, notices = toolbox_of(desk), Notices(desk)
+    sees_the_page = "observations" in desk.identity.tools
+
+    async def list_tools(_: Request, __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=toolbox.listed)
+
+    async def call_tool(_: Request, params: CallToolRequestParams) -> CallToolResult:
+        return await toolbox.call(params.name, params.arguments or {})
+
+    @asynccontextmanager
+    async def lifespan(_: Server[None]) -> AsyncIterator[None]:
+        async with notices.serving():
+            yield
+
+    return Server(
+        "scratchbus",
+        version=version("scratchbus"),
+        title="scratchbus",
+        description="The shared working memory of daemons and agents.",
+        instructions=_instructions(desk, toolbox),
+        lifespan=lifespan,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        **(_shown(Resources(desk), notices) if sees_the_page else {}),
+    )
+
+
+def _shown(resources: Resources, notices: Notices) -> dict[str, Any]:
+    """Return what answers for the resources; whoever has no tools for observations may not read them as such either."""
+    return {
+        "on_list_resources": resources.list,
+        "on_list_resource_templates": resources.list_templates,
+        "on_read_resource": resources.read,
+        "on_subscribe_resource": notices.subscribe,
+        "on_unsubscribe_resource": notices.unsubscribe,
+        "on_subscriptions_listen": notices.listen,
+    }
+
+
+def _instructions(desk: Desk, toolbox: Toolbox) -> str:
+    """Return what a client's model should know: who it is here, and what its tools are for."""
+    who = desk.identity
+    where = f"page {who.page}" + (f", session {who.session}" if who.session else "")
+    you = f"You are {who.agent} on scratchbus, {where}. What you write is recorded as yours."
+    return "\n\n".join(filter(None, (you, guidance([tool.name for tool in toolbox.listed], desk.bus.settings))))

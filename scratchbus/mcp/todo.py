@@ -1,0 +1,73 @@
+"""The tool for the todo list of a session."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, WithJsonSchema
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+
+from scratchbus.domain.todo import STATUSES
+from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.revisions import Based, EventId, Overwrite, base_of, explained
+from scratchbus.mcp.toolbox import REPLACES, Row
+
+_GIVEN = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "content": {"type": "string"},
+            "status": {"type": "string", "enum": list(STATUSES)},
+        },
+        "required": ["id"],
+    },
+}
+
+
+class Item(TypedDict):
+    """One thing to do."""
+
+    id: str
+    content: str
+    status: str
+
+
+class Plan(TypedDict):
+    """The todo list; `revision` grows when it changes, and `summary` counts by status."""
+
+    todos: list[Item]
+    revision: int
+    summary: dict[str, int]
+
+
+class Todo:
+    """The tool for the todo list of one session."""
+
+    TOOLS: ClassVar[tuple[Row, ...]] = (Row("todo", "Plan what to do", REPLACES),)
+
+    def __init__(self, desk: Desk) -> None:
+        self._todo = desk.bus.todo(desk.session)
+
+    async def todo(
+        self,
+        todos: Annotated[  # the list itself says what is wrong with it, better than a schema could
+            list[Any] | None,
+            WithJsonSchema(_GIVEN),
+            Field(description="The whole list in order, or with merge some items. Left out, the list is read."),
+        ] = None,
+        merge: Annotated[bool, Field(description="Change the items with these ids and add the others.")] = False,
+        revision: Based = None,
+        overwrite: Overwrite = False,
+        event_id: EventId = None,
+    ) -> Plan:
+        """Read or write the todo list of the session. To replace one without merge, pass the revision you read."""
+        if todos is None:
+            plan = await self._todo.read()
+        else:
+            with explained("todo list", "todo without arguments", revision):
+                base = base_of(revision, overwrite or merge)
+                plan = await self._todo.write(todos, merge, revision=base, event_id=event_id)
+        items: list[Item] = [{"id": each.id, "content": each.content, "status": each.status} for each in plan.todos]
+        return {"todos": items, "revision": plan.revision, "summary": plan.summary}

@@ -1,0 +1,218 @@
+"""How a tool is declared, called and answered, whatever it does.
+
+Of the SDK's own `Tool` this takes what it makes of a function: the model of its arguments and the schema of its answer.
+It is called here because the SDK ignores arguments that a tool does not have (a forged `source` among them), reads a
+text that looks like JSON as JSON, and spreads a problem with an argument over many lines.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from mcp.server.mcpserver.tools import Tool as Declared
+from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+
+from scratchbus.errors import (
+    EngineError,
+    EngineLoading,
+    EngineUnreachable,
+    InvalidInput,
+    LogError,
+    NotReplicated,
+    ScratchbusError,
+    shown,
+)
+from scratchbus.mcp.identity import Identity
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
+
+SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
+"""What the connection says; as arguments they are refused."""
+
+_PASSING: Final = (EngineUnreachable, EngineLoading, NotReplicated, LogError)
+
+Answer = Mapping[str, Any]
+"""What a tool answers, by names: a TypedDict, whose schema clients are told, of what JSON has."""
+
+logger = stderr_logger()
+
+
+class Hints(NamedTuple):
+    """What a tool does to the bus, as clients are told. None reaches beyond it: the world is never open."""
+
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+
+
+READS = Hints(read_only=True, idempotent=True)
+ADDS = Hints()
+SETS = Hints(idempotent=True)
+REPLACES = Hints(destructive=True, idempotent=True)
+EDITS = Hints(destructive=True)
+
+
+class Row(NamedTuple):
+    """A tool in the table of its group: the method that it is, what people see it called, and what it does."""
+
+    name: str
+    title: str
+    hints: Hints
+
+
+class BoundTool:
+    """A tool of one connection."""
+
+    def __init__(self, function: Callable[..., Awaitable[Answer]], row: Row) -> None:
+        self._function = function
+        declared = Declared.from_function(function, structured_output=True)
+        self._model = declared.fn_metadata.arg_model
+        schema = _lean(declared.parameters) | {"additionalProperties": False}
+        self._arguments = {name: _without_null(each) for name, each in schema.get("properties", {}).items()}
+        schema["properties"] = self._arguments
+        self.name = declared.name
+        self.listed = Tool(
+            name=declared.name,
+            title=row.title,
+            description=_one_paragraph(declared.description),
+            input_schema=schema,
+            output_schema=_lean(declared.output_schema or {}),
+            annotations=ToolAnnotations(
+                title=row.title,
+                read_only_hint=row.hints.read_only,
+                destructive_hint=row.hints.destructive,
+                idempotent_hint=row.hints.idempotent,
+                open_world_hint=False,
+            ),
+        )
+
+    def takes(self, name: str) -> bool:
+        """Say whether it has an argument of this name."""
+        return name in self._arguments
+
+    async def __call__(self, given: dict[str, Any]) -> Answer:
+        """Do what it does; an argument that is null is left out, as many clients mean it.
+
+        Raises ScratchbusError: InvalidInput says what is wrong with the arguments.
+        """
+        for name in given:
+            if name not in self._arguments:
+                raise InvalidInput(self._unknown(name))
+        given = {name: self._unpacked(name, value) for name, value in given.items() if value is not None}
+        try:
+            model = self._model.model_validate(given)
+        except ValidationError as problem:
+            raise InvalidInput(_what_is_wrong(problem)) from None
+        return await self._function(**{name: getattr(model, name) for name in type(model).model_fields})
+
+    def _unknown(self, name: str) -> str:
+        if name in SETTLED:
+            return f"{name}: this is settled by your connection, not by an argument; leave it out"
+        known = ", ".join(self._arguments) or "none"
+        return f"{shown(name)}: there is no such argument; {self.name} takes: {known}"
+
+    def _unpacked(self, name: str, value: Any) -> Any:
+        """Return a list or object that a client has sent as JSON in a text, as some do."""
+        if isinstance(value, str) and self._arguments[name].get("type") in ("array", "object"):
+            try:
+                return from_json(value)
+            except ValueError:
+                pass  # it is judged as the text that it is
+        return value
+
+
+class Toolbox:
+    """The tools of one connection, by name."""
+
+    def __init__(self, identity: Identity, tools: Iterable[BoundTool], names_elsewhere: dict[str, str]) -> None:
+        self.identity = identity
+        self._tools = {tool.name: tool for tool in tools}
+        self._names_elsewhere = names_elsewhere
+
+    @property
+    def listed(self) -> list[Tool]:
+        """The tools as clients see them, always in the same order."""
+        return [tool.listed for tool in self._tools.values()]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        """Call a tool; what goes wrong is an answer too, in one line that says what to do."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return self._refused("unknown", self._no_such(name))
+        begun = time.perf_counter()
+        try:
+            answer = await _retried(tool, arguments)
+        except ScratchbusError as problem:
+            return self._refused(name, str(problem))
+        except Exception:
+            logger.exception("a tool failed", tool=name)
+            return self._refused(name, f"{name}: internal error, a bug of the server; its log says more")
+        finally:
+            counts.tool_calls[name] += 1
+            counts.tool_took.add(time.perf_counter() - begun)
+        text = to_json(answer).decode()
+        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=dict(answer))
+
+    def _refused(self, name: str, why: str) -> CallToolResult:
+        counts.tool_errors[name] += 1
+        return CallToolResult(content=[TextContent(type="text", text=why)], is_error=True)
+
+    def _no_such(self, name: str) -> str:
+        group = self._names_elsewhere.get(name)
+        if group is not None:
+            return f"{name}: your connection has no {group} tools, only: {', '.join(self.identity.tools)}"
+        return f"{shown(name)}: there is no such tool; there are: {', '.join(self._tools)}"
+
+
+async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
+    """Call a tool; should the engine not answer to what it writes, call it once more, with the same event id."""
+    try:
+        return await tool(arguments)
+    except (EngineError, LogError) as problem:
+        if problem.event_id is None or not tool.takes("event_id") or not isinstance(problem, _PASSING):
+            raise
+        return await tool({**arguments, "event_id": problem.event_id})
+
+
+def _what_is_wrong(problem: ValidationError) -> str:
+    """Return in one line what is wrong with each argument."""
+    lines = []
+    for each in problem.errors(include_url=False):
+        field = ".".join(str(part) for part in each["loc"])
+        given = "" if each["type"] == "missing" else f"{shown(each['input'])}: "
+        lines.append(f"{field}: {given}{each['msg'][0].lower()}{each['msg'][1:]}")
+    return "; ".join(lines)
+
+
+def _one_paragraph(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _lean(schema: Any, parts: Mapping[str, Any] | None = None) -> Any:
+    """Return a JSON schema without titles, which cost a model tokens and tell it nothing.
+
+    What it refers to stands where it is used: a client that checks answers is a fifth faster then.
+    """
+    if isinstance(schema, list):
+        return [_lean(each, parts) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if parts is None:
+        parts = schema.get("$defs", {})
+    if "$ref" in schema:
+        return _lean(parts[schema["$ref"].removeprefix("#/$defs/")], parts)
+    kept = {name: value for name, value in schema.items() if name != "$defs"}
+    return {name: _lean(value, parts) for name, value in kept.items() if name != "title" or isinstance(value, dict)}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an argument that may be left out without saying that null may be given, too."""
+    choices = [each for each in schema.get("anyOf", []) if each != {"type": "null"}]
+    if len(choices) != 1:
+        return schema
+    rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
+    return {**choices[0], **rest}

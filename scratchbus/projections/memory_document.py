@@ -1,0 +1,44 @@
+"""What the folds of all memories have in common: how a document begins, and how an event makes it grow."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from scratchbus.domain.event import Event
+from scratchbus.domain.memories import Remembered
+from scratchbus.domain.trusted import trusted
+from scratchbus.projections.scratch_page import FoldError as FoldError
+
+Document = TypeVar("Document", bound=Remembered)
+
+_UNTOUCHED: dict[type[Remembered], dict[str, Any]] = {}
+
+
+def begun(cls: type[Document], event: Event, **fields: Any) -> Document:
+    """Return the document that begins with an event; fields that are not given have their defaults."""
+    return trusted(cls, {**_untouched(cls), "shard": event.shard, **_first(event), **fields})
+
+
+def grown(document: Document, event: Event, **changes: Any) -> Document:
+    """Return a document after one more event."""
+    values = document.__dict__ | changes
+    values.update(version=document.version + 1, ms=event.ms, seq=event.seq)
+    return trusted(type(document), values)
+
+
+def begun_or_grown(cls: type[Document], document: Document | None, event: Event, **changes: Any) -> Document:
+    """Return a document after an event that may also be its first."""
+    return begun(cls, event, **changes) if document is None else grown(document, event, **changes)
+
+
+def _first(event: Event) -> dict[str, int]:
+    return {"added_ms": event.ms, "added_seq": event.seq, "ms": event.ms, "seq": event.seq}
+
+
+def _untouched(cls: type[Remembered]) -> dict[str, Any]:
+    """Return all fields of a document in their order, each with its default if there is one."""
+    found = _UNTOUCHED.get(cls)
+    if found is None:
+        fields = cls.model_fields.items()
+        found = _UNTOUCHED[cls] = {name: field.get_default(call_default_factory=True) for name, field in fields}
+    return found

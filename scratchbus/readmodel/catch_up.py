@@ -1,0 +1,197 @@
+"""Folding a stretch of the log: documents, indexes and checkpoint are committed together, or not at all.
+
+Any number of processes may do it: one commit wins, the others step back. The projector does nothing else; readers do
+it when they find the projection behind.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Pause, Step, ask, ask_all
+from scratchbus.errors import LogRewound
+from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.below_floor import read_floor, stretch_after
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
+from scratchbus.eventlog.codec import Poison, RawEntry, entry_fields, entry_position, is_batch_end, text_of
+from scratchbus.eventlog.gaps import find_gaps
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.projections.memory import is_remembered
+from scratchbus.readmodel.fold import Fold, decode_all, needed
+from scratchbus.readmodel.state_commands import commands
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
+
+CHUNK = 1_000
+"""How many events a projector folds at once; longer when a batch is longer."""
+
+_LONGEST_BATCH = 4_096
+
+logger = stderr_logger()
+
+
+class Folded(NamedTuple):
+    """The outcome of one step: how many events were folded, whether that was all, and whether it was committed.
+
+    `pages` says how many of them were of each page.
+    """
+
+    events: int
+    is_all: bool
+    outcome: Outcome
+    pages: Mapping[str, int] = {}
+
+
+def fold_once(
+    log: Log, shard: int, known: Checkpoint | None = None, chunk: int = CHUNK, build: int | None = None
+) -> Step[tuple[Folded, Checkpoint]]:
+    """Fold the next stretch of a shard's log and commit it, to the live state or to a build that is being made.
+
+    `known` is the checkpoint as this projector last saw it; it is read anew all the same. Raises PositionLost when
+    the log was trimmed past the checkpoint, LogRewound when it is another log, CodeTooOld.
+    """
+    keys, key = log.keys(shard), checkpoint_key(log.keys(shard), build)
+    begin = Checkpoint.parse(None, shard)._replace(build=build or 1)
+    checkpoint, entries, is_all, is_archived = yield from _read_stretch(log, keys, key, begin, known, chunk)
+    if not entries:
+        return Folded(0, True, Outcome.DONE), checkpoint
+    items = list(decode_all(entries, shard))
+    fold = Fold(shard, is_archived)
+    if entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
+        fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
+    if not (yield from load_documents(log, fold, needed(item for _, item in items), checkpoint, key)):
+        return Folded(0, False, Outcome.LOST), checkpoint
+    for entry, item in items:
+        fold.apply(entry, item)
+    last = entries[-1]
+    position, event_id = entry_position(last, shard), entry_fields(last).get(b"id", b"")
+    outcome, now = yield from commit(keys, key, checkpoint, position, event_id, list(commands(keys, fold, checkpoint)))
+    folded = len(entries) if outcome is Outcome.DONE else 0
+    counts.commits[outcome.name.lower()] += 1
+    counts.folded += folded
+    pages = Counter(item.envelope["page"] if isinstance(item, Poison) else item.page for item in fold.folded)
+    return Folded(folded, is_all, outcome, pages if folded else {}), now
+
+
+def catch_up(log: Log, shard: int) -> Step[None]:
+    """Fold a shard's log until nothing is left that was there when this began."""
+    known: Checkpoint | None = None
+    while True:
+        folded, known = yield from fold_once(log, shard, known)
+        if folded.outcome is not Outcome.DONE:
+            yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
+        elif folded.is_all:
+            return
+
+
+def _read_stretch(
+    log: Log, keys: ShardKeys, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
+) -> Step[tuple[Checkpoint, list[RawEntry], bool, bool]]:
+    """Read the checkpoint first, then whole batches after it; what was trimmed is read from the archive.
+
+    Say also whether these are the last ones, and whether they are from the archive.
+    """
+    shard = keys.shard
+    guess = known or begin
+    count = chunk
+    while True:
+        row, origin, entries = yield from ask_all(
+            shard,
+            [
+                ("GET", key),
+                ("GET", keys.origin),
+                ("XRANGE", keys.log, f"({guess.position.stream_id}", "+", "COUNT", count),
+            ],
+        )
+        checkpoint = Checkpoint.parse(row, shard) if row else begin
+        if checkpoint != guess and checkpoint.position != guess.position:
+            guess = checkpoint
+            continue
+        word = origin.decode() if origin else ""
+        if checkpoint.origin and checkpoint.origin != word:
+            raise LogRewound(
+                f"shard {shard}: the state was folded from another log; run `scratchbus rebuild` to have it folded anew"
+            )
+        archived: list[RawEntry] = []
+        if entries and entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
+            archived = yield from _read_below(log, checkpoint.position, count)
+        checkpoint = checkpoint._replace(origin=word)
+        entries = archived or entries
+        whole = _whole_batches(entries, chunk)
+        if whole or not entries:
+            return checkpoint, whole, not archived and len(whole) == len(entries) < count, bool(archived)
+        if count >= _LONGEST_BATCH:
+            return checkpoint, list(entries), False, bool(archived)  # no such batch is ever written; do not stand still
+        count = _LONGEST_BATCH
+
+
+def _read_below(log: Log, after: Position, count: int) -> Step[list[RawEntry]]:
+    """Return the next archived entries behind a position, none when it is not below the floor. Raises PositionLost."""
+    floor = yield from read_floor(log, after.shard)
+    while after < floor.position:
+        stretch = yield from stretch_after(log, floor, after, count)
+        if stretch.entries:
+            return stretch.entries
+        after = stretch.at
+    return []
+
+
+def _whole_batches(entries: list[RawEntry], chunk: int) -> list[RawEntry]:
+    """Return so many entries, or fewer, that the last ends its batch; more when the first batch is longer than that."""
+    ends = [at for at, entry in enumerate(entries, 1) if is_batch_end(entry)]
+    return entries[: max((at for at in ends if at <= chunk), default=ends[0] if ends else 0)]
+
+
+def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint, key: str) -> Step[bool]:
+    """Load into the fold the documents of these subjects, by page; say whether they are still those of the checkpoint.
+
+    `key` is where the checkpoint is kept.
+
+    Newer ones would be taken for what the stretch makes of them, and a master that never got the commit they come from
+    would take the commit of this fold.
+    """
+    if not wanted:
+        return True
+    keys, asked = log.keys(fold.shard), list[tuple[str, list[str]]]()
+    reads: list[tuple[str, ...]] = []
+    for page, subjects in wanted.items():
+        name = PageKeys(keys, page, checkpoint.build)
+        for is_memory, where in ((False, name.docs), (True, name.memory)):
+            if some := [subject for subject in subjects if is_remembered(subject) == is_memory]:
+                asked.append((page, some))
+                reads.append(("HMGET", where, *some))
+    *rows, last = yield from ask_all(keys.shard, [*reads, ("GET", key)])
+    for (page, subjects), found in zip(asked, rows, strict=True):
+        for subject, row in zip(subjects, found, strict=True):
+            fold.load((page, subject), row)
+    if checkpoint.is_paged and (yield from page_in(log, fold, wanted, checkpoint.build)):
+        last = yield from ask(keys.shard, "GET", key)
+    return text_of(last or b"") == str(checkpoint)
+
+
+def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: int) -> Step[bool]:
+    """Fold anew, into the fold, those of these documents that are paged out; say whether any were looked for.
+
+    They are then as new to what is stored, which takes them back with all their indexes. Raises PositionLost when
+    their events are in an archive that cannot be read.
+    """
+    has_looked = False
+    for page, subjects in wanted.items():
+        missing = [subject for subject in subjects if (page, subject) in fold.documents]
+        missing = [subject for subject in missing if fold.documents[page, subject] is None]
+        if not missing:
+            continue
+        has_looked = True
+        index = yield from paged_out.read_index(PageKeys(log.keys(fold.shard), page, build), fold.shard, missing)
+        places = {id: place for id in missing if (place := index.find(id)) is not None}
+        for document in (yield from paged_out.rebuild(log, fold.shard, list(places.values()))):
+            fold.documents[page, document.id] = document
+        for id, place in places.items():  # one that was erased goes too
+            index.remove(id, place)
+        fold.paged_in += index.commands()
+    return has_looked

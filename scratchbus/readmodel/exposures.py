@@ -1,0 +1,66 @@
+"""Who has seen an observation: found by the relations, and read from the events that say so."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from scratchbus.domain.events import ContextRendered, Event, Linked
+from scratchbus.domain.exposure import ActionTaken, Exposure, Seen
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step
+from scratchbus.readmodel.history import history, read_events
+from scratchbus.readmodel.relations import Relations
+from scratchbus.readmodel.scope import Core
+
+_AT_ONCE = 500
+
+
+def exposure_of(core: Core, relations: Relations, page: str, id: str) -> Step[Exposure]:
+    """Return who has seen an observation of a page, and the actions that they linked to anything since."""
+    subjects = (yield from relations.leading_from("seen", [id]))[id]
+    renderings: list[ContextRendered] = []
+    for subject, _, where in sorted({end.rpartition("@") for _, end in subjects}):
+        if where == page:
+            events = yield from history(core.log, page, subject)
+            renderings += [one for one in events if isinstance(one, ContextRendered) and id in one.observations]
+    renderings.sort(key=lambda event: event.seq)
+    actions = yield from _actions(core, relations, renderings)
+    return Exposure(id=id, page=page, seen=list(_seen(id, renderings)), actions=actions)
+
+
+def _seen(id: str, renderings: Iterable[ContextRendered]) -> Iterator[Seen]:
+    """Yield each version that each has seen, once."""
+    found: dict[tuple[str | None, str | None, str, int], list[ContextRendered]] = defaultdict(list)
+    for event in renderings:
+        found[event.session, event.agent, event.by, event.observations[id]].append(event)
+    for (session, agent, by, version), events in found.items():
+        yield Seen(session=session, agent=agent, by=by, version=version, at=events[0].at, times=len(events))
+
+
+def _actions(core: Core, relations: Relations, renderings: list[ContextRendered]) -> Step[list[ActionTaken]]:
+    """Return what those who saw something linked after they first did, under their names."""
+    since: dict[str, ContextRendered] = {}
+    for event in reversed(renderings):
+        since |= {name: event for name in (event.session, event.agent, event.by) if name is not None}
+    ends = yield from relations.leading_from("actions", since)
+    by_shard: dict[int, list[Position]] = defaultdict(list)
+    for shard, end in (each for some in ends.values() for each in some):
+        by_shard[shard].append(Position.parse(end)._replace(shard=shard))
+    links: list[Event] = []
+    for spots in by_shard.values():
+        floor = min((event.ms for event in since.values()), default=0)
+        late = sorted(spot for spot in spots if spot.ms >= floor)
+        for at in range(0, len(late), _AT_ONCE):
+            links += yield from read_events(core.log, late[at : at + _AT_ONCE])
+    links.sort(key=lambda event: (event.ms, event.shard, event.seq))
+    return [
+        ActionTaken(action=link.action, id=link.subject, page=link.page, by=link.by, at=link.at)
+        for link in links
+        if isinstance(link, Linked) and _follows(link, since[link.by])
+    ]
+
+
+def _follows(link: Linked, rendering: ContextRendered) -> bool:
+    """Say whether a link came after a context; between two shards it is told by their clocks."""
+    return link.seq > rendering.seq if link.shard == rendering.shard else link.ms >= rendering.ms

@@ -1,0 +1,113 @@
+"""Reading events by what they are about, or where they are: from the log, and from the archive what has left it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Call, Step
+from scratchbus.errors import LogRewound, NotFound
+from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor
+from scratchbus.eventlog.chains import HISTORY, events_of, go_on_below
+from scratchbus.eventlog.codec import decode_entry
+from scratchbus.eventlog.gaps import not_erased
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.readmodel.queries import Freshness, look
+
+_SUBJECTS, _EVENTS = 50, 10  # whose histories are asked for at once, and of how many events each
+
+
+def history(log: Log, page: str, subject: str) -> Step[list[Event]]:
+    """Return the events about a subject, oldest first; it costs what it returns.
+
+    An entry that is no event is left out. Raises PositionLost when an early one was archived, and the archive cannot be
+    read.
+    """
+    events: list[Event] = []
+    at = ""
+    while True:
+        some, at = yield from walk_back(log, page, subject, at, 500)
+        events += some
+        if not at:
+            return events[::-1]
+
+
+def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tuple[list[Event], str]]:
+    """Return some events about a subject, newest first, and the stream id of the one before them, "" if there is none.
+
+    They begin at a stream id, or with the last event when that is empty. Raises PositionLost.
+    """
+    shard = log.shard(page)
+    keys = log.keys(shard)
+    (reply,) = yield Call(shard, (HISTORY.command((keys.log, keys.heads(page)), (subject, at, most)),))
+    entries, rest = reply[0], reply[1].decode()
+    if not entries and not rest:
+        rest = yield from _last_of(log, page, subject)
+        if rest:  # above the floor it is still in the log
+            (reply,) = yield Call(shard, (HISTORY.command((keys.log, keys.heads(page)), (subject, rest, most)),))
+            entries, rest = reply[0], reply[1].decode()
+    if rest and len(entries) < most:
+        entries, rest = yield from go_on_below(log, shard, entries, rest, most, subject)
+    return events_of(entries, shard), rest
+
+
+def walk_all_back(log: Log, page: str, ends: Mapping[str, str]) -> Step[dict[str, list[Event]]]:
+    """Return of each subject all events up to the one with this stream id, newest first. Raises PositionLost."""
+    shard, asked, found = log.shard(page), list(ends.items()), dict[str, list[Event]]()
+    keys = log.keys(shard)
+    for first in range(0, len(asked), _SUBJECTS):
+        some = asked[first : first + _SUBJECTS]
+        commands = [HISTORY.command((keys.log, keys.heads(page)), (*each, _EVENTS)) for each in some]
+        replies = yield Call(shard, tuple(commands))
+        for (subject, _), (entries, rest) in zip(some, replies, strict=True):
+            events, at = events_of(entries, shard), rest.decode()
+            while at:
+                more, at = yield from walk_back(log, page, subject, at, 500)
+                events += more
+            found[subject] = events
+    return found
+
+
+def _last_of(log: Log, page: str, subject: str) -> Step[str]:
+    """Return the stream id of the last event about a subject whose head was dropped, "" if it never was."""
+    seen = yield from look(log, page, Freshness(), lambda _: (), "get", subject)
+    for document in seen.found:
+        return document.position.stream_id
+    if seen.checkpoint.is_paged:
+        names = PageKeys(log.keys(log.shard(page)), page, seen.checkpoint.build)
+        for found in (yield from paged_out.locate(names, log.shard(page), [subject])).values():
+            return found.stream_id
+    floor = yield from read_floor(log, log.shard(page))
+    if not floor.position.seq:
+        return ""
+    last = yield from from_archive(
+        log,
+        floor.position.shard,
+        f"the history of {subject}, if there is one,",
+        lambda past: past.last_of(floor.position.shard, floor.origin, page, subject),
+    )
+    return last.stream_id if last else ""
+
+
+def read_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
+    """Return the events at these positions, all of one shard; what is not there is left out. Raises PositionLost."""
+    entries = yield from entries_at(log, positions)
+    return [decode_entry(entry, positions[0].shard) for entry in entries]
+
+
+def known_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
+    """Return the events that were at these positions just now.
+
+    Raises PositionLost, or LogRewound when one is not there any more.
+    """
+    events = yield from read_events(log, positions)
+    if len(events) < len(positions):
+        there = {event.position for event in events}
+        gone = [position for position in positions if position not in there]
+        if not (yield from not_erased(log.keys(gone[0].shard), gone)):
+            raise NotFound(f"the event at {gone[0]} was erased; the history of what it was about says why")
+        raise LogRewound(f"shard {positions[0].shard}: the log was replaced meanwhile; try again")
+    return events

@@ -1,0 +1,50 @@
+"""Folding a page in memory beyond what is committed, for readers that may not commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Pause, Step, ask
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
+from scratchbus.eventlog.codec import entry_fields, entry_position
+from scratchbus.readmodel.catch_up import CHUNK, load_documents
+from scratchbus.readmodel.fold import Fold, decode_all, needed
+
+
+@dataclass(slots=True)
+class Ahead:
+    """What a reader has folded of one page by itself, and up to where.
+
+    It stands upon the documents of a checkpoint, and is of no use once that has moved.
+    """
+
+    checkpoint: Checkpoint
+    at: Position
+    fold: Fold
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Ahead:
+        """Begin at a checkpoint."""
+        return cls(checkpoint, checkpoint.position, Fold(checkpoint.position.shard))
+
+
+def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
+    """Fold the page's events among the next thousand of the log; say whether the checkpoint is still the same."""
+    shard, fold, name = ahead.at.shard, ahead.fold, page.encode()
+    keys = log.keys(shard)
+    entries = yield from ask(shard, "XRANGE", keys.log, f"({ahead.at.stream_id}", "+", "COUNT", CHUNK)
+    if not entries:
+        yield Pause(0.02)  # some are missing at the end of the log; they may be on their way from a primary
+        return True
+    items = list(decode_all((entry for entry in entries if entry_fields(entry).get(b"page") == name), shard))
+    subjects = needed(item for _, item in items).get(page, [])
+    new = [subject for subject in subjects if not fold.is_loaded((page, subject))]
+    key = checkpoint_key(keys)
+    if not (yield from load_documents(log, fold, {page: new} if new else {}, ahead.checkpoint, key)):
+        return False
+    for entry, item in items:
+        fold.apply(entry, item)
+    ahead.at = entry_position(entries[-1], shard)
+    return True

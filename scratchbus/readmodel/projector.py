@@ -1,0 +1,42 @@
+"""The projector: keeps the projection up with the log, so that readers need not."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome
+from scratchbus.readmodel import snapshots
+from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.readmodel.scope import Host
+
+_MOST_PAGES = 10_000  # of which it is counted how much happens
+
+
+def run_projector(bus: Host, stop: threading.Event) -> None:
+    """Fold every shard as events come, until `stop` is set. Raises EngineError when the engine goes away."""
+    log = bus.core.log
+    known: dict[int, Checkpoint] = {}
+    since: Counter[str] = Counter()
+    while not stop.is_set():
+        is_idle = True
+        for shard in range(log.shards):
+            folded, known[shard] = bus.converse(fold_once(log, shard, known.get(shard)))
+            since.update(folded.pages)
+            if folded.outcome is not Outcome.DONE:
+                stop.wait(random.uniform(0.002, 0.03))  # jitter: another projector is at it
+            is_idle = is_idle and folded.is_all and folded.outcome is Outcome.DONE
+        if is_idle:
+            _take_snapshots(bus, since, stop)
+            bus.wait_for_events({shard: done.position for shard, done in known.items()})
+
+
+def _take_snapshots(bus: Host, since: Counter[str], stop: threading.Event) -> None:
+    """Write a snapshot of each page that has had so many events since this was last looked at that one may be due."""
+    log = bus.core.log
+    for page in [page for page, events in since.items() if events >= snapshots.LEAST_EVENTS]:
+        bus.converse(snapshots.take(log.keys(log.shard(page)), page, lambda: not stop.is_set()))
+        del since[page]
+    if len(since) > _MOST_PAGES:
+        since.clear()

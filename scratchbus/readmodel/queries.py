@@ -1,0 +1,274 @@
+"""Reading a page: what is folded, with what is not folded yet laid over it.
+
+A read takes the log's tail in the same round trip as what it asks for, so it sees every write acknowledged before it
+began. When few events are not folded yet, they are folded in memory; when many, the reader folds and commits as a
+projector does, or in memory all the same where it may not write.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from scratchbus.domain.memories import Remembered
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Call, Pause, Script, Step, ask
+from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
+from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.codec import Head, Poison, decode_documents, decode_remembered, text_of
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.lag import end_of
+from scratchbus.projections import scratch_page
+from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.scratch_page import by_priority, is_active
+from scratchbus.readmodel.catch_up import fold_once, page_in
+from scratchbus.readmodel.fold import Fold, decode_all, needed
+from scratchbus.readmodel.overlay import Ahead, fold_ahead
+
+_QUERY = Script(__package__, "query", only_reads=True)
+
+IN_MEMORY = 200
+"""With more unfolded events than this, a reader commits what it folds."""
+
+_ALL = 1_000_000
+_LOOKS = 3  # for what is being paged in just then
+
+
+class Look(NamedTuple):
+    """One consistent look: the time of the engine, what was found, and the documents that events came for since.
+
+    `ahead` is given to the next look of the same read, so that it need not fold the same again.
+    """
+
+    now: int
+    found: list[Observation]
+    overlay: dict[str, Observation | None]
+    is_end: bool
+    below: str
+    checkpoint: Checkpoint
+    ahead: Ahead | None = None
+
+
+class Earlier(Protocol):
+    """A moment of the past, told by what has become of a page since."""
+
+    ms: int
+
+    def undo(self, log: Log, page: str, tail: Position) -> Step[Mapping[str, Observation | None]]:
+        """Return, as they were, all that had events since then, up to this end of the log; None for what was not."""
+
+
+class Freshness(NamedTuple):
+    """How fresh a read has to be; `timeout` (seconds) bounds the wait for a projection that is far behind."""
+
+    stale_ok: bool = False
+    timeout: float = 30.0
+
+
+def look(
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    keys_of: Callable[[PageKeys], Iterable[str]],
+    *arguments: object,
+    ahead: Ahead | None = None,
+    earlier: Earlier | None = None,
+) -> Step[Look]:
+    """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind."""
+    seen = yield from _look(log, page, freshness, False, keys_of, arguments, ahead)
+    now, overlay = seen.now, {subject: document for (_, subject), document in seen.fold.documents.items()}
+    if earlier is not None:
+        now = earlier.ms
+        overlay |= yield from earlier.undo(log, page, seen.end)
+    documents = decode_documents([row for row in seen.found if row])
+    return Look(now, documents, overlay, seen.is_end, seen.below, seen.checkpoint, seen.ahead)
+
+
+def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness) -> Step[dict[str, Remembered]]:
+    """Return what is remembered on a page under these subjects; what is not there is left out. Raises Behind."""
+    seen = yield from _look(log, page, freshness, True, lambda _: (), ("get", *subjects), None)
+    found: dict[str, Remembered | None] = {
+        subject: decode_remembered(subject, row)
+        for subject, row in zip(subjects, seen.found, strict=True)
+        if row and page not in seen.fold.emptied
+    }
+    found |= {subject: late for (_, subject), late in seen.fold.remembered.items() if subject in subjects}
+    return {subject: document for subject, document in found.items() if document is not None}
+
+
+class _Seen(NamedTuple):
+    """What the query script answered, with the events behind the checkpoint folded."""
+
+    now: int
+    end: Position
+    found: list[bytes | None]
+    fold: Fold
+    is_end: bool
+    below: str
+    checkpoint: Checkpoint
+    ahead: Ahead | None
+
+
+def _look(
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    is_memory: bool,
+    keys_of: Callable[[PageKeys], Iterable[str]],
+    arguments: tuple[object, ...],
+    ahead: Ahead | None,
+) -> Step[_Seen]:
+    """Look at the observations of a page, or at what is remembered on it."""
+    shard = log.shard(page)
+    keys = log.keys(shard)
+    most = -1 if freshness.stale_ok else IN_MEMORY
+    build, deadline = ahead.checkpoint.build if ahead else 1, time.monotonic() + freshness.timeout
+    while True:
+        names = PageKeys(keys, page, build)
+        documents = names.memory if is_memory else names.docs
+        command = _QUERY.command(
+            (keys.tail, checkpoint_key(keys), keys.log, documents, keys.heads(page), *keys_of(names)),
+            (page, most, ahead.at.stream_id if ahead else "", *arguments),
+        )
+        (reply,) = yield Call(shard, (command,))
+        checkpoint = Checkpoint.parse(reply[2], shard)
+        if checkpoint.build != build or (ahead is not None and ahead.checkpoint != checkpoint):
+            build, ahead = checkpoint.build, None
+            continue
+        if reply[3] != -1:
+            fold = ahead.fold if ahead else Fold(shard)
+            if (yield from _fold_rest(log, page, is_memory, checkpoint, fold, reply, stale=freshness.stale_ok)):
+                break
+            ahead = None
+            continue
+        if time.monotonic() > deadline:
+            raise Behind(
+                f"page {page!r}: the projection is still behind after {freshness.timeout:g} s; start a projector"
+                " (`scratchbus up`), or read with stale_ok=True"
+            )
+        ahead = yield from _fold_some(log, page, checkpoint, ahead)
+    if freshness.stale_ok:
+        since = reply[3]
+        if since and reply[0] - since > freshness.timeout * 1000:
+            raise Behind(
+                f"page {page!r}: what is folded is {(reply[0] - since) / 1000:.1f} s old, over fresh_timeout;"
+                " start a projector (`scratchbus up`), or read without stale_ok"
+            )
+    now, tail, _, _, _, _, _, found, is_end, *below = reply
+    end = end_of(tail, shard)
+    if ahead:
+        ahead.at = end
+    return _Seen(now, end, found, fold, bool(is_end), below[0].decode() if below else "", checkpoint, ahead)
+
+
+def _fold_rest(
+    log: Log, page: str, is_memory: bool, checkpoint: Checkpoint, fold: Fold, reply: list[Any], *, stale: bool
+) -> Step[bool]:
+    """Fold what a look found behind the checkpoint; say whether it holds, or something was paged in meanwhile."""
+    entries, touched, rows = [] if stale else reply[3], reply[4], reply[5]
+    for subject, row in zip(touched, rows, strict=True):
+        key = page, text_of(subject)
+        if is_remembered(key[1]) == is_memory and not fold.is_loaded(key):
+            fold.load(key, row)
+    items = list(decode_all(entries, fold.shard))
+    if checkpoint.is_paged and (yield from page_in(log, fold, needed(item for _, item in items), checkpoint.build)):
+        key_now = yield from ask(fold.shard, "GET", checkpoint_key(log.keys(fold.shard)))
+        if Checkpoint.parse(key_now, fold.shard) != checkpoint:
+            return False
+    for entry, item in items:
+        if is_remembered(item.envelope["subject"] if isinstance(item, Poison) else item.subject) == is_memory:
+            fold.apply(entry, item)
+    return True
+
+
+def _fold_some(log: Log, page: str, checkpoint: Checkpoint, ahead: Ahead | None) -> Step[Ahead | None]:
+    """Fold some of what is missing: for all, or where that is forbidden for this read alone, which is returned."""
+    if ahead is None:
+        try:
+            folded, _ = yield from fold_once(log, checkpoint.position.shard, checkpoint)
+        except (EngineReadOnly, EngineForbidden):
+            ahead = Ahead.of(checkpoint)
+        else:
+            if folded.outcome is not Outcome.DONE:
+                yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
+            return None
+    return ahead if (yield from fold_ahead(log, page, ahead)) else None
+
+
+def settle(documents: Iterable[Observation], now: int) -> Iterator[Observation]:
+    """Yield observations as they read at this time."""
+    for document in documents:
+        yield scratch_page.settled(document, now)
+
+
+def get(
+    log: Log, page: str, ids: list[str], freshness: Freshness, earlier: Earlier | None = None
+) -> Step[dict[str, Observation]]:
+    """Return the observations with these ids, by id; those that are not on the page are left out."""
+    for _ in range(_LOOKS):
+        seen = yield from look(log, page, freshness, lambda _: (), "get", *ids, earlier=earlier)
+        found = {document.id: document for document in seen.found}
+        missing = [id for id in ids if id not in found and id not in seen.overlay]
+        if not (missing and seen.checkpoint.is_paged):
+            break
+        names, shard = PageKeys(log.keys(log.shard(page)), page, seen.checkpoint.build), log.shard(page)
+        places = yield from paged_out.locate(names, shard, missing)
+        found |= {
+            document.id: document for document in (yield from paged_out.rebuild(log, shard, list(places.values())))
+        }
+        if len(places) == len(missing) or (yield from read_checkpoint(log.keys(shard))) == seen.checkpoint:
+            break  # else one of them may have been paged in meanwhile
+    for id in ids:
+        if id in seen.overlay:
+            late = seen.overlay[id]
+            if late is None:
+                found.pop(id, None)
+            else:
+                found[id] = late
+    return {id: scratch_page.settled(document, seen.now) for id, document in found.items()}
+
+
+def active(
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    limit: int | None,
+    earlier: Earlier | None = None,
+    wanted: Callable[[Observation], bool] = is_active,
+) -> Step[list[Observation]]:
+    """Return the open observations by priority, then newest first: those that do not wait for review, or all wanted."""
+    keys = log.keys(log.shard(page))
+    want, ahead = -1 if limit is None else limit, None
+    while True:
+        seen = yield from look(
+            log, page, freshness, lambda _: (keys.open(page),), "active", want, ahead=ahead, earlier=earlier
+        )
+        ahead = seen.ahead
+        late = [document for document in seen.overlay.values() if document is not None]
+        if not seen.is_end:  # what ranks below the last that was found may have others before it
+            last = max(map(by_priority, seen.found), default=(-_ALL, 0))
+            late = [document for document in late if by_priority(document) <= last]
+        first = [document for document in seen.found if document.id not in seen.overlay]
+        merged = sorted([*first, *late], key=by_priority) if seen.overlay else first
+        out = [document for document in settle(merged, seen.now) if wanted(document)]
+        if seen.is_end or len(out) >= want:
+            return out if limit is None else out[:limit]
+        want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them
+
+
+def count_of_open(log: Log, page: str) -> Step[int]:
+    """Return how many observations of a page are open, what has expired and was not swept yet among them."""
+    keys = log.keys(log.shard(page))
+    return int((yield from ask(keys.shard, "ZCARD", keys.open(page))))
+
+
+def read_head(log: Log, page: str, id: str) -> Step[Head | None]:
+    """Return what the append script knows of a subject, if it knows it."""
+    keys = log.keys(log.shard(page))
+    row = yield from ask(keys.shard, "HGET", keys.heads(page), id)
+    return Head.parse(row) if row else None

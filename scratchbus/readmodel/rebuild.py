@@ -1,0 +1,124 @@
+"""Rebuilding: the state is folded anew from the whole log beside the live one, which then gives way at once."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scratchbus.engine.steps import Pause, Step, ask
+from scratchbus.errors import RebuildHeld, ScratchbusError
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.checkpoint import Outcome
+from scratchbus.eventlog.lag import end_of
+from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.readmodel.rebuild_lease import Lease, clear, take
+from scratchbus.readmodel.scope import Core
+
+CHUNK = 250
+"""How many events are folded at once: a commit takes the engine some milliseconds."""
+
+Progress = Callable[[int, int], object]
+"""Is told how many events are done, and of how many; both may grow."""
+
+_MOST_REST = 9.0  # in times of what the work before it took
+_LONGEST_REST = 1.0  # seconds
+_TERM = 10.0  # seconds after which it is asked whether the end has come nearer
+_NEARER = 0.8  # of what was left before
+
+
+class Rebuilt(NamedTuple):
+    """What a rebuild did: how many events it folded, in how many seconds."""
+
+    events: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class Pace:
+    """How long to rest after each stretch, so that publishing goes on nearly as fast as without.
+
+    While nobody publishes, not at all. When so much is published that the end does not come nearer, less and less.
+    """
+
+    left: int
+    since: float
+    rests: float = _MOST_REST
+
+    def rest(self, now: float, took: float, left: int, published: int) -> float:
+        """Return how many seconds to rest after a stretch, when that many events are left, and were published since."""
+        if now - self.since > _TERM:
+            self.rests = min(_MOST_REST, self.rests * 2) if left < _NEARER * self.left else self.rests / 2
+            self.left, self.since = left, now
+        return min(_LONGEST_REST, took * self.rests) if published else 0.0
+
+
+@dataclass(slots=True)
+class _Work:
+    """A rebuild that is going on: how far each shard is folded, and where its log ended when last seen."""
+
+    log: Log
+    who: str
+    progress: Progress | None
+    done: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def note(self, shard: int, done: int, end: int) -> None:
+        """Take note of how far a shard is, and tell."""
+        self.done[shard], self.ends[shard] = done, max(end, done)
+        if self.progress is not None:
+            self.progress(sum(self.done.values()), sum(self.ends.values()))
+
+
+def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
+    """Fold the state of all shards anew and switch to it; until then readers go on with the one before.
+
+    Raises RebuildHeld while someone else does so; one that was killed is taken over from, and its leavings are removed.
+    Raises PositionLost, LogRewound or CodeTooOld too; then the live state is as it was.
+    """
+    began, log = time.monotonic(), core.log
+    work = _Work(log, f"{core.by}@{socket.gethostname()}:{os.getpid()}", progress)
+    for shard in range(log.shards):
+        work.note(shard, 0, (yield from _read_end(log, shard)))
+    for shard in range(log.shards):
+        if work.ends[shard]:
+            yield from _rebuild_shard(work, shard)
+    return Rebuilt(sum(work.done.values()), time.monotonic() - began)
+
+
+def _read_end(log: Log, shard: int) -> Step[int]:
+    return end_of((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
+
+
+def _rebuild_shard(work: _Work, shard: int) -> Step[None]:
+    lease = yield from take(work.log.keys(shard), work.who)
+    try:
+        yield from clear(lease, kept=(lease.live,))
+        yield from _fold_all(work, lease)
+    except RebuildHeld:
+        raise
+    except ScratchbusError:
+        yield from lease.leave()
+        raise
+    yield from clear(lease, kept=())
+
+
+def _fold_all(work: _Work, lease: Lease) -> Step[None]:
+    """Fold a shard's log from its beginning until the new build may take the place of the live one, and switch."""
+    shard, end = lease.keys.shard, work.ends[lease.keys.shard]
+    pace, known, is_live = Pace(end, time.monotonic()), None, False
+    while not is_live:
+        began, seen = time.monotonic(), end
+        folded, known = yield from fold_once(work.log, shard, known, CHUNK, lease.build)
+        end = (yield from lease.keep()).seq
+        now, done = time.monotonic(), known.position.seq
+        work.note(shard, done, end)
+        if folded.outcome is not Outcome.DONE:
+            yield Pause(0.02)  # the reply was lost, or another server took over
+        elif folded.is_all:
+            is_live = yield from lease.switch()
+        else:
+            yield Pause(pace.rest(now, now - began, end - done, end - seen))

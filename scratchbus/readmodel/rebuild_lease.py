@@ -1,0 +1,93 @@
+"""Conversations about building the state anew. All but the switch do no harm when they are sent twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from secrets import token_hex
+from typing import Any, NamedTuple
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.script_replies import reply_of
+from scratchbus.engine.steps import Call, Interrupted, Pause, Script, Step, ask
+from scratchbus.errors import RebuildHeld
+from scratchbus.eventlog.checkpoint import checkpoint_key
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.lag import end_of
+
+LEASE_MS = 10_000
+"""How long nobody else builds a shard's state after the last sign of life of who does."""
+
+_LOOK = 0.5  # seconds between two looks whether who has the lease is alive
+_SCRIPT = Script(__package__, "rebuild")
+
+
+class Lease(NamedTuple):
+    """The right to build a shard's state anew, as a build of that number; `live` is the build that readers use."""
+
+    keys: ShardKeys
+    token: str
+    build: int
+    live: int
+
+    def keep(self) -> Step[Position]:
+        """Prolong the lease; return where the log ends. Raises RebuildHeld when another has taken over."""
+        reply = yield from self._hold("keep")
+        return end_of(reply[1], self.keys.shard)
+
+    def switch(self) -> Step[bool]:
+        """Make the build the live one, if it has folded at least as much; say whether it is. Raises RebuildHeld."""
+        try:
+            return bool((yield from self._hold("switch"))[0] == 1)
+        except Interrupted:
+            yield Pause(0.02)
+            live = yield from ask(self.keys.shard, "GET", checkpoint_key(self.keys))
+            return f"|{self.build}|" in (live or b"").decode()
+
+    def leave(self) -> Step[None]:
+        """Give the lease up, without a word should it be gone."""
+        yield from _run(self.keys, "leave", self.token, self.build)
+
+    def _hold(self, operation: str) -> Step[list[Any]]:
+        reply = yield from _run(self.keys, operation, self.token, self.build)
+        if reply[0] == 0:
+            raise RebuildHeld(self.keys.shard, reply[1].decode() or "someone else")
+        return reply
+
+
+def take(keys: ShardKeys, who: str) -> Step[Lease]:
+    """Take the lease of a shard, when whoever has it is gone. Raises RebuildHeld when that one shows signs of life."""
+    token, seen = token_hex(8), None
+    while True:
+        reply = yield from _run(keys, "take", token, None, who)
+        if reply[0] == 1:
+            return Lease(keys, token, reply[1], reply[2])
+        _, holder, until = reply
+        if seen is not None and until != seen:
+            raise RebuildHeld(keys.shard, holder.decode())
+        seen = until
+        yield Pause(_LOOK)
+
+
+def clear(lease: Lease, kept: Sequence[int]) -> Step[int]:
+    """Delete the keys of all builds before this one, but for those to be kept, some at a time; return how many."""
+    shard, prefix = lease.keys.shard, lease.keys.tag + "p"
+    count, at = 0, b"0"
+    while True:
+        at, found = yield from ask(shard, "SCAN", at, "MATCH", f"{prefix}[0-9]*", "COUNT", 1000)
+        numbers = [(key, key.decode().removeprefix(prefix).partition(":")[0]) for key in found]
+        old = [key for key, number in numbers if int(number) < lease.build and int(number) not in kept]
+        if old:
+            yield from ask(shard, "UNLINK", *old)
+        count += len(old)
+        if int(at) == 0:
+            return count
+
+
+def _run(keys: ShardKeys, operation: str, token: str, build: int | None, who: str = "") -> Step[list[Any]]:
+    new = keys.ids if build is None else PageKeys(keys, "", build).checkpoint
+    named = (keys.rebuilding, checkpoint_key(keys), keys.origin, keys.tail, new, keys.ids)
+    command = _SCRIPT.command(named, (operation, token, LEASE_MS, who))
+    if operation != "switch":
+        return reply_of("rebuild", (yield from ask(keys.shard, *command)), 1, 0)
+    (reply,) = yield Call(keys.shard, (command,), is_write=True)
+    return reply_of("rebuild", reply, 1, 0, 2)

@@ -1,0 +1,183 @@
+"""How things hang together across the bus: what rests on what, what led to which action, what caused what.
+
+The relations are indexes of the projection. A reader lays over them what is not folded yet, so that it sees all that
+was acknowledged before it began.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.errors import EngineForbidden, EngineReadOnly
+from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.archived import Past
+from scratchbus.eventlog.below_floor import from_archive, read_floor
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.codec import entry_position, text_of
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.projections import scratch_page
+from scratchbus.readmodel.catch_up import CHUNK, catch_up
+from scratchbus.readmodel.fold import decode_all
+from scratchbus.readmodel.queries import Freshness, get
+
+_AT_ONCE = 500
+"""How many commands, or ids in a command, are sent in one round trip."""
+
+
+@dataclass(slots=True)
+class Relations:
+    """The relations of some shards, as they were when they were opened or later.
+
+    Everything up to `reached` is seen, by shard; `_late` is what was not folded by then.
+    """
+
+    log: Log
+    reached: dict[int, Position] = field(default_factory=dict)
+    _builds: dict[int, int] = field(default_factory=dict)
+    _late: dict[tuple[int, str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def open(self, shard: int) -> Step[None]:
+        """Fold what is missing of a shard, or read it where that is forbidden."""
+        keys = self.log.keys(shard)
+        with suppress(EngineReadOnly, EngineForbidden):
+            yield from catch_up(self.log, shard)
+        checkpoint = yield from read_checkpoint(keys)
+        self._builds[shard], at = checkpoint.build, checkpoint.position
+        while True:
+            entries = yield from ask(shard, "XRANGE", keys.log, f"({at.stream_id}", "+", "COUNT", CHUNK)
+            for _, event in decode_all(entries, shard):
+                if isinstance(event, Event):
+                    for relation, start, end in scratch_page.relations(event):
+                        self._late[shard, relation, start].append(end)
+            if entries:
+                at = entry_position(entries[-1], shard)
+            if len(entries) < CHUNK:
+                self.reached[shard] = at
+                return
+
+    def leading_from(self, relation: str, starts: Iterable[str]) -> Step[dict[str, list[tuple[int, str]]]]:
+        """Return where a relation leads from each of these, with the shard that says so."""
+        found: dict[str, list[tuple[int, str]]] = {start: [] for start in starts}
+        wanted = list(found)
+        for shard in self._builds:
+            for at in range(0, len(wanted), _AT_ONCE):
+                some = wanted[at : at + _AT_ONCE]
+                rows = yield from self._folded(shard, relation, some)
+                for start, members in zip(some, rows, strict=True):
+                    folded = [member.decode().partition("\t")[2] for member in members]
+                    late = self._late.get((shard, relation, start), [])
+                    found[start] += [(shard, end) for end in dict.fromkeys([*folded, *late])]
+        return found
+
+    def _folded(self, shard: int, relation: str, starts: list[str]) -> Step[list[list[bytes]]]:
+        """Return the members of a relation that begin with each of these, all of one build of the state."""
+        keys = self.log.keys(shard)
+        while True:
+            key = PageKeys(keys, "", self._builds[shard]).relation(relation)
+            *rows, now = yield from ask_all(
+                shard,
+                [
+                    *(("ZRANGEBYLEX", key, f"[{start}\t", b"[" + start.encode() + b"\t\xff") for start in starts),
+                    ("GET", checkpoint_key(keys)),
+                ],
+            )
+            build = Checkpoint.parse(now, shard).build
+            if build == self._builds[shard]:
+                return list(rows)
+            self._builds[shard] = build  # it was built anew; a build that was left may be gone
+
+
+def open_relations(log: Log, shards: Iterable[int] | None = None) -> Step[Relations]:
+    """Return the relations of these shards, or of all."""
+    relations = Relations(log)
+    for shard in range(log.shards) if shards is None else shards:
+        yield from relations.open(shard)
+    return relations
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """What rests on an observation, directly or through others, the nearest first; cycles end where they close.
+
+    `beneath` has the ids that rest on each one directly, the oldest first; `pages` the page of each but the first.
+    """
+
+    beneath: dict[str, list[str]]
+    pages: dict[str, str]
+
+
+def resting_on(relations: Relations, id: str) -> Step[Resting]:
+    """Return what rests on an observation, on all pages, whatever its status."""
+    resting = Resting({}, {})
+    level = [id]
+    while level:
+        found = yield from relations.leading_from("evidence", level)
+        level = []
+        for start, ends in found.items():
+            below = resting.beneath[start] = []
+            for end in sorted(end for _, end in ends):
+                subject, _, page = end.partition("@")
+                below.append(subject)
+                if subject != id and subject not in resting.pages:
+                    resting.pages[subject] = page
+                    level.append(subject)
+    return resting
+
+
+def gather(log: Log, pages: Mapping[str, str], freshness: Freshness) -> Step[dict[str, Observation]]:
+    """Return the observations with these ids, each from its page, in this order; those that have left are left out."""
+    by_page: dict[str, list[str]] = defaultdict(list)
+    for id, page in pages.items():
+        by_page[page].append(id)
+    found: dict[str, Observation] = {}
+    for page, ids in by_page.items():
+        for at in range(0, len(ids), _AT_ONCE):
+            found |= yield from get(log, page, ids[at : at + _AT_ONCE], freshness)
+    return {id: found[id] for id in pages if id in found}
+
+
+def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
+    """Return the page of each of these ids that any page of the bus has, or had until it was archived."""
+    found: dict[str, str] = {}
+    for shard in range(log.shards):
+        keys = log.keys(shard)
+        checkpoint = yield from read_checkpoint(keys)
+        build = checkpoint.build
+        names = [row.decode() for row in (yield from ask(shard, "HKEYS", keys.pages))]
+        for at in range(0, len(names), _AT_ONCE):
+            some = names[at : at + _AT_ONCE]
+            rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in some])
+            old = yield from ask_all(shard, [("ZMSCORE", PageKeys(keys, name, build).all, *ids) for name in some])
+            for name, heads, scores in zip(some, rows, old, strict=True):
+                found |= {id: name for id, *there in zip(ids, heads, scores, strict=True) if any(there)}
+            for name in some if checkpoint.is_paged else ():
+                left = [id for id in ids if id not in found]
+                found |= dict.fromkeys((yield from paged_out.locate(PageKeys(keys, name, build), shard, left)), name)
+    return found
+
+
+def may_be_archived(log: Log, id: str) -> Step[bool]:
+    """Say whether the archive knows an id that no page has any more; where it cannot be read, whether it may."""
+    for shard in range(log.shards):
+        floor = yield from read_floor(log, shard)
+        if not floor.position.seq:
+            continue
+        if log.past is None:
+            return True
+        for name in (yield from ask(shard, "HKEYS", log.keys(shard).pages)):
+            if (yield from from_archive(log, shard, id, partial(_last_of, shard, floor.origin, text_of(name), id))):
+                return True
+    return False
+
+
+def _last_of(shard: int, origin: str, page: str, id: str, past: Past) -> Position | None:
+    return past.last_of(shard, origin, page, id)

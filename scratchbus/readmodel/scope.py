@@ -1,0 +1,185 @@
+"""What every operation of one open bus shares: its log, its registry, its limits, and who speaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, cast
+
+from scratchbus.domain.checks import check_guards
+from scratchbus.domain.digest import digest_of
+from scratchbus.domain.events import TypesChanged
+from scratchbus.domain.ownership import new_instance
+from scratchbus.domain.position import Position
+from scratchbus.domain.registry import ObservationType, Registry
+from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.domain.values import MAX_BYTES, check_source
+from scratchbus.engine.queues import Queues
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.errors import TypeInUse, UnknownType, VersionConflict
+from scratchbus.eventlog.append import Log, append
+from scratchbus.eventlog.codec import Head
+from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.keys import SYSTEM_PAGE
+from scratchbus.eventlog.writes import Write
+from scratchbus.readmodel.history import known_events
+from scratchbus.readmodel.notebooks import Notebooks
+from scratchbus.readmodel.queries import Freshness, read_head
+from scratchbus.settings import Settings
+
+T = TypeVar("T")
+
+_NEVER = -1  # no subject has this version
+
+TYPES = "types"
+"""The subject, on the system page, whose last event is the registry in force."""
+
+
+REGISTRY_AGE = 5.0
+"""Seconds after which a process looks whether someone published a newer registry."""
+
+
+@dataclass(slots=True)
+class Core:
+    """An open bus, without its connections.
+
+    `takes_over`: its instance was named, so that it goes on with the work that it had before it was restarted.
+    `recalled` holds, by page and subject, the last observation that answered a retry, and the event that left it so.
+    """
+
+    log: Log
+    registry: Registry
+    by: str = "anonymous"
+    source: str | None = None
+    instance: str = field(default_factory=new_instance, repr=False)
+    takes_over: bool = False
+    max_observations: int = 100
+    on_full: str = "displace"
+    default_ttl_ms: int | None = None
+    archive_after_ms: int | None = None
+    keep_final_ms: int | None = None
+    max_content: int = MAX_BYTES
+    kind: str = "subagent"
+    max_note_content: int = 4_000
+    max_note_tags: int = 10
+    max_notepad: int = 100_000
+    notebooks: Notebooks = field(default_factory=Notebooks)
+    queues: Queues = field(default_factory=Queues)
+    fresh: Freshness = field(default_factory=Freshness)
+    registry_version: int = 0
+    registry_checked: float = 0.0
+    recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
+
+    def speaker(self, source: str | None) -> str:
+        """Return who an observation is from: the caller's word, else the bus's. Raises InvalidSource for neither."""
+        return check_source(self.source if source is None else source)
+
+    def acting(self, by: str | None = None) -> str:
+        """Return who does something."""
+        return self.by if by is None else check_source(by, "by")
+
+
+class Host(Protocol):
+    """What a long-running loop needs of an open bus."""
+
+    @property
+    def core(self) -> Core:
+        """What every operation of the bus shares."""
+        ...
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        ...
+
+    def converse(self, conversation: Step[T]) -> T:
+        """Run a conversation with the engine."""
+        ...
+
+    def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
+        """Wait until there is an event behind one of these positions; say whether there is."""
+        ...
+
+
+def type_of(core: Core, name: str) -> Step[ObservationType]:
+    """Return a type of the registry.
+
+    A newer registry is looked for every few seconds, and at once when the type is unknown.
+    """
+    if time.monotonic() - core.registry_checked > REGISTRY_AGE:
+        yield from refresh_registry(core)
+    try:
+        return core.registry.get(name)
+    except UnknownType:
+        if not (yield from refresh_registry(core)):
+            raise
+        return core.registry.get(name)
+
+
+def refresh_registry(core: Core) -> Step[bool]:
+    """Take the published registry if it is newer than the one in use; say whether it was."""
+    head, registry = yield from _read_registry(core.log, core.registry_version)
+    core.registry_checked = time.monotonic()
+    if registry is None or head is None:
+        return False
+    core.registry, core.registry_version = registry, head.version
+    return True
+
+
+def _read_registry(log: Log, known: int = 0) -> Step[tuple[Head | None, Registry | None]]:
+    """Return the head of the registry, and the published registry unless it is the known one."""
+    head = yield from read_head(log, SYSTEM_PAGE, TYPES)
+    if head is None or head.version == known:
+        return head, None
+    (event,) = yield from known_events(log, [head.event_position(0)])
+    return head, parse_registry(cast(TypesChanged, event).text, f"types (version {head.version})")
+
+
+def push_registry(core: Core, registry: Registry, event_id: str | None = None) -> Step[bool]:
+    """Publish a registry to the bus; say whether it changed anything.
+
+    Raises TypeInUse when a type goes, or gets another lifecycle, while an observation of it is open, and
+    VersionConflict when someone else published meanwhile. A retry with the same event id is answered as the first.
+    """
+    check_guards(event_id, None)
+    head, current = yield from _read_registry(core.log)
+    old = current or core.registry
+    digest = digest_of("push_types", registry.text) if event_id is not None else ""
+    event = TypesChanged(id=event_id or new_event_id(), page=SYSTEM_PAGE, subject=TYPES, by=core.by, text=registry.text)
+    if event_id is not None and (yield from _is_pushed(core.log, Write(event, "g", digest, version=_NEVER))):
+        return True
+    if current is not None and current.text == registry.text:
+        return False
+    for name in registry.changes_from(old).needs_none_open:
+        count = yield from count_open(core.log, name)
+        if count:
+            raise TypeInUse(name, count)
+    version = head.version if head else 0
+    done = yield from append(core.log, SYSTEM_PAGE, [Write(event, "g", digest, version=version)])
+    if done.written:
+        core.registry, core.registry_version = registry, done.written[0].version
+    return True
+
+
+def _is_pushed(log: Log, write: Write) -> Step[bool]:
+    """Say whether a retry has appended its event already. Raises EventIdReused."""
+    try:
+        yield from append(log, SYSTEM_PAGE, [write])
+        return True
+    except VersionConflict:
+        return False
+
+
+def count_open(log: Log, type_name: str) -> Step[int]:
+    """Count the open observations of a type on all pages."""
+    count = 0
+    for shard in range(log.shards):
+        keys = log.keys(shard)
+        pages = yield from ask(shard, "HKEYS", keys.pages)
+        for page in (row.decode() for row in pages):
+            ids = yield from ask(shard, "ZRANGE", keys.open(page), 0, -1)
+            for at in range(0, len(ids), 1000):
+                (rows,) = yield from ask_all(shard, [("HMGET", keys.heads(page), *ids[at : at + 1000])])
+                count += sum(row is not None and Head.parse(row).type == type_name for row in rows)
+    return count

@@ -1,0 +1,189 @@
+"""Listing a page: what its indexes have, and between that what is paged out and folded anew from its events."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import millis
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.projections.filters import Filter
+from scratchbus.readmodel.queries import Earlier, Freshness, look, settle
+
+_SCAN = 200  # documents a scan asks for at once
+_RANGES, _FEWEST, _MOST = 16, 8, 200  # ranges read at once; documents folded at once
+_TRIES = 5  # while others page in what was paged out
+
+
+def search(
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    wanted: Filter,
+    limit: int | None,
+    below: int | None,
+    earlier: Earlier | None = None,
+) -> Step[list[Observation]]:
+    """Return the observations that match, newest first by when they were added; `below` is a seq to go on below.
+
+    Raises PositionLost for one that is paged out and whose events are in an archive that cannot be read.
+    """
+    for _ in range(_TRIES):
+        out, walk = yield from _search(log, page, freshness, wanted, limit, below, earlier)
+        if walk is None or (yield from walk.holds()):
+            break
+    return out
+
+
+def _search(
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    wanted: Filter,
+    limit: int | None,
+    below: int | None,
+    earlier: Earlier | None,
+) -> Step[tuple[list[Observation], _Walk | None]]:
+    bound = "" if below is None else str(below)
+    by_status = wanted.status is not None and earlier is None  # the heads know no status but the last
+    statuses = f",{','.join(wanted.status or ())}," if by_status else ""
+    source = f'"source":"{wanted.source}"' if wanted.source is not None else ""
+    is_scan = wanted.text is not None or wanted.context is not None
+    since = millis(wanted.since) if wanted.since is not None else 0
+    ceiling, out, ahead, walk = below, list[Observation](), None, None
+
+    def keys_of(names: PageKeys) -> list[str]:
+        return [names.index(*index) for index in wanted.indexes()] or [names.all]
+
+    while limit is None or len(out) < limit:
+        ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))
+        asked = "list", ask_for, bound, statuses, source
+        seen = yield from look(log, page, freshness, keys_of, *asked, ahead=ahead, earlier=earlier)
+        ahead = seen.ahead
+        if walk is None and seen.checkpoint.is_paged and not wanted.waiting:
+            walk = yield from _begin(log, page, seen.checkpoint, wanted)
+            if walk.checkpoint != seen.checkpoint:
+                continue  # something may have been paged in or out between the two
+        floor = int(float(seen.below)) if seen.below and not seen.is_end else 0
+        late = [
+            document
+            for document in seen.overlay.values()
+            if document is not None
+            and document.added_seq >= floor
+            and (ceiling is None or document.added_seq < ceiling)
+        ]
+        first = [document for document in seen.found if document.id not in seen.overlay]
+        merged = sorted([*first, *late], key=lambda document: -document.added_seq) if late else first
+        some = [document for document in settle(merged, seen.now) if wanted.matches(document)]
+        if walk is not None and not walk.is_empty:
+            left = None if limit is None else limit - len(out)
+            here = seen.overlay.keys() | {document.id for document in first}
+            older = yield from walk.between(floor, ceiling, left, [document.added_seq for document in some], here)
+            some = sorted([*some, *older], key=lambda document: -document.added_seq)
+        out += some
+        if seen.is_end or (merged and merged[-1].added_ms < since):
+            break
+        bound, ceiling = seen.below, floor
+    return (out if limit is None else out[:limit]), walk
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The paged-out observations of a page that may match, newest first, as of a checkpoint."""
+
+    log: Log
+    names: PageKeys
+    checkpoint: Checkpoint
+    wanted: Filter
+    moves: bytes | None
+    ranges: list[int]
+    has_status: bool
+    _read: dict[int, list[paged_out.Place]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not (self.ranges and self.has_status)
+
+    def holds(self) -> Step[bool]:
+        """Say whether none was paged in since."""
+        moves = yield from ask(self.checkpoint.position.shard, "HGET", self.names.places, "moves")
+        return bool(moves == self.moves)
+
+    def between(
+        self, low: int, high: int | None, limit: int | None, others: Sequence[int], here: Collection[str]
+    ) -> Step[list[Observation]]:
+        """Return those that match and were added from one `seq` on and below another, newest first.
+
+        With a limit only as many as make up that many with the others, of which it is known when they were added. Those
+        that are `here` are known already.
+        """
+        out: list[Observation] = []
+        shard = self.checkpoint.position.shard
+        since = millis(self.wanted.since) if self.wanted.since is not None else 0
+        size = _MOST if limit is None else max(_FEWEST, min(_MOST, limit))
+        places: list[paged_out.Place] = []
+        ranges = [each for each in self.ranges if each >= low // paged_out.RANGE]
+        ranges = [each for each in ranges if high is None or each * paged_out.RANGE < high]
+        for at, number in enumerate(ranges):
+            if number not in self._read:
+                yield from self._read_ranges(ranges[at : at + _RANGES])
+            places += [
+                place for place in self._read[number] if low <= place.added and (high is None or place.added < high)
+            ]
+            while len(places) >= size or (places and at == len(ranges) - 1):
+                some, places = places[:size], places[size:]
+                found = yield from paged_out.rebuild(self.log, shard, some)
+                out += [each for each in found if each.id not in here and self.wanted.matches(each)]
+                last = some[-1].added
+                if limit is not None and len(out) + sum(added > last for added in others) >= limit:
+                    return out
+                if since and some[-1].ms < since:
+                    return out  # it was added before that, and so were those that follow
+        return out
+
+    def _read_ranges(self, numbers: Sequence[int]) -> Step[None]:
+        rows = yield from ask(self.checkpoint.position.shard, "HMGET", self.names.places, *numbers)
+        must, one_of = _traits(self.wanted)
+        self._read.clear()
+        for number, row in zip(numbers, rows, strict=True):
+            places = sorted(paged_out.places_in(row).values(), reverse=True)
+            self._read[number] = [
+                place
+                for place in places
+                if place.traits & must == must and (not one_of or any(place.traits & one == one for one in one_of))
+            ]
+
+
+def _begin(log: Log, page: str, checkpoint: Checkpoint, wanted: Filter) -> Step[_Walk]:
+    shard = checkpoint.position.shard
+    keys = log.keys(shard)
+    names = PageKeys(keys, page, checkpoint.build)
+    moves, fields = yield from ask_all(shard, [("HGET", names.places, "moves"), ("HKEYS", names.places)])
+    now = yield from read_checkpoint(keys)
+    statuses = {name.decode()[1:] for name in fields if name.startswith(b"=")}
+    has_status = wanted.status is None or not wanted.status.isdisjoint(statuses)
+    numbers = sorted((int(name) for name in fields if name.isdigit()), reverse=True)
+    return _Walk(log, names, now, wanted, moves, numbers, has_status)
+
+
+def _traits(wanted: Filter) -> tuple[int, list[int]]:
+    """Return the traits that all that match have, and those of which they have one."""
+    must = 0
+    for name, value in _fields(wanted):
+        must |= paged_out.trait(name, value)
+    return must, [paged_out.trait("status", status) for status in wanted.status or ()]
+
+
+def _fields(wanted: Filter) -> Iterator[tuple[str, str]]:
+    single: Iterable[tuple[str, str | None]] = [
+        ("type", wanted.type), ("owner", wanted.owner), ("source", wanted.source),
+    ]  # fmt: skip
+    yield from ((name, value) for name, value in single if value is not None)
+    tags: Collection[str] = wanted.tags
+    yield from (("tag", tag) for tag in tags)

@@ -1,0 +1,80 @@
+"""Short ids: people read and type the end of an id, and mean the observation whose id ends so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from scratchbus.domain.values import check_id
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import InvalidId, NotFound, shown
+from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.projections.memory import is_remembered
+
+SHORTEST = 6
+"""The fewest characters of a suffix."""
+
+WHOLE = 26
+"""How many characters a ULID has."""
+
+_SUFFIX = re.compile(rf"[0-9A-HJKMNP-TV-Z]{{{SHORTEST},{WHOLE - 1}}}")  # the alphabet of ULIDs
+_AT_ONCE = 5_000  # heads that one look takes: about a millisecond of the engine's time
+_LISTED = 5
+
+
+def whole_ids(log: Log, page: str, given: Iterable[str]) -> Step[list[str]]:
+    """Return the ids that these texts stand for, in their order; see `whole_id`."""
+    ids = []
+    for text in given:
+        id = yield from whole_id(log, page, text)
+        ids.append(id)
+    return ids
+
+
+def whole_id(log: Log, page: str, given: str) -> Step[str]:
+    """Return the id that a text stands for: a whole id, or the end of one that was ever on the page, in any case.
+
+    A whole id is returned as it is, as is the subject of what is remembered, and the engine is not asked. Raises
+    NotFound when none ends so, InvalidId when several do.
+    """
+    if is_remembered(given.strip()):
+        return given.strip()
+    text = given.strip().upper()
+    if len(text) >= WHOLE:
+        return check_id(text)
+    if not _SUFFIX.fullmatch(text):
+        raise InvalidId(
+            f"id: {shown(given)} is not an id; give its {WHOLE} characters, or at least its last {SHORTEST}"
+        )
+    found = sorted((yield from _ending_in(log, page, text)))
+    if not found:
+        raise NotFound(f"id: none on page {page!r} ends in {text}; see `scratchbus list`, or give --page")
+    if len(found) > 1:
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        raise InvalidId(f"id: {text} fits several, give more of it: {', '.join(found[:_LISTED])}{more}")
+    return found[0]
+
+
+def _ending_in(log: Log, page: str, suffix: str) -> Step[set[str]]:
+    """Return the ids that end so, by the heads of the page and, where these were dropped, by what is on the page."""
+    keys = log.keys(log.shard(page))
+    shard = keys.shard
+    build = (yield from read_checkpoint(keys)).build
+    found: set[str] = set()
+    for scan, key in (("HSCAN", keys.heads(page)), ("ZSCAN", PageKeys(keys, page, build).all)):
+        cursor: object = b"0"
+        while True:
+            cursor, row = yield from ask(shard, scan, key, cursor, "MATCH", f"*{suffix}", "COUNT", _AT_ONCE)
+            found.update(field.decode() for field in row[::2] if len(field) == WHOLE)
+            if cursor in (b"0", 0):
+                break
+    at: object = b"0"
+    while True:
+        at, row = yield from ask(shard, "HSCAN", PageKeys(keys, page, build).paged, at, "COUNT", _AT_ONCE)
+        ids = (paged_out.whole(id) for bucket in row[1::2] for id in paged_out.ids_in(bucket))
+        found.update(id for id in ids if id.endswith(suffix))
+        if at in (b"0", 0):
+            return found

@@ -1,0 +1,233 @@
+"""What follows from the log: everything that the engine has to hold of a shard at some position."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.memories import Remembered
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.ownership import held_as
+from scratchbus.domain.position import START, Position, millis
+from scratchbus.eventlog.codec import Head, Poison, RawEntry, batch_place, entry_id
+from scratchbus.eventlog.gaps import STATUS
+from scratchbus.projections import memory, scratch_page
+
+Say = Callable[[str, str, str], None]
+"""Takes what is wrong with the log itself: kind, where, what."""
+
+_LAST = {"note_deleted": "deleted", "session_ended": "ended"}
+"""The kinds of event that are the last about what an agent remembers, and the status that its head has then."""
+
+_CLASSES = {"open": "o", "closed": "c", "final": "f"}
+
+
+class Subject(NamedTuple):
+    """How the log leaves a subject: how many events it has, the last one, and the head of what is no observation now.
+
+    `is_sure` is false when something that is no event was said of it. Of one that was erased nobody knows the priority
+    and when it was added any more.
+    """
+
+    events: int = 0
+    last: str = ""
+    gone: Head | None = None
+    is_sure: bool = True
+
+
+@dataclass(slots=True)
+class PageState:
+    """A page: its observations, what is remembered on it, what is known of all subjects, and who has the keys."""
+
+    documents: MutableMapping[str, Observation | None] = field(default_factory=dict)
+    remembered: MutableMapping[str, Remembered | None] = field(default_factory=dict)
+    subjects: MutableMapping[str, Subject] = field(default_factory=dict)
+    holders: MutableMapping[str, str | None] = field(default_factory=dict)
+
+    def branch(self) -> PageState:
+        """Return a page that begins as this one is, and leaves it alone."""
+        return PageState(
+            ChainMap({}, self.documents),
+            ChainMap({}, self.remembered),
+            ChainMap({}, self.subjects),
+            ChainMap({}, self.holders),
+        )
+
+    def live(self) -> Iterator[Observation]:
+        """Yield what is on the page."""
+        return (document for document in self.documents.values() if document is not None)
+
+    def kept(self) -> Iterator[str]:
+        """Yield the subjects of what is remembered."""
+        return (subject for subject, document in self.remembered.items() if document is not None)
+
+    def head(self, id: str) -> Head | None:
+        """Return the head that the append script has to have of a subject."""
+        document = self.documents.get(id)
+        return head_of(document) if document is not None else self.subjects.get(id, Subject()).gone
+
+
+@dataclass(slots=True)
+class State:
+    """The fold of a shard's log up to `at`, the event `event_id`."""
+
+    at: Position = START
+    event_id: str = ""
+    batch: tuple[int, int] = (1, 1)
+    pages: dict[str, PageState] = field(default_factory=dict)
+    relations: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in scratch_page.RELATIONS})
+    rejected: set[str] = field(default_factory=set)
+    gaps: dict[str, int] = field(default_factory=dict)
+    erased: set[int] = field(default_factory=set)
+    trunk: State | None = None
+
+    def branch(self) -> State:
+        """Return a state that goes on from this one and leaves it alone; of relations and gaps it has only its own."""
+        return State(self.at, self.event_id, self.batch, trunk=self)
+
+    def names(self) -> set[str]:
+        """Return the names of all pages."""
+        return set(self.pages) | (self.trunk.names() if self.trunk else set())
+
+    def peek(self, name: str) -> PageState:
+        """Return a page to be looked at; an empty one if there is none."""
+        found = self.pages.get(name)
+        return found if found is not None else self.trunk.peek(name) if self.trunk else PageState()
+
+    def apply(self, entry: RawEntry, item: Event | Poison, say: Say) -> None:
+        """Fold one entry, and say what is wrong with it where it stands."""
+        self._follow(item.position, batch_place(entry) or (1, 1), say)
+        self.event_id = entry_id(entry)
+        if isinstance(item, Poison):
+            page, subject = item.envelope["page"], item.envelope["subject"]
+            self._reject(page, subject, item.position, item.reason, say)
+            return
+        for relation, start, end in scratch_page.relations(item):
+            self.relations[relation].add(f"{start}\t{end}")
+        page = self.page(item.page)
+        before, known = page.documents.get(item.subject), page.subjects.get(item.subject, Subject())
+        if item.prev != known.last and not isinstance(item, Erased):
+            say("chain", str(item.position), f"says that {item.prev!r} came before it, and not {known.last!r}")
+        if memory.is_remembered(item.subject):
+            self._remember(page, item, known, say)
+            return
+        if before is not None and item.type != before.type:
+            say("chain", str(item.position), f"is of the type {item.type!r}, its observation of {before.type!r}")
+        after, problem = scratch_page.fold(before, item)
+        if problem:
+            self._reject(item.page, item.subject, item.position, problem, say)
+            return
+        gone = _gone(before, item) if before is not None and after is None else known.gone
+        count = known.events + 1
+        if isinstance(item, Erased):
+            count, gone = item.version, _erased(item)
+        page.documents[item.subject] = after
+        page.subjects[item.subject] = Subject(count, item.position.stream_id, gone, known.is_sure)
+        for document, holder in ((before, None), (after, item.subject)):
+            if document is not None and document.is_open and document.dedupe_key:
+                page.holders[document.dedupe_key] = holder
+
+    def _remember(self, page: PageState, event: Event, known: Subject, say: Say) -> None:
+        """Fold an event about what an agent remembers."""
+        problem = memory.fold_page(page.remembered, event)
+        if problem:
+            self._reject(event.page, event.subject, event.position, problem, say)
+            return
+        head = _versioned(known, event)
+        page.subjects[event.subject] = Subject(head.version, head.position, head, known.is_sure)
+
+    def page(self, name: str) -> PageState:
+        """Return a page to be changed, a new one if need be."""
+        found = self.pages.get(name)
+        if found is None:
+            found = self.pages[name] = self.trunk.peek(name).branch() if self.trunk else PageState()
+        return found
+
+    def _follow(self, here: Position, now: tuple[int, int], say: Say) -> None:
+        """Look whether an entry may come next."""
+        if here.seq <= self.at.seq:
+            say("order", str(here), f"comes behind {self.at}")
+        elif missing := self._missing_before(here.seq):
+            say("gap", str(here), f"{missing} events are missing before it, behind {self.at}")
+            self.gaps[here.stream_id] = missing
+        elif here.ms < self.at.ms:
+            say("order", str(here), f"its time is before that of {self.at}")
+        last, of = self.batch
+        follows = now == (last + 1, of) if last < of else now[0] == 1 <= now[1]
+        if here.seq == self.at.seq + 1 and not follows:
+            say("batch", str(here), f"is {now[0]}/{now[1]} of a batch, behind {last}/{of}")
+        self.at, self.batch = here, now
+
+    def _missing_before(self, seq: int) -> int:
+        """Return how many events are missing before the next one and were not erased; it may be very far ahead."""
+        gone = seq - self.at.seq - 1
+        if gone <= len(self.erased):
+            return sum(each not in self.erased for each in range(self.at.seq + 1, seq))
+        return gone - sum(self.at.seq < each < seq for each in self.erased)
+
+    def _reject(self, page: str, subject: str, at: Position, reason: str, say: Say) -> None:
+        say("event", str(at), f"could not be folded: {reason}")
+        self.rejected.add(at.stream_id)
+        there = self.page(page)
+        document, known = there.documents.get(subject), there.subjects.get(subject, Subject())
+        if document is not None and document.seq < at.seq:
+            there.documents[subject] = scratch_page.damage(document, at.ms, at.seq)
+        remembered = there.remembered.get(subject)
+        if remembered is not None and remembered.seq < at.seq:
+            there.remembered[subject] = memory.damage(remembered, at.ms, at.seq)
+        there.subjects[subject] = known._replace(is_sure=False)
+
+
+def head_of(document: Observation) -> Head:
+    """Return the head that an observation has to have."""
+    wake = document.remind_at if document.is_open else document.archive_at
+    claim = document.claim
+    return Head(
+        version=document.version,
+        status=document.status,
+        status_class=_CLASSES.get(document.status_class, "?"),
+        type=document.type,
+        priority=document.priority,
+        added=document.added_seq,
+        expires=millis(document.expires_at) if document.expires_at else 0,
+        wake=millis(wake) if wake else 0,
+        fence=document.fence,
+        holder=held_as(claim.by, claim.owner) if claim else "",
+        until=millis(claim.until) if claim else 0,
+        position=document.position.stream_id,
+        tries=document.attempts,
+        rest=millis(document.not_before) if document.not_before else 0,
+        tags=tuple(document.tags),
+        dedupe_key=document.dedupe_key or "",
+    )
+
+
+def _gone(before: Observation, event: Event) -> Head:
+    """Return the head of a subject that an event took off its page."""
+    head = head_of(before)
+    if before.is_open:
+        head = head._replace(holder="", until=0)
+    return head._replace(
+        version=head.version + 1, status=event.kind, status_class="f", wake=0, position=event.position.stream_id
+    )
+
+
+def _versioned(known: Subject, event: Event) -> Head:
+    """Return the head of what an agent remembers, after an event about it."""
+    if isinstance(event, Erased):
+        return _erased(event)
+    head = known.gone or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, (), "")
+    if event.kind in _LAST:
+        head = head._replace(status=_LAST[event.kind], status_class="f")
+    elif head.status == STATUS:
+        head = head._replace(status="active", status_class="c")
+    return head._replace(version=known.events + 1, position=event.position.stream_id)
+
+
+def _erased(event: Erased) -> Head:
+    """Return what is known of the head of a subject that was erased."""
+    place = event.position.stream_id
+    return Head(event.version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, place, 0, 0, (), "")

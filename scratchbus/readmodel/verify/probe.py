@@ -1,0 +1,161 @@
+"""Looking at a shard: some keys at once, with the log folded to just where it was then."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.steps import Call, Script, Step, ask
+from scratchbus.errors import InvalidInput
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.below_floor import Floor, read_floor, stretch_after
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.codec import Poison, RawEntry, entry_position
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.positions import read_many_positions
+from scratchbus.readmodel.fold import decode_all
+from scratchbus.readmodel.verify.expected import Say, State
+from scratchbus.readmodel.verify.findings import Verified
+from scratchbus.readmodel.verify.stored import Holdings
+
+_PROBE = Script(__package__, "probe", only_reads=True)
+_CHUNK = 1_000  # entries of the log that are folded at once
+_AT_ONCE = 500  # pages whose positions are read at once
+
+
+class Moved(Exception):
+    """The state was built anew meanwhile, or the log was replaced: it has to be compared anew."""
+
+
+class Looker:
+    """Looks at a shard, and keeps what it has to hold up with that.
+
+    `places` has of each page the last position that was compared; `strays` are the pages where one is wrong.
+    """
+
+    def __init__(self, log: Log, wanted: Holdings, verified: Verified, note: Callable[[int], None]) -> None:
+        self._log = log
+        self._keys = wanted.keys
+        self._shard = wanted.keys.shard
+        self._wanted = wanted
+        self._verified = verified
+        self._note = note
+        self._end = START  # of the log, as the last look saw it
+        self.places: dict[str, Position] = {}
+        self.strays: set[str] = set()
+
+    def look(self, commands: Iterable[tuple[Any, ...]]) -> Step[list[Any]]:
+        """Read all this at once, and fold the log to just there."""
+        commands = [("GET", self._keys.floor), *commands]
+        arguments = [part for command in commands for part in (len(command), *command)]
+        names = (self._keys.tail, checkpoint_key(self._keys))
+        (reply,) = yield Call(self._shard, (_PROBE.command(names, arguments),))
+        tail, row, floor, *replies = reply
+        self._wanted.floor = Floor.parse(floor, None, self._shard).position
+        end, checkpoint = said_end(tail, self._shard), Checkpoint.parse(row, self._shard)
+        base = self._wanted.base
+        if checkpoint.build != self._wanted.build or checkpoint.position < base.at or end < self._end:
+            raise Moved
+        self._end = end
+        if checkpoint.position > base.at:
+            yield from self.fold_base(checkpoint.position)
+        yield from self.fold(self._wanted.tip, end, _say_nothing)
+        return list(replies)
+
+    def fold(self, state: State, end: Position, say: Say) -> Step[None]:
+        """Fold the log up to a position, as far as it has that."""
+        while state.at < end:
+            entries = yield from self._read(state, end)
+            if not entries:
+                return
+            for entry, item in decode_all(entries, self._shard):
+                state.apply(entry, item, say)
+
+    def fold_base(self, end: Position) -> Step[None]:
+        """Fold the log up to the checkpoint, say what is wrong with it, and compare the positions of its pages."""
+        base = self._wanted.base
+        while base.at < end:
+            entries = yield from self._read(base, end)
+            if not entries:
+                break
+            places: dict[str, list[Position]] = defaultdict(list)
+            for entry, item in decode_all(entries, self._shard):
+                base.apply(entry, item, self._verified.add)
+                page = item.envelope["page"] if isinstance(item, Poison) else item.page
+                places[page].append(item.position)
+            yield from self._compare_places(places)
+            self._note(base.at.seq)
+        self._wanted.tip = base.branch()
+
+    def _read(self, state: State, end: Position) -> Step[list[RawEntry]]:
+        """Read what comes next, and tell the state what was erased of it."""
+        after = state.at
+        found: list[RawEntry] = yield from ask(
+            self._shard, "XRANGE", self._keys.log, f"({after.stream_id}", end.stream_id, "COUNT", _CHUNK
+        )
+        is_whole = found and entry_position(found[-1], self._shard).seq == after.seq + len(found)
+        if not is_whole:
+            found = (yield from self._read_below(after)) or found
+        if found and (last := entry_position(found[-1], self._shard).seq) != after.seq + len(found):
+            gone = yield from ask(self._shard, "ZRANGEBYSCORE", self._keys.erased, after.seq, last)
+            state.erased.update(map(int, gone))
+        return found
+
+    def _read_below(self, after: Position) -> Step[list[RawEntry]]:
+        """Read what comes next in the archive, if that is below the floor. Raises PositionLost."""
+        floor = yield from read_floor(self._log, self._shard)
+        after = after._replace(shard=self._shard)
+        while after < floor.position:
+            stretch = yield from stretch_after(self._log, floor, after, _CHUNK)
+            if stretch.entries:
+                return stretch.entries
+            after = stretch.at
+        return []
+
+    def _compare_places(self, places: dict[str, list[Position]]) -> Step[None]:
+        """Compare the positions of pages with those of the events that were just folded."""
+        for some in batches(list(places), _AT_ONCE):
+            wrong = yield from self._differing({page: places[page] for page in some})
+            if wrong:  # unless they were cut off just now
+                self._wanted.floor = (yield from read_floor(self._log, self._shard)).position
+                wrong = yield from self._differing({page: places[page] for page in wrong})
+            for page in wrong:
+                self.strays.add(page)
+                last = places[page][-1]
+                self._verified.add("position", self.positions(page), f"are not those of its events, up to {last}")
+        self.places |= {page: folded[-1] for page, folded in places.items()}
+        if (yield from read_checkpoint(self._keys)).build != self._wanted.build:
+            raise Moved
+
+    def _differing(self, places: dict[str, list[Position]]) -> Step[list[str]]:
+        """Return the pages that do not have these positions next; below the floor there need not be any."""
+        floor = self._wanted.floor
+        above = {page: [place for place in folded if place > floor] for page, folded in places.items()}
+        pages = [page for page, folded in above.items() if folded and page not in self.strays]
+        wants = [(self.positions(page), max(self.places.get(page, START), floor), len(above[page])) for page in pages]
+        found = yield from read_many_positions(self._shard, wants)
+        return [page for page, held in zip(pages, found, strict=True) if held != above[page]]
+
+    def positions(self, page: str) -> str:
+        """Return where the positions of a page are kept."""
+        return PageKeys(self._keys, page, self._wanted.build).positions
+
+
+def said_end(tail: bytes | None, shard: int) -> Position:
+    """Return where a log is said to end; the start when that cannot be read."""
+    try:
+        return end_of(tail, shard)
+    except (InvalidInput, ValueError):
+        return START
+
+
+def _say_nothing(kind: str, where: str, what: str) -> None:
+    """Take what is said when the same is folded into the base."""
+
+
+def batches(names: list[str], size: int) -> Iterator[list[str]]:
+    """Yield so many names at a time."""
+    return (names[at : at + size] for at in range(0, len(names), size))

@@ -1,0 +1,298 @@
+"""Comparing what the engine holds with what follows from the log, while others go on writing.
+
+Each look reads some members of a key, the end of the log and the checkpoint at once; before they are judged, the log is
+folded to just there. So it does not matter what happens between two looks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
+from itertools import chain, islice
+
+from scratchbus.engine.steps import Fetch, Step, ask, ask_all
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidInput, shown
+from scratchbus.eventlog import paged_out, positions
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.archived import Past
+from scratchbus.eventlog.below_floor import read_floor
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.codec import entry_fields
+from scratchbus.eventlog.gaps import erased_between, not_erased
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.retries import is_of
+from scratchbus.readmodel import snapshots
+from scratchbus.readmodel.rebuild import Progress
+from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.verify.findings import Verified
+from scratchbus.readmodel.verify.probe import Looker, Moved, batches, said_end
+from scratchbus.readmodel.verify.stored import Holding, Holdings
+
+_AT_ONCE = 500  # members of a key that a look takes
+
+_APART = (
+    "log", "tail", "origin", "floor", "archiver", "kept", "meta", "subscriptions", "subscription", "dead", "again",
+    "cursor", "ids", "checkpoint", "rebuilding", "erased",
+)  # fmt: skip
+"""The keys, up to their first colon, that are not compared member by member."""
+
+_APART_IN_BUILD = ("rejected", "positions", "snapshots", "places", "paging")
+"""The same, of a build of the state."""
+
+
+def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
+    """Compare all that the engine holds with what follows from the log; return what is wrong. Nothing is written.
+
+    Where there is an archive, that is checked first, file by file.
+    """
+    log, verified, done, total = core.log, Verified(), Counter[tuple[int, str]](), 0
+    for shard in range(log.shards):
+        total += said_end((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
+        if log.past is not None:
+            total += (yield from read_floor(log, shard)).position.seq
+
+    def note(shard: int, part: str, count: int) -> None:
+        done[shard, part] = count
+        if progress is not None:
+            progress(done.total(), max(total, done.total()))
+
+    for shard in range(log.shards):
+        while True:
+            found = Verified()
+            try:
+                yield from _Shard(log, shard, found, partial(note, shard)).verify()
+            except Moved:
+                continue
+            except (ArchiveDamaged, ArchiveForeign) as problem:
+                found.add("archive", log.keys(shard).floor, f"nothing that rests on it could be compared: {problem}")
+            verified.take(found)
+            break
+    return verified
+
+
+class _Shard:
+    """The verification of one shard."""
+
+    def __init__(self, log: Log, shard: int, verified: Verified, note: Callable[[str, int], None]) -> None:
+        self._log = log
+        self._shard = shard
+        self._keys = log.keys(shard)
+        self._verified = verified
+        self._wanted = Holdings(self._keys)
+        self._note = note
+        self._looker = Looker(log, self._wanted, verified, partial(note, "log"))
+        self._look = self._looker.look
+
+    def verify(self) -> Step[None]:
+        """Compare everything. Raises Moved, and what reading the archive raises."""
+        if self._log.past is not None:
+            yield from self._check_archive(self._log.past)
+        try:
+            checkpoint = yield from read_checkpoint(self._keys)
+        except (InvalidInput, ValueError) as problem:
+            self._verified.add("checkpoint", checkpoint_key(self._keys), f"cannot be read: {problem}")
+            return
+        self._wanted.build = checkpoint.build
+        self._wanted.floor = (yield from read_floor(self._log, self._shard)).position
+        yield from self._looker.fold_base(checkpoint.position)
+        yield from self._look([])
+        for key in sorted((yield from self._scan()) | self._wanted.names()):
+            holding = self._wanted.holding(key)
+            if holding is not None:
+                yield from self._compare(holding)
+            elif key.startswith(self._keys.ids) and not key.endswith("retried"):
+                yield from self._compare_ids(key)
+            else:
+                self._recognise(key.removeprefix(self._keys.tag))
+        yield from self._compare_paged()
+        yield from self._compare_lasts()
+        yield from self._read_snapshots()
+        yield from self._compare_rejected()
+        yield from self._compare_ends()
+        base, tip = self._wanted.base, self._wanted.tip
+        self._verified.events = tip.at.seq
+        self._verified.pages = len(tip.names())
+        self._verified.documents = sum(
+            1 for name in base.names() for _ in chain(base.peek(name).live(), base.peek(name).kept())
+        )
+
+    def _check_archive(self, past: Past) -> Step[None]:
+        """Look whether the archive has what it was given, as it was given, and nothing that was erased."""
+        floor = yield from read_floor(self._log, self._shard)
+        if not floor.origin:
+            return  # nothing was ever written
+        tail = yield from ask(self._shard, "GET", self._keys.tail)
+        erased = yield from erased_between(self._keys, 1, said_end(tail, self._shard).seq)
+        parts = past.check(self._shard, floor.origin, floor.position, erased)
+        while (part := (yield Fetch(partial(next, parts, None)))) is not None:
+            for fault in part.faults:
+                self._verified.add("archive", fault.where, fault.what)
+            self._note("archive", part.events)
+
+    def _scan(self) -> Step[set[str]]:
+        """Return the names of all keys of the shard."""
+        found: set[str] = set()
+        at = b"0"
+        while True:
+            at, keys = yield from ask(self._shard, "SCAN", at, "MATCH", f"{self._keys.tag}*", "COUNT", 1000)
+            found.update(key.decode("utf-8", "replace") for key in keys)
+            if int(at) == 0:
+                return found
+
+    # -- comparing ---------------------------------------------------------------------------------------------------
+
+    def _compare(self, holding: Holding) -> Step[None]:
+        """Compare a key member by member, in both directions."""
+        is_hash = holding.type == "hash"
+        seen: set[str] = set()
+        at = b"0"
+        while True:
+            scan = ("HSCAN" if is_hash else "ZSCAN", holding.key, at, "COUNT", _AT_ONCE)
+            ((at, flat),) = yield from self._look([scan])
+            for member, value in zip(flat[::2], flat[1::2], strict=True):
+                seen.add(name := member.decode("utf-8", "replace"))
+                self._judge(holding, name, value)
+            if int(at) == 0:
+                break
+        rest = (member for member in list(holding.members()) if member not in seen)
+        while some := list(islice(rest, _AT_ONCE)):
+            (values,) = yield from self._look([("HMGET" if is_hash else "ZMSCORE", holding.key, *some)])
+            for member, value in zip(some, values, strict=True):
+                self._judge(holding, member, value)
+
+    def _judge(self, holding: Holding, member: str, value: bytes | None) -> None:
+        if wrong := holding.judge(member, value):
+            self._verified.add(holding.kind, f"{holding.key} {member}", wrong)
+
+    def _compare_ids(self, key: str) -> Step[None]:
+        """Look whether the callers' own event ids are those of the events at their positions."""
+        at = b"0"
+        while True:
+            at, flat = yield from ask(self._shard, "HSCAN", key, at, "COUNT", _AT_ONCE)
+            places = [said_end(row.rpartition(b"|")[2], self._shard) for row in flat[1::2]]
+            found = yield from ask_all(
+                self._shard, [("XRANGE", self._keys.log, place.stream_id, place.stream_id) for place in places]
+            )
+            gone = [place for place, entries in zip(places, found, strict=True) if not entries]
+            live = [place for place in gone if not 0 < place.seq <= self._wanted.floor.seq]
+            lost = yield from not_erased(self._keys, live)
+            for id, place, entries in zip(flat[::2], places, found, strict=True):
+                own, _, who = id.partition(b" ")  # long ago there was no writer in it
+                if place in lost or (entries and not is_of(entries[0], own, who)):
+                    self._verified.add("id", f"{key} {id.decode('utf-8', 'replace')}", f"is not that of {place}")
+            if int(at) == 0:
+                return
+
+    def _compare_paged(self) -> Step[None]:
+        """Look whether each document that may be paged out is stored or paged out, and what is known of it then."""
+        pages: dict[str, list[str]] = defaultdict(list)
+        for page, id in sorted(self._wanted.absent):
+            pages[page].append(id)
+        for page, ids in pages.items():
+            names = PageKeys(self._keys, page, self._wanted.build)
+            for some in batches(ids, _AT_ONCE):
+                buckets = sorted({paged_out.bucket_of(id) for id in some})
+                spans = sorted(
+                    {
+                        paged_out.range_of(document.added_seq)
+                        for id in some
+                        if (document := self._wanted.base.peek(page).documents.get(id))
+                    }
+                ) or ["0"]
+                rows, found, places = yield from self._look(
+                    [
+                        ("HMGET", names.docs, *some),
+                        ("HMGET", names.paged, *buckets),
+                        ("HMGET", names.places, *spans),
+                    ]
+                )
+                index = paged_out.Edit(
+                    names,
+                    {name: paged_out.ids_in(row) for name, row in zip(buckets, found, strict=True)},
+                    {name: paged_out.places_in(row) for name, row in zip(spans, places, strict=True)},
+                )
+                for id, row in zip(some, rows, strict=True):
+                    if wrong := self._wanted.judge_absent(page, id, row, index):
+                        self._verified.add("paged", f"{names.paged} {id}", wrong)
+
+    def _compare_lasts(self) -> Step[None]:
+        """Look whether pages have positions behind that of their last event."""
+        for some in batches(list(self._looker.places), _AT_ONCE):
+            keys = [self._looker.positions(page) for page in some]
+            found = yield from self._look(
+                [*(("STRLEN", key) for key in keys), *(("GETRANGE", key, -16, -1) for key in keys)]
+            )
+            for page, key, size, row in zip(some, keys, found, found[len(some) :], strict=False):
+                last = self._looker.places[page]
+                is_last = size % positions.WIDTH == 0 and (
+                    row == positions.pack(last[:2]) or last <= self._wanted.floor
+                )
+                if not is_last and page not in self._looker.strays:
+                    self._verified.add("position", key, f"do not end with that of its last event, {last}")
+
+    def _read_snapshots(self) -> Step[None]:
+        """Look whether all snapshots of the past can be read."""
+        for page in self._looker.places:
+            names = PageKeys(self._keys, page, self._wanted.build)
+            for place in (yield from snapshots.stored(self._keys, names)):
+                snapshot = yield from snapshots.nearest(self._keys, names, place)
+                if (
+                    snapshot is None
+                    or snapshot.position != place
+                    or (yield from snapshots.load(names, snapshot)) is None
+                ):
+                    where = f"{names.snapshots} {place.stream_id}"
+                    self._verified.add("snapshot", where, "cannot be read, or is of events that the log does not have")
+
+    def _compare_rejected(self) -> Step[None]:
+        """Look whether just those events were set aside that cannot be folded."""
+        key, held, at = PageKeys(self._keys, "", self._wanted.build).rejected, set[str](), "-"
+        while True:
+            (entries,) = yield from self._look([("XRANGE", key, at, "+", "COUNT", _AT_ONCE)])
+            held |= {entry[0].decode() for entry in entries}
+            if not entries:
+                break
+            at = f"({entries[-1][0].decode()}"
+        for id in held ^ self._wanted.base.rejected:
+            what = "is a sound event and was set aside" if id in held else "cannot be folded and was not set aside"
+            self._verified.add("rejected", f"{key} {id}", what)
+
+    def _compare_ends(self) -> Step[None]:
+        """Look at what is behind the checkpoint, and where the log and the state are said to end."""
+        tail, row, origin, last = yield from self._look(
+            [
+                ("GET", self._keys.tail),
+                ("GET", checkpoint_key(self._keys)),
+                ("GET", self._keys.origin),
+                ("XREVRANGE", self._keys.log, "+", "-", "COUNT", 1),
+            ]
+        )
+        base, tip = self._wanted.base, self._wanted.tip
+        yield from self._looker.fold(base.branch(), tip.at, self._verified.add)
+        end = last[0][0] + b"|" + entry_fields(last[0]).get(b"id", b"") if last else b""
+        if (tail or b"") != end:
+            self._verified.add("tail", self._keys.tail, f"is {shown(tail)}, and the log ends at {shown(end)}")
+        if tip.at.seq and not origin:
+            self._verified.add("tail", self._keys.origin, "is missing")
+        checkpoint = Checkpoint.parse(row, self._shard)
+        told = (checkpoint.position.stream_id, checkpoint.event_id, checkpoint.origin)
+        if row and told != (base.at.stream_id, base.event_id, (origin or b"").decode()):
+            what = f"is {shown(row)}, and the log has {base.at.stream_id}|{base.event_id} there"
+            self._verified.add("checkpoint", checkpoint_key(self._keys), what)
+
+    def _recognise(self, name: str) -> None:
+        """Say of a key that is none of ours that it is there. What other builds left is no harm."""
+        kind, _, rest = name.partition(":")
+        if kind in _APART:
+            return
+        if kind[:1] == "p" and kind[1:].isdigit():
+            part, _, page = rest.partition(":")
+            is_known = int(kind[1:]) != self._wanted.build or part in _APART_IN_BUILD
+            if is_known and (part != "positions" or page in self._looker.places or int(kind[1:]) != self._wanted.build):
+                return
+        if kind == "import":
+            what = "is of an import that is at work, or was cut short; import the file again to complete it"
+            self._verified.add("import", self._keys.tag + name, what)
+            return
+        self._verified.add("unknown", self._keys.tag + name, "should not be there")

@@ -1,0 +1,1 @@
+"""Time as events: expiry, auto-archive, lapses, reminders."""

@@ -1,0 +1,135 @@
+"""Time as events: expiry, auto-archive, lapsed claims, reminders. Any number of expirers may run; each fires once."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Any
+
+from apscheduler.executors.debug import DebugExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from scratchbus.domain.events import Due, Event, Lapsed, StatusChanged
+from scratchbus.domain.lifecycle import ARCHIVED
+from scratchbus.engine.steps import Call, Script, Step
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.checkpoint import checkpoint_key
+from scratchbus.eventlog.codec import Head
+from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.writes import Write
+from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.scope import Core, Host
+from scratchbus.scheduling.paging_out import page_out
+from scratchbus.scheduling.reminders import react
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
+
+_DUE = Script(__package__, "due", only_reads=True)
+AT_ONCE = 500
+"""How many due observations one look takes."""
+
+logger = stderr_logger()
+
+
+def sweep(core: Core) -> Step[int]:
+    """Append what time has brought, on all shards; return how many events that were."""
+    count = 0
+    counts.sweeps += 1
+    for shard in range(core.log.shards):
+        looked = AT_ONCE
+        while looked == AT_ONCE:
+            yield from catch_up(core.log, shard)  # what is due is an index of the projection
+            looked, done = yield from _sweep_some(core, shard)
+            count += done
+    return count
+
+
+def _sweep_some(core: Core, shard: int) -> Step[tuple[int, int]]:
+    keys = core.log.keys(shard)
+    (reply,) = yield Call(shard, (_DUE.command((checkpoint_key(keys), keys.tail), (keys.tag, AT_ONCE)),))
+    now, rows = reply[0], reply[1:]
+    by_page: dict[str, list[Write]] = defaultdict(list)
+    for member, row in zip(rows[::2], rows[1::2], strict=True):
+        subject, _, page = member.decode().partition("@")
+        write = _due_write(core, page, subject, Head.parse(row), now) if row else None
+        if write is not None:  # else the head has moved on, and the projection follows
+            by_page[page].append(write)
+    done = 0
+    for page, writes in by_page.items():
+        appended = yield from append(core.log, page, writes, mode="each")
+        recalled = len(appended.recalled or ())
+        done += recalled + sum(row.position.seq > 0 for row in appended.written)
+        what = {write.event.subject: _what_time_did(write.event) for write in writes}
+        for row in appended.written:
+            if row.position.seq:
+                counts.fallen_due[what[row.subject]] += 1
+    return len(rows) // 2, done
+
+
+def _what_time_did(event: Event) -> str:
+    return event.reason_code if isinstance(event, StatusChanged) else event.kind
+
+
+def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Write | None:
+    """Return the event for the moment that has come, guarded on the head as it was read."""
+    common: dict[str, Any] = {
+        "id": new_event_id(), "page": page, "subject": subject, "type": head.type, "by": core.by,
+    }  # fmt: skip
+    archived: dict[str, Any] = {"status": ARCHIVED, "status_class": "final"}
+    if head.status_class == "o" and 0 < head.expires <= now:
+        event: Event = StatusChanged(reason_code="expired", **archived, **common)
+        return Write(event, "x", version=head.version, **archived)
+    if head.holder and head.until <= now:
+        return Write(Lapsed(**common), "l", fence=head.fence)
+    if 0 < head.wake <= now:
+        if head.status_class == "o":
+            return Write(Due(**common), "n", version=head.version, wake="0")
+        event = StatusChanged(reason_code="auto_archived", **archived, **common)
+        return Write(event, "x", version=head.version, **archived)
+    return None
+
+
+def run_expirer(bus: Host, stop: threading.Event) -> None:
+    """Sweep on a schedule, and follow the log for reminders and refutations, until `stop` is set.
+
+    Raises what either of them raises, such as EngineError when the engine goes away.
+    """
+    interval = bus.settings.seconds("sweep_interval")
+    failures: list[Exception] = []
+    # The debug executor runs jobs in the scheduler's own thread, a daemon. The threads of APScheduler's pool are joined
+    # when the interpreter exits, so that an engine that hangs would keep the process from ending.
+    scheduler = BackgroundScheduler(
+        executors={"default": DebugExecutor()},
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        timezone=UTC,
+    )
+    scheduler.add_job(_sweep_job, "interval", (bus, failures), seconds=interval, next_run_time=datetime.now(UTC))
+    scheduler.start()
+    try:
+        _follow_reminders(bus, stop, failures)
+    finally:
+        scheduler.shutdown()
+
+
+def _sweep_job(bus: Host, failures: list[Exception]) -> None:
+    try:
+        count = bus.converse(sweep(bus.core))
+        paged_out = bus.converse(page_out(bus.core, bus.core.keep_final_ms))
+    except Exception as problem:  # raised where reminders are followed
+        failures.append(problem)
+        return
+    if count:
+        logger.info("time has come", events=count)
+    if paged_out:
+        logger.debug("paged out", documents=paged_out)
+
+
+def _follow_reminders(bus: Host, stop: threading.Event, failures: list[Exception]) -> None:
+    """Remember in the engine how far reminders were looked for, so that none is missed while no expirer runs."""
+    while not stop.is_set():
+        if failures:
+            raise failures[0]
+        places, moved = bus.converse(react(bus.core))
+        if not moved:
+            bus.wait_for_events(places)

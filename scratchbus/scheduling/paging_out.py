@@ -1,0 +1,196 @@
+"""Paging out: documents of observations that have been final for long leave the engine's memory.
+
+What stays of each is where its last event is, some 60 bytes. Whoever pages out follows the log: what an event of that
+time made final, and nothing has happened to since, goes, in a commit that holds only if nobody has folded or paged out
+meanwhile. So any number of processes may do it, killed anywhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
+from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.below_floor import read_floor, stretch_after
+from scratchbus.eventlog.checkpoint import Checkpoint, Command, Outcome, checkpoint_key, commit
+from scratchbus.eventlog.codec import Head, RawEntry, decode_documents, entry_fields, entry_position
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.lag import in_ms
+from scratchbus.eventlog.revive import drop_heads
+from scratchbus.projections import scratch_page
+from scratchbus.projections.memory import is_remembered
+from scratchbus.readmodel.scope import Core
+from scratchbus.telemetry.logs import stderr_logger
+
+CHUNK = 500
+"""How many events are looked at for one commit: some milliseconds of the engine's time."""
+
+CHUNKS = 20
+"""How many times, for each shard, one call does so."""
+
+_TRIES = 3
+_LASTING = (b"status_changed", b"linked", b"due")
+"""The kinds of what may be the last event about an observation that is final and still on its page."""
+
+logger = stderr_logger()
+
+Final = dict[str, list[Observation]]
+"""What may be paged out, by page."""
+
+
+def page_out(core: Core, keep_ms: int | None) -> Step[int]:
+    """Page out what has been final, with nothing new, for so long (None: nothing); return how many documents that were.
+
+    A user who may not write state pages nothing out.
+    """
+    count = 0
+    if keep_ms is None:
+        return count
+    with suppress(EngineForbidden, EngineReadOnly):
+        for shard in range(core.log.shards):
+            for _ in range(CHUNKS):
+                some, is_all = yield from _page_some_out(core.log, shard, keep_ms)
+                count += some
+                if is_all:
+                    break
+    return count
+
+
+def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]:
+    """Look at the next events of a shard; return how many documents were paged out, and whether these were all events.
+
+    Looks no further than the state is folded.
+    """
+    keys, key = log.keys(shard), checkpoint_key(log.keys(shard))
+    for _ in range(_TRIES):
+        row, time = yield from ask_all(shard, [("GET", key), ("TIME",)])
+        checkpoint = Checkpoint.parse(row, shard)
+        names, until = PageKeys(keys, "", checkpoint.build), max(0, in_ms(time) - keep_ms)
+        stored = yield from ask(shard, "HGET", names.paging, "cursor")
+        after = Position.parse(stored.decode())._replace(shard=shard) if stored else START._replace(shard=shard)
+        entries, is_all = yield from _next(log, after, until)
+        old = [entry for entry in entries if _is_old(entry_position(entry, shard), until, checkpoint)]
+        if not old:
+            return 0, True
+        final = yield from _final(keys, checkpoint, old, until)
+        if final is None:
+            continue
+        final = yield from _provable(log, shard, final)
+        cursor: Command = ("HSET", names.paging, "cursor", entry_position(old[-1], shard).stream_id)
+        if final:
+            yield from _drop(keys, final)
+            writes = [cursor]
+            for page, some in final.items():
+                index = yield from _index(keys, page, checkpoint, some)
+                writes += [*_removals(keys, page, checkpoint, some), *index.commands()]
+            place, event_id = checkpoint.position, checkpoint.event_id.encode()
+            outcome, _ = yield from commit(keys, key, checkpoint, place, event_id, writes, pages_out=True)
+            if outcome is not Outcome.DONE:
+                continue
+        else:
+            yield from ask(shard, *cursor)  # sent twice it does no harm
+        return sum(map(len, final.values())), is_all or len(old) < len(entries)
+    return 0, True  # others are busy with it: later
+
+
+def _is_old(place: Position, until: int, checkpoint: Checkpoint) -> bool:
+    return place.ms <= until and place.seq <= checkpoint.position.seq
+
+
+def _next(log: Log, after: Position, until: int) -> Step[tuple[list[RawEntry], bool]]:
+    """Return the next entries behind a position, up to a time (ms); what is archived and cannot be read is passed over.
+
+    Say also whether these are all there are up to then.
+    """
+    shard = after.shard
+    entries: list[RawEntry] = yield from ask(
+        shard, "XRANGE", log.keys(shard).log, f"({after.stream_id}", until, "COUNT", CHUNK
+    )
+    if entries and entry_position(entries[0], shard).seq == after.seq + 1:
+        return entries, len(entries) < CHUNK
+    floor = yield from read_floor(log, shard)
+    try:
+        while after < floor.position:
+            stretch = yield from stretch_after(log, floor, after, CHUNK)
+            if stretch.entries:
+                return stretch.entries, False
+            after = stretch.at
+    except PositionLost as problem:
+        logger.warning("what was final before that stays in memory", shard=shard, reason=str(problem))
+    return entries, len(entries) < CHUNK
+
+
+def _final(keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry], until: int) -> Step[Final | None]:
+    """Return what these events were about that is final and has had none since `until`; None when others are at it."""
+    subjects: dict[str, dict[str, None]] = defaultdict(dict)
+    for entry in entries:
+        fields = entry_fields(entry)
+        page, subject = (fields.get(name, b"").decode("utf-8", "replace") for name in (b"page", b"subject"))
+        if fields.get(b"kind") in _LASTING and not is_remembered(subject):
+            subjects[page][subject] = None
+    reads = [("HMGET", PageKeys(keys, page, checkpoint.build).docs, *some) for page, some in subjects.items()]
+    *found, row = yield from ask_all(keys.shard, [*reads, ("GET", checkpoint_key(keys))])
+    if (row or b"").decode() != str(checkpoint):
+        return None
+    final: Final = {}
+    for page, rows in zip(subjects, found, strict=True):
+        documents = decode_documents([stored for stored in rows if stored])
+        if old := [one for one in documents if scratch_page.may_be_paged_out(one) and one.ms <= until]:
+            final[page] = old
+    return final
+
+
+def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
+    """Return those of these documents that their events make again."""
+    out: Final = {}
+    for page, some in final.items():
+        try:
+            made = yield from paged_out.rebuild(log, shard, [paged_out.Place.of(document) for document in some])
+        except PositionLost:
+            continue  # who may not read them must not page them out
+        same = {document.id: document for document in made}
+        if sure := [document for document in some if same.get(document.id) == document]:
+            out[page] = sure
+    return out
+
+
+def _drop(keys: ShardKeys, final: Final) -> Step[None]:
+    """Drop the heads of what is to be paged out; one that is written to has it put back first."""
+    for page, some in final.items():
+        ids = {document.id: document for document in some}
+        rows = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
+        heads: Mapping[str, bytes] = {
+            id: row
+            for id, row in zip(ids, rows, strict=True)
+            if row and Head.parse(row).position == ids[id].position.stream_id
+        }
+        if heads:
+            yield from drop_heads(keys, page, heads)
+
+
+def _index(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Sequence[Observation]) -> Step[paged_out.Edit]:
+    """Return the index of what is paged out of a page, with these."""
+    names = PageKeys(keys, page, checkpoint.build)
+    ids, added = [each.id for each in some], [each.added_seq for each in some]
+    edit = yield from paged_out.read_index(names, keys.shard, ids, added)
+    for document in some:
+        edit.add(document)
+    return edit
+
+
+def _removals(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Iterable[Observation]) -> list[Command]:
+    """Return the writes that take these documents, and what indexes have of them, away."""
+    names = PageKeys(keys, page, checkpoint.build)
+    gone: dict[tuple[str, str], list[object]] = defaultdict(list)
+    for document in some:
+        gone["HDEL", names.docs].append(document.id)
+        gone["ZREM", names.all].append(document.id)
+        for index in scratch_page.index_entries(document):
+            gone["ZREM", names.index(*index)].append(document.id)
+    return [(*command, *ids) for command, ids in gone.items()]

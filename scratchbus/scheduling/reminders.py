@@ -1,0 +1,200 @@
+"""What has to follow when something happens: the reminders that wait for it, the reviews that a refutation leads to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import suppress
+
+from scratchbus.commands.dependents import complete
+from scratchbus.domain.events import Due, Event, StatusChanged
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.errors import LogGap, LogRewound, NotFound, PositionLost, VersionConflict
+from scratchbus.eventlog import reader
+from scratchbus.eventlog.append import Log, append
+from scratchbus.eventlog.codec import RawEntry, entry_position
+from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.reader import Narrow, decode_wanted
+from scratchbus.eventlog.writes import Write
+from scratchbus.projections.filters import Filter
+from scratchbus.projections.scratch_page import evolve
+from scratchbus.readmodel.history import history
+from scratchbus.readmodel.queries import get, look
+from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.search import search
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
+
+HAPPENINGS = ("added", "repeated", "updated", "status_changed")
+"""The kinds of events that a reminder may wait for: what says how an observation is, not who deals with it."""
+
+Life = dict[int, Observation | None]
+"""An observation as each of its events left it, by the event's seq."""
+
+Chunks = list[tuple[int, list[RawEntry]]]
+"""Entries by shard."""
+
+logger = stderr_logger()
+
+
+def react(core: Core) -> Step[tuple[dict[int, Position], bool]]:
+    """Deal with the next events; return how far that was, by shard, and whether it was any further.
+
+    The engine remembers how far. To look at an event twice does no harm.
+    """
+    key = core.log.keys(0).cursor("reminders")
+    row = yield from ask(0, "GET", key)
+    places, chunks, has_moved = yield from _next(core.log, row.decode() if row else None)
+    if has_moved:
+        events = decode_wanted(chunks, Narrow.of(None, None, HAPPENINGS))
+        yield from complete_all(core, events)
+        yield from remind(core, events)
+        yield from ask(0, "SET", key, str(BusPosition(tuple(places))))
+    return {place.shard: place for place in places}, has_moved
+
+
+def _next(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, bool]]:
+    """Return where the next events end, they themselves by shard, and whether that is further on.
+
+    Where some are missing it goes on behind them: nobody will bring them back, and what waits for others should not
+    wait for ever.
+    """
+    try:
+        cursors = yield from reader.cursors(log, after)
+        chunks = yield from reader.read(log, cursors)
+    except (PositionLost, LogGap, LogRewound) as lost:
+        places, chunks, missing = yield from _read_past(log, after)
+        counts.missed += missing
+        logger.warning("reminders go on behind what is missing", events=missing, reason=str(lost))
+        return places, chunks, True
+    return [cursor.position for cursor in cursors], chunks, bool(chunks)
+
+
+def _read_past(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, int]]:
+    """Return likewise what there is behind a position, and how many events are missing in between.
+
+    A log that does not reach the position is another one, and is read from its start.
+    """
+    starts = BusPosition.parse(after).shards if after else (START,) * log.shards
+    places, chunks, missing = [], [], 0
+    for shard, start in enumerate(starts):
+        keys = log.keys(shard)
+        entries, tail = yield from ask_all(
+            shard, [("XRANGE", keys.log, f"({start.stream_id}", "+", "COUNT", reader.CHUNK), ("GET", keys.tail)]
+        )
+        end = end_of(tail, shard)
+        if end < start or (entries and entry_position(entries[0], shard).seq <= start.seq):
+            start = START
+            entries = yield from ask(shard, "XRANGE", keys.log, "-", "+", "COUNT", reader.CHUNK)
+        if entries:
+            end = entry_position(entries[-1], shard)
+            chunks.append((shard, entries))
+        places.append(end)
+        missing += end.seq - start.seq - len(entries)
+    return places, chunks, missing
+
+
+def remind(core: Core, events: list[Event]) -> Step[int]:
+    """Append `due` for the open reminders that wait for one of these events; return how many that were.
+
+    The events come in the order of the log, and the first that matches is the trigger. What counts is how an event
+    left its observation, whatever has become of that since.
+    """
+    count = 0
+    by_page: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_page[event.page].append(event)
+    for page, some in by_page.items():
+        waiting = yield from search(core.log, page, core.fresh, Filter(waiting=True), None, None)
+        some = [event for event in some if any(_may_wait_for(reminder, event) for reminder in waiting)]
+        lives = yield from _last_moments(core, page, {event.subject for event in some})
+        for event in some:
+            subject = yield from _as_left(core, event, lives[event.subject])
+            for reminder in [each for each in waiting if subject is not None and _waits_for(each, event, subject)]:
+                waiting.remove(reminder)
+                count += yield from _fall_due(core, reminder, event)
+    return count
+
+
+def _may_wait_for(reminder: Observation, event: Event) -> bool:
+    """Say whether an event is for a reminder, as far as that shows without its observation."""
+    return (
+        event.kind in HAPPENINGS
+        and reminder.id != event.subject
+        and reminder.added < event.position
+        and (reminder.remind_on or {}).get("type", event.type) == event.type
+    )
+
+
+def _waits_for(reminder: Observation, event: Event, subject: Observation) -> bool:
+    wanted = reminder.remind_on or {}
+    return (
+        _may_wait_for(reminder, event)
+        and wanted.get("status", subject.status) == subject.status
+        and set(wanted.get("tags", ())) <= set(subject.tags)
+    )
+
+
+def _last_moments(core: Core, page: str, subjects: set[str]) -> Step[dict[str, Life]]:
+    """Return of each life what the page has: how the last event left it."""
+    lives: dict[str, Life] = {subject: {} for subject in subjects}
+    if subjects:
+        seen = yield from look(core.log, page, core.fresh, lambda _: (), "get", *subjects)
+        for document in (*seen.found, *filter(None, seen.overlay.values())):
+            if document.id in lives:
+                lives[document.id][document.seq] = document
+    return lives
+
+
+def _as_left(core: Core, event: Event, life: Life) -> Step[Observation | None]:
+    """Return the observation as an event left it, from what is known of its life, else from its history."""
+    if event.kind == "added":
+        return evolve(None, event)
+    if event.seq not in life:
+        now = life[max(life)] if life else None
+        try:
+            past = yield from history(core.log, event.page, event.subject)
+        except PositionLost as lost:
+            logger.warning("reminders go by what it is now", position=str(event.position), reason=str(lost))
+            return now
+        state: Observation | None = None
+        for each in past:
+            with suppress(ValueError, TypeError, OverflowError):  # the projection sets aside what cannot be folded
+                state = evolve(state, each)
+            life[each.seq] = state
+    return life.get(event.seq)
+
+
+def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
+    """Append `due` unless the reminder has fallen due, or closed, meanwhile."""
+    now: Observation | None = reminder
+    while now is not None and now.is_open and now.remind_on is not None:
+        due = Due(
+            id=new_event_id(),
+            page=now.page,
+            subject=now.id,
+            type=now.type,
+            by=core.by,
+            cause=str(event.position),
+            trigger=str(event.position),
+        )
+        try:
+            yield from append(core.log, now.page, [Write(due, "n", version=now.version, wake="0")])
+            return True
+        except (VersionConflict, NotFound):
+            now = (yield from get(core.log, now.page, [now.id], core.fresh)).get(now.id)
+    return False
+
+
+def complete_all(core: Core, events: list[Event]) -> Step[int]:
+    """Go on with the refutations among these events, should who began them be gone; return how many reviews that were.
+
+    The two may well be at it together; each observation is sent to review once.
+    """
+    count = 0
+    for event in events:
+        if isinstance(event, StatusChanged) and event.reason_code == "refuted":
+            count += yield from complete(core, event)
+    return count

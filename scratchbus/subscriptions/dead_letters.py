@@ -1,0 +1,117 @@
+"""Dead letters: the events that a subscription set aside because handling them failed again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Self
+
+from pydantic import BaseModel
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import InvalidPosition, NotFound, PositionLost, shown
+from scratchbus.eventlog.below_floor import entries_at
+from scratchbus.eventlog.consumers import deliver_again, names, read_hash, removed
+from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.options import check_name
+
+Positions = Position | str | Iterable[Position | str] | None
+"""One position, or several, or None for all there are."""
+
+
+class DeadLetter(BaseModel):
+    """An event that was set aside: where it is, why, after how many attempts, and when."""
+
+    subscription: str
+    position: str
+    event_id: str
+    page: str
+    subject: str
+    kind: str
+    reason: str
+    attempts: int
+    at: datetime
+
+    @classmethod
+    def of(cls, subscription: str, event: Event, reason: str, attempts: int) -> Self:
+        """Make one now."""
+        return cls(
+            subscription=subscription,
+            position=str(event.position),
+            event_id=event.id,
+            page=event.page,
+            subject=event.subject,
+            kind=event.kind,
+            reason=reason,
+            attempts=attempts,
+            at=datetime.now(UTC),
+        )
+
+
+def list_letters(core: Core, name: str | None) -> Step[list[DeadLetter]]:
+    """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
+    keys = core.log.keys(0)
+    out: list[DeadLetter] = []
+    for each in (yield from names(keys)) if name is None else [(yield from _known(keys, name))]:
+        rows = yield from read_hash(keys, keys.dead(each))
+        out += [DeadLetter.model_validate_json(rows[position]) for position in sorted(rows, key=in_time)]
+    return out
+
+
+def retry_letters(core: Core, name: str, positions: Positions) -> Step[int]:
+    """Have dead letters delivered again, before anything new; return how many.
+
+    Raises NotFound, or PositionLost when an event is no longer in the log; then nothing was done.
+    """
+    keys = core.log.keys(0)
+    chosen = yield from _chosen(keys, name, positions)
+    for position in chosen:
+        if (yield from find_entry(core, position)) is None:
+            raise PositionLost(
+                f"the event at {position} is no longer in the log and cannot be delivered again;"
+                f" drop its dead letter: `scratchbus dead-letters drop {name} {position}`"
+            )
+    return (yield from deliver_again(keys, name, chosen)) if chosen else 0
+
+
+def drop_letters(core: Core, name: str, positions: Positions) -> Step[int]:
+    """Throw dead letters away; return how many. Raises NotFound."""
+    keys = core.log.keys(0)
+    chosen = yield from _chosen(keys, name, positions)
+    return int((yield from ask(0, "HDEL", keys.dead(name), *chosen))) if chosen else 0
+
+
+def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:
+    """Return the entry of the log at a position, if it is there. Raises PositionLost for one that was archived."""
+    found = yield from entries_at(core.log, [Position.parse(position)])
+    return found[0] if found else None
+
+
+def in_time(position: str) -> tuple[int, int, int]:
+    """Return what positions of several shards are sorted by."""
+    at = Position.parse(position)
+    return at.ms, at.shard, at.seq
+
+
+def _known(keys: ShardKeys, name: str) -> Step[str]:
+    if not (yield from ask(keys.shard, "EXISTS", keys.subscription(check_name(name)))):
+        raise removed(name)
+    return name
+
+
+def _chosen(keys: ShardKeys, name: str, positions: Positions) -> Step[list[str]]:
+    yield from _known(keys, name)
+    there = yield from read_hash(keys, keys.dead(name))
+    if positions is None:
+        return sorted(there, key=in_time)
+    given = [positions] if isinstance(positions, Position | str) else positions
+    if not isinstance(given, Iterable):
+        raise InvalidPosition(f"positions: {shown(given)} is not a position, nor a list of positions")
+    wanted = [str(each if isinstance(each, Position) else Position.parse(each)) for each in given]
+    for position in wanted:
+        if position not in there:
+            raise NotFound(f"{name!r} has no dead letter at {position}; see `scratchbus dead-letters ls {name}`")
+    return sorted(set(wanted), key=in_time)

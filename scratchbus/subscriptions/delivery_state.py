@@ -1,0 +1,51 @@
+"""One event on its way to the handler and back."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import Position
+from scratchbus.eventlog.tail import Item
+
+WAITING, OUT, ACKED = range(3)
+
+
+class Holder(Protocol):
+    """What a ticket was handed out by; `owner` is the subscription of the program."""
+
+    owner: Any
+
+    def ack(self, ticket: Ticket) -> bool:
+        """Take an ack; say whether it is time to write."""
+        ...
+
+    def fail(self, ticket: Ticket, reason: str, delay: float) -> None:
+        """Take back what could not be handled."""
+        ...
+
+
+class Ticket:
+    """One event on its way to the handler and back.
+
+    `event` is set when it is handed out. `when` is the moment (monotonic seconds) before which it is not handed out,
+    and then that at which it was.
+    """
+
+    __slots__ = ("attempt", "event", "hold", "is_noted", "item", "number", "state", "when")
+
+    event: Event
+
+    def __init__(self, hold: Holder, item: Item, number: int) -> None:
+        self.hold = hold
+        self.item = item
+        self.number = number
+        self.state = WAITING
+        self.attempt = 1
+        self.when = 0.0
+        self.is_noted = number < 0
+
+    @property
+    def position(self) -> Position:
+        """The event's place in the log."""
+        return self.item.position

@@ -1,0 +1,198 @@
+"""A subscription as a blocking program uses it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Protocol, Self, TypeVar, cast
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import Duration
+from scratchbus.engine.renewal import Keeper
+from scratchbus.engine.steps import Step
+from scratchbus.errors import EngineError, LeaseLost, LogError, ScratchbusError
+from scratchbus.eventlog.reader import Stop
+from scratchbus.eventlog.tail_readers import Feeds
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.consumer import NAP, PASSING, Consumer
+from scratchbus.subscriptions.delivery_state import OUT, Ticket
+from scratchbus.subscriptions.filters import Filters
+from scratchbus.subscriptions.options import Terms
+from scratchbus.subscriptions.window import Hold
+from scratchbus.telemetry.logs import stderr_logger
+
+T = TypeVar("T")
+
+NOT_THE_EVENTS_FAULT = (LeaseLost, EngineError, LogError)
+"""What ends a consumer and says nothing of the event that it was at."""
+
+logger = stderr_logger()
+
+
+class Host(Protocol):
+    """What a subscription needs of an open bus."""
+
+    core: Core
+    feeds: Feeds
+    keeper: Keeper
+
+    def converse(self, conversation: Step[T]) -> T:
+        """Run a conversation with the engine."""
+        ...
+
+
+class Delivery(Ticket):
+    """One event that was handed out: `ack` it after handling it, or `fail` it.
+
+    As a context manager it acks on success; an exception fails it, and is logged and swallowed.
+    """
+
+    __slots__ = ()
+
+    def ack(self) -> None:
+        """Say that it is dealt with; once more changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
+        if self.hold.ack(self):
+            self.hold.owner._write(self.hold)
+
+    def fail(self, reason: str, *, delay: Duration | None = None) -> None:
+        """Have it delivered again after a while, or set aside after the last attempt.
+
+        Raises LeaseLost, or NotDelivered when it was acked or failed before.
+        """
+        self.hold.fail(self, reason, self.hold.owner._consumer.delay(self.attempt, delay))
+        self.hold.owner._write(self.hold)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool:
+        if problem is None:
+            if self.state == OUT:
+                with suppress(LeaseLost):  # the iteration finds out too, and stands by
+                    self.ack()
+            return False
+        if not isinstance(problem, Exception):
+            return False
+        why = reason_of(problem)
+        logger.warning("a handler failed", position=str(self.position), attempt=self.attempt, reason=why)
+        if self.state == OUT:
+            with suppress(LeaseLost):
+                self.fail(why)
+        return True
+
+
+class Subscription:
+    """A durable subscription, in a `with`: iterate over it for what happens, in order, at least once.
+
+    Entering it records a new name and its place. One consumer of a name is active; others wait in their iteration, and
+    take over when it ends or vanishes. What leaves the `with` by an exception counts as a failed attempt of the last
+    delivery. Made by `bus.subscribe`.
+    """
+
+    def __init__(
+        self, bus: Host, name: str, filters: Filters, terms: Terms, lease: float, stop: Stop | None = None
+    ) -> None:
+        self._bus = bus
+        self._stop = stop
+        self._woken = threading.Event()
+        self._is_closed = False
+        self._last: Delivery | None = None
+        self._consumer = Consumer(
+            bus.core, name, filters, terms, lease, Delivery, self, self._woken.set, bus.feeds.feed
+        )
+        bus.keeper.add(self._consumer)
+
+    @property
+    def name(self) -> str:
+        """The name of the subscription."""
+        return self._consumer.name
+
+    @property
+    def is_active(self) -> bool:
+        """Say whether this consumer holds the lease, as far as it knows."""
+        hold = self._consumer.hold
+        return hold is not None and not hold.is_lost and time.monotonic() <= hold.good_until
+
+    def ack(self, position: Position | str) -> None:
+        """Ack the delivery of the event at a position. Raises NotDelivered when it is not out, or LeaseLost."""
+        cast(Delivery, self._consumer.find(position)).ack()
+
+    def run(self, handler: Callable[[Event], object], stop: Stop | None = None) -> None:
+        """Hand every event to a handler, ack it after that, and fail it when that raises; until `stop` is set."""
+        self._stop = stop or self._stop
+        for delivery in self:
+            with delivery:
+                handler(delivery.event)
+
+    def close(self) -> None:
+        """End the iteration, write what was acked, and give the lease up. Any thread may do so."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._bus.keeper.remove(self._consumer)
+        self._leave()
+        self._woken.set()
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return self
+
+    def __next__(self) -> Delivery:
+        """Return the next delivery; wait for it if there is none."""
+        consumer = self._consumer
+        while not self._is_closed and (self._stop is None or not self._stop.is_set()):
+            ticket = consumer.ready()
+            if ticket is not None:
+                self._last = cast(Delivery, ticket)
+                return self._last
+            self._woken.clear()
+            try:
+                seconds = self._bus.converse(consumer.advance())
+                if seconds:
+                    self._wait(seconds)
+            except PASSING as problem:
+                self._woken.wait(consumer.trouble(problem))
+        if self._is_closed:
+            self._leave()  # it may have been closed just before the lease was taken
+        raise StopIteration
+
+    def _wait(self, seconds: float) -> None:
+        hold = self._consumer.hold
+        if hold is None or hold.is_lost or not hold.places or seconds < NAP:
+            self._woken.wait(seconds)
+        else:
+            self._bus.feeds.wait([place.feed.shard for place in hold.places], self._woken, seconds)
+
+    def _leave(self) -> None:
+        with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself
+            self._bus.converse(self._consumer.leave())
+
+    def _write(self, hold: Hold) -> None:
+        with suppress(*PASSING):  # what it cannot take now is told later
+            self._bus.converse(self._consumer.write(hold))
+
+    def __enter__(self) -> Self:
+        try:
+            self._bus.converse(self._consumer.declare())
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
+        last = self._last
+        is_fault = isinstance(problem, Exception) and not isinstance(problem, NOT_THE_EVENTS_FAULT)
+        try:
+            if is_fault and last is not None and last.state == OUT:
+                with suppress(LeaseLost):
+                    last.fail(reason_of(problem))
+        finally:
+            self.close()
+
+
+def reason_of(problem: BaseException | None) -> str:
+    """Return what a dead letter says of an exception, in one line."""
+    text = " ".join(str(problem).split())
+    return f"{type(problem).__name__}: {text}"[:1000] if text else type(problem).__name__

@@ -1,0 +1,183 @@
+"""A subscription as an asyncio program uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Protocol, Self, TypeVar, cast
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import Duration
+from scratchbus.engine.renewal import AsyncKeeper
+from scratchbus.engine.steps import Step
+from scratchbus.errors import LeaseLost, ScratchbusError
+from scratchbus.eventlog.reader import Stop
+from scratchbus.eventlog.tail_readers import AsyncFeeds
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.consumer import PASSING, Consumer
+from scratchbus.subscriptions.delivery_state import OUT, Ticket
+from scratchbus.subscriptions.filters import Filters
+from scratchbus.subscriptions.options import Terms
+from scratchbus.subscriptions.subscription import NOT_THE_EVENTS_FAULT, reason_of
+from scratchbus.subscriptions.window import Hold
+from scratchbus.telemetry.logs import stderr_logger
+
+T = TypeVar("T")
+
+logger = stderr_logger()
+
+
+class AsyncHost(Protocol):
+    """What a subscription needs of an open bus."""
+
+    core: Core
+    feeds: AsyncFeeds
+    keeper: AsyncKeeper
+
+    async def converse(self, conversation: Step[T]) -> T:
+        """Run a conversation with the engine."""
+        ...
+
+
+class AsyncDelivery(Ticket):
+    """One event that was handed out: `ack` it after handling it, or `fail` it.
+
+    As an `async with` it acks on success; an exception fails it, and is logged and swallowed.
+    """
+
+    __slots__ = ()
+
+    async def ack(self) -> None:
+        """Say that it is dealt with; once more changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
+        if self.hold.ack(self):
+            await self.hold.owner._write(self.hold)
+
+    async def fail(self, reason: str, *, delay: Duration | None = None) -> None:
+        """Have it delivered again after a while, or set aside after the last attempt.
+
+        Raises LeaseLost, or NotDelivered when it was acked or failed before.
+        """
+        self.hold.fail(self, reason, self.hold.owner._consumer.delay(self.attempt, delay))
+        await self.hold.owner._write(self.hold)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool:
+        if problem is None:
+            if self.state == OUT:
+                with suppress(LeaseLost):  # the iteration finds out too, and stands by
+                    await self.ack()
+            return False
+        if not isinstance(problem, Exception):
+            return False
+        why = reason_of(problem)
+        logger.warning("a handler failed", position=str(self.position), attempt=self.attempt, reason=why)
+        if self.state == OUT:
+            with suppress(LeaseLost):
+                await self.fail(why)
+        return True
+
+
+class AsyncSubscription:
+    """A durable subscription, in an `async with`: iterate over it for what happens, in order, at least once.
+
+    Entering it records a new name and its place. One consumer of a name is active; others wait in their iteration, and
+    take over when it ends or vanishes. What leaves the `async with` by an exception counts as a failed attempt of the
+    last delivery. Made by `bus.subscribe`.
+    """
+
+    def __init__(
+        self, bus: AsyncHost, name: str, filters: Filters, terms: Terms, lease: float, stop: Stop | None = None
+    ) -> None:
+        self._bus = bus
+        self._stop = stop
+        self._woken = asyncio.Event()
+        self._is_closed = False
+        self._last: AsyncDelivery | None = None
+        self._consumer = Consumer(
+            bus.core, name, filters, terms, lease, AsyncDelivery, self, self._woken.set, bus.feeds.feed
+        )
+        bus.keeper.add(self._consumer)
+
+    @property
+    def name(self) -> str:
+        """The name of the subscription."""
+        return self._consumer.name
+
+    @property
+    def is_active(self) -> bool:
+        """Say whether this consumer holds the lease, as far as it knows."""
+        hold = self._consumer.hold
+        return hold is not None and not hold.is_lost and time.monotonic() <= hold.good_until
+
+    async def ack(self, position: Position | str) -> None:
+        """Ack the delivery of the event at a position. Raises NotDelivered when it is not out, or LeaseLost."""
+        await cast(AsyncDelivery, self._consumer.find(position)).ack()
+
+    async def run(self, handler: Callable[[Event], Awaitable[object]], stop: Stop | None = None) -> None:
+        """Hand every event to a handler, ack it after that, and fail it when that raises; until `stop` is set."""
+        self._stop = stop or self._stop
+        async for delivery in self:
+            async with delivery:
+                await handler(delivery.event)
+
+    async def close(self) -> None:
+        """End the iteration, write what was acked, and give the lease up. Any task may do so."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._bus.keeper.remove(self._consumer)
+        await self._leave()
+        self._woken.set()
+
+    def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
+        return self
+
+    async def __anext__(self) -> AsyncDelivery:
+        """Return the next delivery; wait for it if there is none."""
+        consumer = self._consumer
+        while not self._is_closed and (self._stop is None or not self._stop.is_set()):
+            ticket = consumer.ready()
+            if ticket is not None:
+                self._last = cast(AsyncDelivery, ticket)
+                return self._last
+            self._woken.clear()
+            try:
+                seconds = await self._bus.converse(consumer.advance())
+                if seconds:
+                    await self._bus.feeds.wait(self._woken, seconds)
+            except PASSING as problem:
+                await self._bus.feeds.wait(self._woken, consumer.trouble(problem))
+        if self._is_closed:
+            await self._leave()  # it may have been closed just before the lease was taken
+        raise StopAsyncIteration
+
+    async def _leave(self) -> None:
+        with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself
+            await self._bus.converse(self._consumer.leave())
+
+    async def _write(self, hold: Hold) -> None:
+        with suppress(*PASSING):  # what it cannot take now is told later
+            await self._bus.converse(self._consumer.write(hold))
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._bus.converse(self._consumer.declare())
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
+        last = self._last
+        is_fault = isinstance(problem, Exception) and not isinstance(problem, NOT_THE_EVENTS_FAULT)
+        try:
+            if is_fault and last is not None and last.state == OUT:
+                with suppress(LeaseLost):
+                    await last.fail(reason_of(problem))
+        finally:
+            await self.close()

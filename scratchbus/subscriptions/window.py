@@ -1,0 +1,289 @@
+"""What a consumer has in its hands while it holds a subscription: what is to come, what is out, what is acked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.engine.steps import Step
+from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
+from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.consumers import Lease, Taken
+from scratchbus.eventlog.tail import Item, Place
+from scratchbus.subscriptions.dead_letters import DeadLetter
+from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, Ticket
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
+
+MOST_UNACKED = 10_000
+"""How many deliveries may be out at once."""
+
+ACKS_AT_ONCE = 256
+ACKS_FOR = 0.1
+"""So many acks, or so many seconds of them, are written at once."""
+
+_AGAIN = 1_000_000_000  # those that come again are numbered from here below 0
+
+logger = stderr_logger()
+
+
+class Errand(NamedTuple):
+    """Something to tell the engine: a method of Lease, and its arguments."""
+
+    tell: Callable[..., Step[None]]
+    arguments: tuple[Any, ...]
+
+
+class Hold:
+    """A lease while it lasts. The threads of a consumer, and the one that prolongs the lease, share it."""
+
+    def __init__(
+        self, lease: Lease, taken: Taken, begun: float, most: int, make: Callable[[Hold, Item, int], Ticket], owner: Any
+    ) -> None:
+        self.lease = lease
+        self.owner = owner
+        self.is_lost = False
+        self.good_until = begun + lease.ms / 1000
+        self.written_at = begun
+        self.places: list[Place] | None = None
+        self.cursor = taken.cursor
+        self.origins = taken.origins
+        self.again = taken.again
+        self.doubtful = ACKS_AT_ONCE + 1 if taken.is_takeover else 0
+        self.is_new = taken.is_takeover
+        self.raw: list[Item] = []
+        self.errands: list[Errand] = []
+        self._counts = counts.subscriptions[lease.name]
+        self._most = most
+        self._make = make
+        self._trying = taken.trying
+        self._attempts = taken.attempts
+        self._due = begun + taken.wait_ms / 1000
+        self._cursors = list(BusPosition.parse(taken.cursor).shards)
+        self._ends: dict[int, Position] = {}
+        self._line: deque[Ticket] = deque()  # handed out or to be handed out, in order, from the first unacked on
+        self._waiting: deque[Ticket] = deque()
+        self._number = 0
+        self._acked = self._written = 0
+        self._lock = threading.Lock()
+
+    # -- what comes in ----------------------------------------------------------------------------------------------
+
+    def check_room(self) -> None:
+        """Raise TooManyUnacked when so much is out that nothing more is to be read."""
+        if len(self._line) - len(self._waiting) > MOST_UNACKED:
+            raise TooManyUnacked(self.lease.name, MOST_UNACKED)
+
+    def take_in(self, items: Sequence[Item], shard: int, end: Position) -> None:
+        """Take what was read of a shard, up to its end; `line_up` is to follow."""
+        with self._lock:
+            self.raw += items
+            self._ends[shard] = end
+
+    def line_up(self, item: Item | None) -> None:
+        """Put the first of what was taken in into the line, or leave it out for None."""
+        with self._lock:
+            del self.raw[0]
+            if item is not None:
+                self._append([item])
+
+    def line_up_all(self) -> None:
+        """Put all that was taken in into the line."""
+        with self._lock:
+            self._append(self.raw)
+            self.raw.clear()
+
+    def put_first(self, items: Sequence[Item]) -> None:
+        """Have these handed out again, before all else."""
+        with self._lock:
+            there = {ticket.position for ticket in self._line if ticket.number < 0}
+            tickets = [
+                self._make(self, item, number - _AGAIN)
+                for number, item in enumerate(items)
+                if item.position not in there
+            ]
+            self._recall(tickets)
+            for ticket in reversed(tickets):
+                self._line.appendleft(ticket)
+                self._insert(ticket)
+
+    def _append(self, items: list[Item]) -> None:
+        make, first = self._make, self._number + 1
+        tickets = [make(self, item, number) for number, item in enumerate(items, first)]
+        self._number += len(tickets)
+        self._line += tickets
+        self._waiting += tickets
+        if self._trying:
+            self._recall(tickets)
+
+    def _recall(self, tickets: list[Ticket]) -> None:
+        """Go on counting where the consumer before stopped."""
+        for ticket in tickets:
+            if str(ticket.position) == self._trying:
+                ticket.attempt, ticket.when, ticket.is_noted = self._attempts + 1, self._due, True
+                self._trying = ""
+                return
+
+    def set_aside(self, letter: DeadLetter) -> None:
+        """Make what was to be handed out again a dead letter again."""
+        with self._lock:
+            self._tell(self.lease.bury, letter.position, letter.model_dump_json(), self._cursor())
+
+    def _insert(self, ticket: Ticket) -> None:
+        at = next((at for at, each in enumerate(self._waiting) if each.number > ticket.number), len(self._waiting))
+        self._waiting.insert(at, ticket)
+
+    # -- what goes out ----------------------------------------------------------------------------------------------
+
+    def next(self, now: float) -> Ticket | None:
+        """Hand out what comes next, if it is there and its time has come. Raises CodeTooOld."""
+        with self._lock:
+            while self._waiting:
+                ticket = self._waiting[0]
+                if ticket.when > now:
+                    return None
+                event = ticket.item.event
+                self._waiting.popleft()
+                if isinstance(event, Poison):
+                    logger.warning("not an event", position=str(event.position), reason=event.reason)
+                    self._finish(ticket)
+                elif ticket.attempt > self._most:
+                    ticket.event = event
+                    self._bury(ticket, "its consumers went away while they had it", ticket.attempt - 1)
+                else:
+                    ticket.event, ticket.state, ticket.when = event, OUT, now
+                    self._counts.delivered += 1
+                    return ticket
+        return None
+
+    def wait(self, now: float) -> float:
+        """Return for how many seconds what comes next has to wait; 0 when there is nothing."""
+        return max(0.0, self._waiting[0].when - now) if self._waiting else 0.0
+
+    def in_doubt(self) -> None:
+        """Count the first event as tried: the consumer before may have died of it."""
+        with self._lock:
+            self.is_new = False
+            ticket = self._waiting[0]
+            ticket.is_noted = True
+            self._tell(self.lease.note, str(ticket.position), ticket.attempt, 0)
+
+    @property
+    def has_next(self) -> bool:
+        """Say whether there is something to hand out, now or later."""
+        return bool(self._waiting)
+
+    def oldest(self) -> float | None:
+        """Return when the oldest of what is out was handed out (monotonic seconds)."""
+        with self._lock:
+            return next((ticket.when for ticket in self._line if ticket.state == OUT), None)
+
+    # -- what comes back --------------------------------------------------------------------------------------------
+
+    def ack(self, ticket: Ticket) -> bool:
+        """Take an ack; say whether it is time to write. Raises LeaseLost or NotDelivered."""
+        if self.is_lost:
+            raise LeaseLost(self.lease.name)
+        now = time.monotonic()
+        with self._lock:
+            if ticket.state == ACKED:
+                return False
+            if ticket.state != OUT:
+                raise NotDelivered(self.lease.name, ticket.position)
+            self._finish(ticket)
+            self._acked += 1
+            self._counts.acked += 1
+            self._counts.took.add(now - ticket.when)
+            if self.doubtful:
+                self.doubtful -= 1
+                return True
+            if self.errands or self._acked - self._written >= ACKS_AT_ONCE:
+                return True
+        return now - self.written_at > ACKS_FOR or now > self.good_until
+
+    def find(self, position: Position) -> Ticket:
+        """Return what is out at a position. Raises NotDelivered, or LeaseLost."""
+        if self.is_lost:
+            raise LeaseLost(self.lease.name)
+        with self._lock:
+            for ticket in self._line:
+                if ticket.position == position and ticket.state != WAITING:
+                    return ticket
+        raise NotDelivered(self.lease.name, position)
+
+    def fail(self, ticket: Ticket, reason: str, delay: float) -> None:
+        """Take back what could not be handled: to be handed out again, or to be set aside.
+
+        Raises LeaseLost or NotDelivered.
+        """
+        if self.is_lost:
+            raise LeaseLost(self.lease.name)
+        with self._lock:
+            if ticket.state != OUT:
+                raise NotDelivered(self.lease.name, ticket.position)
+            now = time.monotonic()
+            self._counts.failed += 1
+            self._counts.took.add(now - ticket.when)
+            if ticket.attempt >= self._most:
+                self._bury(ticket, reason, ticket.attempt)
+                return
+            self._tell(self.lease.note, str(ticket.position), ticket.attempt, round(delay * 1000))
+            ticket.state, ticket.when, ticket.is_noted = WAITING, now + delay, True
+            ticket.attempt += 1
+            self._insert(ticket)
+
+    def _bury(self, ticket: Ticket, reason: str, attempts: int) -> None:
+        event = ticket.event
+        logger.error("set aside as a dead letter", subscription=self.lease.name, position=str(event.position),
+                     attempts=attempts, reason=reason)  # fmt: skip
+        self._counts.dead += 1
+        ticket.is_noted = False  # what buries it forgets the rest
+        self._finish(ticket)
+        letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
+        self._tell(self.lease.bury, str(ticket.position), letter, self._cursor())
+
+    def _finish(self, ticket: Ticket) -> None:
+        """Be done with it, and with all at the front of the line that is done."""
+        ticket.state = ACKED
+        if ticket.is_noted:
+            self._tell(self.lease.done, str(ticket.position))
+        line = self._line
+        while line and line[0].state == ACKED:
+            done = line.popleft()
+            if done.number > 0:
+                self._cursors[done.item.position.shard] = done.item.position
+
+    # -- what is owed to the engine ----------------------------------------------------------------------------------
+
+    @property
+    def owes(self) -> bool:
+        """Say whether there is something to write."""
+        return bool(self.errands) or self._acked > self._written
+
+    def owed(self) -> tuple[str, int, list[Errand]]:
+        """Return the cursor, how many acks are in it, and what else is to be told."""
+        with self._lock:
+            return self._cursor(), self._acked, list(self.errands)
+
+    def wrote(self, begun: float, acked: int, told: list[Errand], again: int) -> None:
+        """Take note of what was written."""
+        with self._lock:
+            self._written = max(self._written, acked)
+            self.errands = [errand for errand in self.errands if not any(errand is each for each in told)]
+            self.written_at, self.good_until, self.again = begun, begun + self.lease.ms / 1000, again
+
+    def _tell(self, tell: Callable[..., Step[None]], *arguments: Any) -> None:
+        self.errands.append(Errand(tell, arguments))
+
+    def _cursor(self) -> str:
+        if not self._line and not self.raw:
+            return _text(self._cursors, self._ends)
+        return _text(self._cursors, {})
+
+
+def _text(cursors: list[Position], ends: Mapping[int, Position]) -> str:
+    return str(BusPosition(tuple(ends.get(shard, cursor) for shard, cursor in enumerate(cursors))))

@@ -1,0 +1,1 @@
+"""Counters and logs of this process."""

@@ -1,0 +1,139 @@
+"""A page as it was, folded from its events: from the beginning, or from the last snapshot before that moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.steps import Step
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, encode_document, entry_fields, entry_position
+from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.gaps import count_all_erased
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.moments import event_id_at
+from scratchbus.eventlog.reader import cursors, read
+from scratchbus.projections import scratch_page
+from scratchbus.projections.filters import Filter, matching
+from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.readmodel import snapshots
+from scratchbus.readmodel.garbage import collector_at_rest
+from scratchbus.readmodel.rebuild import Progress
+from scratchbus.readmodel.snapshots import Snapshot
+from scratchbus.timetravel.cut import Cut
+
+Documents = dict[str, Observation]
+
+_DENSE = 3  # a page that has one of so many events is read with the others: the engine is quicker at it
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A page as it was, in memory."""
+
+    page: str
+    live: LivePage
+
+    def get(self, ids: list[str]) -> Step[Documents]:
+        """See `Reads`."""
+        yield from ()
+        found = {id: self.live.get(id) for id in ids}
+        return {id: each for id, each in found.items() if each is not None}
+
+    def active(self, limit: int | None) -> Step[list[Observation]]:
+        """See `Reads`."""
+        yield from ()
+        return self.live.active(limit)
+
+    def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
+        """See `Reads`."""
+        yield from ()
+        return matching(self.live, wanted, limit, below)
+
+    def place_of(self, id: str) -> Step[int | None]:
+        """See `Reads`."""
+        yield from ()
+        found = self.live.get(id)
+        return None if found is None else found.added_seq
+
+
+def fold_page(
+    log: Log, names: PageKeys, cut: Cut, base: Snapshot | None, share: float, progress: Progress | None
+) -> Step[Documents]:
+    """Fold a page's events up to a moment; write a snapshot if it took long. `share` is its share of the log's events.
+
+    Raises PositionLost, LogRewound, LogGap or CodeTooOld.
+    """
+    end = cut.position
+    erased = yield from count_all_erased(log.keys(end.shard))
+    stored = (yield from snapshots.load(names, base)) if base else []
+    begin = base.position if base and stored is not None else START._replace(shard=end.shard)
+    documents = {each.id: each for each in stored or ()}
+    (cursor,) = yield from cursors(log, begin, [names.page])
+    if share * _DENSE >= 1:
+        cursor.page = ""
+    count = yield from fold_events(log, names.page, cursor, end, documents, progress)
+    if snapshots.is_due(count, len(documents)):
+        yield from _keep(log, names, end, documents, erased)
+    return documents
+
+
+def fold_events(
+    log: Log, page: str, cursor: Cursor, end: Position, documents: Documents, progress: Progress | None = None
+) -> Step[int]:
+    """Fold the events of a page behind a cursor, up to a position, into documents; return how many there were."""
+    name, begin, count = page.encode(), cursor.position, 0
+    with collector_at_rest():
+        while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
+            entries = chunks[0][1]
+            if cursor.position > end:
+                entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
+            for entry in entries:
+                if _is_of(entry, name):
+                    apply(documents, decode(entry, end.shard))
+                    count += 1
+            if progress is not None:
+                progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
+    return count
+
+
+def _keep(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:
+    rows = [*documents.values()]
+    packed = [
+        snapshots.pack([encode_document(each) for each in rows[start : start + snapshots.PART]])
+        for start in range(0, len(rows), snapshots.PART)
+    ]
+    made = Snapshot(at, len(rows), len(packed))
+    yield from snapshots.store(log.keys(at.shard), names, made, (yield from event_id_at(log, at)), packed, erased)
+
+
+def _is_of(entry: RawEntry, page: bytes) -> bool:
+    flat = entry[1]
+    return bool((flat[5] if flat[4:5] == [b"page"] else entry_fields(entry).get(b"page")) == page)
+
+
+def decode(entry: RawEntry, shard: int) -> Event | Poison:
+    """Return the event of a raw entry, or what is known of one that is none. Raises CodeTooOld."""
+    try:
+        return decode_entry(entry, shard)
+    except Poison as poison:
+        return poison
+
+
+def apply(documents: Documents, item: Event | Poison) -> None:
+    """Fold one event, as a projector does: what cannot be folded marks its document as damaged.
+
+    The documents are of this fold alone, and are changed in place.
+    """
+    if isinstance(item, Poison):
+        before = documents.get(item.envelope["subject"])
+        if before is not None:
+            documents[before.id] = scratch_page.damage(before, *item.position[:2])
+        return
+    after, _ = scratch_page.fold(documents.get(item.subject), item, in_place=True)
+    if after is None:
+        documents.pop(item.subject, None)
+    else:
+        documents[item.subject] = after

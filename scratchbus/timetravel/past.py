@@ -1,0 +1,133 @@
+"""Going back: the way that costs least to a page as it was, and what can be read of it there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from scratchbus.commands.outcome import not_found
+from scratchbus.commands.read import Reads
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import START, Position
+from scratchbus.domain.values import check_id, check_source
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import InvalidSource, PositionLost, shown
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.codec import decode_documents
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.positions import count_positions
+from scratchbus.eventlog.reader import cursors
+from scratchbus.projections.filters import Filter
+from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.silenced import Without
+from scratchbus.readmodel import snapshots
+from scratchbus.readmodel.history import history
+from scratchbus.readmodel.rebuild import Progress
+from scratchbus.readmodel.scope import Core
+from scratchbus.timetravel.cut import Cut, When, cut_at
+from scratchbus.timetravel.fold_page import Documents, Folded, fold_page
+from scratchbus.timetravel.undo import Known, Undone, changed_since, states_before
+from scratchbus.timetravel.what_if import fold_without
+
+FEW = 1_000
+"""So many events are undone rather than folded: what did not change is then read only when it is asked for."""
+
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A page as it was at a moment, or as it would have been without what `judge` leaves out."""
+
+    core: Core
+    reads: Reads
+    cut: Cut
+    judge: Without | None = None
+
+    def history(self, id: str) -> Step[list[Event]]:
+        """Return the events about an observation up to then, oldest first. Raises NotFound, PositionLost."""
+        id = check_id(id)
+        events = yield from history(self.core.log, self.reads.page, id)
+        found = [
+            event
+            for event in events
+            if event.position <= self.cut.position and not (self.judge and self.judge.has_left_out(event.position))
+        ]
+        if not found:
+            raise not_found(self.reads.page, id)
+        return found
+
+    def everything(self) -> Step[list[Observation]]:
+        """Return all that was on the page."""
+        return self.reads.search(Filter(), None, None)
+
+
+def as_of(
+    core: Core, page: str, when: When, without_sources: str | Collection[str], progress: Progress | None
+) -> Step[Past]:
+    """Return a page as it was at a moment; without some sources, as it would have been. Raises as `cut_at`."""
+    sources = _sources(without_sources)
+    cut = yield from cut_at(core, page, when)
+    if not sources:
+        return Past(core, (yield from _as_it_was(core, page, cut, progress)), cut)
+    judge = Without(sources)
+    documents = yield from fold_without(core.log, page, cut, judge, progress)
+    return Past(core, _held(page, documents, cut), cut, judge)
+
+
+def _sources(given: str | Collection[str]) -> frozenset[str]:
+    """Return the sources to leave out; one may be given bare. Raises InvalidSource."""
+    if not isinstance(given, Collection):
+        raise InvalidSource(f"without_sources: {shown(given)} is not a list of sources")
+    return frozenset(check_source(each, "without_sources") for each in ([given] if isinstance(given, str) else given))
+
+
+def _held(page: str, documents: Documents, cut: Cut) -> Folded:
+    return Folded(page, LivePage(documents.values(), cut.ms))
+
+
+def _as_it_was(core: Core, page: str, cut: Cut, progress: Progress | None) -> Step[Reads]:
+    """Go back from now, or forward from a snapshot or the beginning, whichever costs less."""
+    log, end = core.log, cut.position
+    if not end.seq:
+        return _held(page, {}, cut)
+    keys = log.keys(end.shard)
+    checkpoint = yield from read_checkpoint(keys)
+    last = end_of((yield from ask(end.shard, "GET", keys.tail)), end.shard)
+    names = PageKeys(keys, page, checkpoint.build)
+    base = yield from snapshots.nearest(keys, names, end)
+    begin = base.position if base else START
+    before, _ = (yield from count_positions(end.shard, names.positions, begin)) if base else (0, 0)
+    until, indexed = yield from count_positions(end.shard, names.positions, end)
+    since = indexed - until + last.seq - max(checkpoint.position, end).seq
+    most = max(FEW, until - before + (base.documents if base else 0))
+    if since <= most:
+        undone = yield from _undone(core, names, cut, last, most)
+        if undone is not None:
+            return undone
+    share = (until - before) / max(1, end.seq - begin.seq)
+    return _held(page, (yield from fold_page(log, names, cut, base, share, progress)), cut)
+
+
+def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) -> Step[Undone | None]:
+    """Undo what has happened since; None when that takes more than so many events, or has to be folded to be known."""
+    log, page = core.log, names.page
+    (cursor,) = yield from cursors(log, cut.position, [page])
+    changed = yield from changed_since(log, page, cursor, last)
+    if not changed.is_linked:
+        return None
+    older = [id for id, before in changed.before.items() if before]
+    cost = changed.events
+    for at in range(0, len(older), _AT_ONCE):
+        rows = yield from ask(last.shard, "HMGET", names.docs, *older[at : at + _AT_ONCE])
+        documents = decode_documents([row for row in rows if row])
+        cost += sum(document.version for document in documents)
+        if cost > most or any(document.damaged for document in documents):
+            return None  # its chain may lack what damaged it
+    try:
+        states = yield from states_before(log, page, changed.before)
+    except PositionLost:
+        return None  # a snapshot may know it
+    return Undone(log, page, core.fresh, cut.ms, Known(changed.cursor, states))

@@ -1,0 +1,112 @@
+"""A page as it was a short time ago: as it is now, with what has happened since undone.
+
+It costs what has happened since, and holds nothing else: what did not change is read when it is asked for. As the log
+goes on, each read undoes that too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.codec import entry_fields
+from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.reader import CHUNK, read
+from scratchbus.projections import scratch_page
+from scratchbus.projections.filters import Filter
+from scratchbus.readmodel.history import walk_all_back
+from scratchbus.readmodel.queries import Freshness, active, get
+from scratchbus.readmodel.search import search
+
+_LINK = re.compile(rb"(\d{1,15}-\d{1,15})?")
+
+
+class Known(NamedTuple):
+    """What is known of the time since: up to where, and how all that had events was before them."""
+
+    cursor: Cursor
+    states: Mapping[str, Observation | None]
+
+
+@dataclass(slots=True)
+class Undone:
+    """A page as it was at a moment, for as long as its bus is open."""
+
+    log: Log
+    page: str
+    freshness: Freshness
+    ms: int
+    known: Known
+
+    def get(self, ids: list[str]) -> Step[dict[str, Observation]]:
+        """See `Reads`."""
+        return get(self.log, self.page, ids, self.freshness, self)
+
+    def active(self, limit: int | None) -> Step[list[Observation]]:
+        """See `Reads`."""
+        return active(self.log, self.page, self.freshness, limit, self)
+
+    def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
+        """See `Reads`."""
+        return search(self.log, self.page, self.freshness, wanted, limit, below, self)
+
+    def place_of(self, id: str) -> Step[int | None]:
+        """See `Reads`."""
+        found = yield from self.get([id])
+        return found[id].added_seq if id in found else None
+
+    def undo(self, log: Log, page: str, tail: Position) -> Step[Mapping[str, Observation | None]]:
+        """See `Earlier`."""
+        known = self.known
+        if known.cursor.position < tail:
+            more = yield from changed_since(log, page, known.cursor, tail)
+            new = {id: before for id, before in more.before.items() if id not in known.states}
+            states = yield from states_before(log, page, new)
+            self.known = known = Known(more.cursor, {**known.states, **states})  # at once: others may read meanwhile
+        return known.states
+
+
+class Changed(NamedTuple):
+    """What had events behind a cursor: for each the stream id of its event before those, "" for none; and a new cursor.
+
+    `events` counts those of the page. Unless it `is_linked`, some were not written by the append script, and do not say
+    which came before them.
+    """
+
+    cursor: Cursor
+    before: dict[str, str]
+    events: int
+    is_linked: bool
+
+
+def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[Changed]:
+    """Read what has happened on a page behind a cursor, at least up to this end of the log."""
+    far = tail.seq - cursor.position.seq > CHUNK
+    cursor = replace(cursor, page=page if far else "")
+    name, before, events, is_linked = page.encode(), dict[str, str](), 0, True
+    while cursor.position < tail and (chunks := (yield from read(log, [cursor]))):
+        for _, entries in chunks:
+            for entry in entries:
+                fields = entry_fields(entry)
+                if fields.get(b"page") == name:
+                    events += 1
+                    is_linked = is_linked and _LINK.fullmatch(fields.get(b"prev", b"-")) is not None
+                    subject, last = (fields.get(key, b"").decode("utf-8", "replace") for key in (b"subject", b"prev"))
+                    before.setdefault(subject, last)
+    return Changed(cursor, before, events, is_linked)
+
+
+def states_before(log: Log, page: str, before: Mapping[str, str]) -> Step[dict[str, Observation | None]]:
+    """Return each observation as it was after the event with this stream id; None where there was none."""
+    histories = yield from walk_all_back(log, page, {id: at for id, at in before.items() if at})
+    states: dict[str, Observation | None] = dict.fromkeys(before)
+    for id, events in histories.items():
+        for event in reversed(events):
+            states[id], _ = scratch_page.fold(states[id], event, in_place=True)
+    return states

@@ -1,0 +1,100 @@
+"""A page as it would have been, had some sources been silent."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+
+from scratchbus.domain.events import Event
+from scratchbus.engine.steps import Step
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.codec import Poison, is_batch_end
+from scratchbus.eventlog.moments import last_until
+from scratchbus.eventlog.reader import cursors, read
+from scratchbus.eventlog.tail import Item, whole_batches
+from scratchbus.projections.silenced import Without
+from scratchbus.readmodel.rebuild import Progress
+from scratchbus.timetravel.cut import Cut
+from scratchbus.timetravel.fold_page import Documents, apply
+
+
+def fold_without(log: Log, page: str, cut: Cut, judge: Without, progress: Progress | None) -> Step[Documents]:
+    """Fold what is left of a page's events when some sources are left out, and all that rested on them.
+
+    It reads the events of all pages up to that moment, in time's order: evidence may be anywhere. Raises PositionLost,
+    LogRewound, LogGap or CodeTooOld.
+    """
+    home, documents = log.shard(page), Documents()
+    ends = {home: cut.position}
+    for shard in range(log.shards):
+        if shard != home:
+            ends[shard] = yield from last_until(log, shard, cut.ms)
+    all_places = yield from cursors(log, None)
+    torn: dict[int, list[Item]] = {shard: [] for shard in ends}
+    held: list[list[Item]] = []  # those of the last millisecond: what is read next may have more of it
+    while places := [place for place in all_places if place.position < ends[place.position.shard]]:
+        chunks = yield from read(log, places)
+        if not chunks:
+            break
+        batches = held
+        for shard, entries in chunks:
+            items = torn[shard] + [Item(entry, shard) for entry in entries]
+            whole = whole_batches(items)
+            torn[shard] = items[whole:]
+            batches += _batches(item for item in items[:whole] if item.position <= ends[shard])
+        batches.sort(key=_when)
+        last = bisect_left(batches, batches[-1][0].position.ms, key=_ms) if batches else 0
+        held = batches[last:]
+        _fold(judge, page, batches[:last], documents)
+        if progress is not None:
+            done = (min(place.position.seq, ends[place.position.shard].seq) for place in all_places)
+            progress(sum(done), sum(end.seq for end in ends.values()))
+    _fold(judge, page, held, documents)
+    return documents
+
+
+def _fold(judge: Without, page: str, batches: list[list[Item]], documents: Documents) -> None:
+    """Fold what is left of these batches of a page and others."""
+    if len({batch[0].position.shard for batch in batches}) > 1:
+        _settle(judge, batches)
+    for batch in batches:
+        for each in _kept(judge, batch):
+            if (each.envelope["page"] if isinstance(each, Poison) else each.page) == page:
+                apply(documents, each)
+
+
+def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    batch: list[Item] = []
+    for item in items:
+        batch.append(item)
+        if is_batch_end(item.entry):
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _when(batch: list[Item]) -> tuple[int, int, int]:
+    ms, seq, shard = batch[0].position
+    return ms, shard, seq
+
+
+def _ms(batch: list[Item]) -> int:
+    return batch[0].position.ms
+
+
+def _settle(judge: Without, batches: list[list[Item]]) -> None:
+    """Judge batches until nothing more is left out: of one millisecond on two shards, either may rest on the other."""
+    events = [[item.event for item in batch if isinstance(item.event, Event)] for batch in batches]
+    kept, was = sum(map(len, events)), -1
+    while kept != was:
+        was, kept = kept, sum(len(judge.keep(batch)) for batch in events)
+
+
+def _kept(judge: Without, batch: list[Item]) -> Iterator[Event | Poison]:
+    """Yield what is left of a batch; also what is no event, unless the observation is gone."""
+    happened = [item.event for item in batch]
+    yield from judge.keep([each for each in happened if isinstance(each, Event)])
+    for each in happened:
+        if isinstance(each, Poison) and not judge.is_gone(each.envelope["subject"]):
+            yield each

@@ -1,0 +1,1 @@
+"""Live views: pages in memory, kept current by the log."""

@@ -1,0 +1,294 @@
+"""A page followed in memory, for all views of it in this process: read whole once, then kept up by the log's feed.
+
+Whoever reads the feed folds what is new, a whole batch at a time. The engine is asked only to begin, or begin anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+from weakref import WeakSet
+
+from scratchbus.domain.events import Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.engine.connections import backoff
+from scratchbus.engine.steps import Pause, Step, ask
+from scratchbus.errors import BusClosed, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, ScratchbusError
+from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.tail import Feed, Item
+from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.readmodel.scope import REGISTRY_AGE, Core, refresh_registry
+from scratchbus.telemetry.logs import stderr_logger
+from scratchbus.views.load import fold_item, read_page, replay
+
+CLOCK_AGE = 10.0
+"""Seconds after which the engine is asked for its time again."""
+
+MOST_BEHIND = 10_000
+"""How many changes wait for one who does not take them."""
+
+logger = stderr_logger()
+
+
+class Change(NamedTuple):
+    """What an event made of an observation: as it was before and after, None where it was not on the page.
+
+    Where `event` is None, `reason` says why: the event could not be read and the observation is marked as damaged,
+    or, without an observation too, changes are missing here and the view has to be looked at anew.
+    """
+
+    before: Observation | None
+    after: Observation | None
+    event: Event | None
+    reason: str = ""
+
+    @property
+    def is_resync(self) -> bool:
+        """Whether changes are missing here."""
+        return self.before is None and self.after is None
+
+
+class Watcher:
+    """One whose event is set when a live page has moved."""
+
+    def __init__(self, woken: threading.Event | asyncio.Event) -> None:
+        self.woken = woken
+
+    def tell(self, change: Change) -> None:
+        """Hear what has changed."""
+
+
+class ChangesWatcher(Watcher):
+    """One who wants to know what changes: `changes` are those it has not taken yet."""
+
+    def __init__(self, woken: threading.Event | asyncio.Event) -> None:
+        super().__init__(woken)
+        self.changes: deque[Change] = deque()
+
+    def tell(self, change: Change) -> None:
+        """Keep a change; when too many wait, only that changes are missing."""
+        if len(self.changes) >= MOST_BEHIND:
+            self.changes.clear()
+            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not taken in time")
+        self.changes.append(change)
+
+
+W = TypeVar("W", bound=Watcher)
+
+
+def read_clock(shard: int) -> Step[float]:
+    """Return the time of a shard's engine, in milliseconds since the epoch."""
+    seconds, micros = yield from ask(shard, "TIME")
+    return int(seconds) * 1000 + int(micros) / 1000
+
+
+class Live:
+    """One page of a bus, followed. Its `lock` guards all that readers see."""
+
+    def __init__(self, core: Core, page: str, feed: Feed, spawn: Callable[[Step[None]], object]) -> None:
+        self.page = page
+        self.lock = threading.Lock()
+        self.ended: ScratchbusError | None = None
+        self._core = core
+        self._feed = feed
+        self._spawn: Callable[[Step[None]], object] = spawn
+        self._name = page.encode()
+        self._live = LivePage((), 0)
+        self._cursor = Cursor(Position(0, 0, feed.shard))
+        self._watchers: WeakSet[Watcher] = WeakSet()  # who no longer cares just goes
+        self._ahead_ms = 0.0  # of the engine's clock before the monotonic one here
+        self._clock_read = 0.0
+        self._problem: ScratchbusError | None = None
+        self._is_following = False  # these three are guarded by the feed's lock
+        self._is_busy = True
+        self._begun = 0
+
+    # -- what readers ask, with the lock -------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        """The place of the last event that is folded."""
+        return self._cursor.position
+
+    @property
+    def trouble(self) -> ScratchbusError | None:
+        """What keeps it from going on at this moment, if anything does."""
+        return self.ended or self._problem or self._feed.trouble
+
+    @property
+    def is_following(self) -> bool:
+        """Whether it is kept up by the feed at this moment."""
+        return self._is_following and self.trouble is None
+
+    def now(self) -> LivePage:
+        """Return the page as it reads by the engine's clock. Raises what has ended it."""
+        if self.ended is not None:
+            raise self.ended.with_traceback(None)
+        live = self._live
+        now = time.monotonic() * 1000 + self._ahead_ms
+        if now >= live.next_ms or self._cursor.position.ms >= live.next_ms:
+            live.advance(max(int(now), self._cursor.position.ms))
+        return live
+
+    def watch(self, watcher: W) -> W:
+        """Wake this one when the page has moved, and tell it the changes from now on, for as long as it is held."""
+        with self.lock:
+            self._watchers.add(watcher)
+        return watcher
+
+    # -- what the feed tells, with its lock ----------------------------------------------------------------------------
+
+    def offer(self, items: Sequence[Item]) -> None:
+        """Fold what is new."""
+        if self._is_following:
+            self._take(items)
+
+    def stir(self) -> None:
+        """Look into the log, since the feed has begun anew."""
+        self._is_following = False
+        self._begun += 1
+        if not self._is_busy:
+            self._is_busy = True
+            self._spawn(self._recover())
+
+    # -- beginning, and beginning anew ---------------------------------------------------------------------------------
+
+    def start(self) -> Step[None]:
+        """Read the page whole and begin to follow. Raises EngineError or LogError."""
+        self._feed.join(self)
+        for is_last in (False, False, True):
+            try:
+                yield from self.keep()
+                yield from self._begin()
+                yield from self._join()
+                return
+            except LogRewound:  # replaced while it was read
+                if is_last:
+                    raise
+
+    def leave(self, error: ScratchbusError) -> None:
+        """Follow no more; who reads on gets this error."""
+        self._feed.leave(self)
+        self._end(error)
+
+    def wake(self) -> None:
+        """Have all who watch look again."""
+        with self.lock:
+            self._wake()
+
+    def _end(self, error: ScratchbusError) -> None:
+        with self.lock:
+            self.ended = error
+            self._wake()
+
+    def is_due(self, now: float) -> bool:
+        """Say whether it is time to set the clock."""
+        return now - self._clock_read > CLOCK_AGE
+
+    def keep(self) -> Step[None]:
+        """Set the clock, and take a newer registry if there is one."""
+        self._clock_read = time.monotonic()
+        engine_ms = yield from read_clock(self._feed.shard)
+        self._ahead_ms = engine_ms - time.monotonic() * 1000
+        if time.monotonic() - self._core.registry_checked > REGISTRY_AGE:
+            yield from refresh_registry(self._core)
+
+    def _begin(self, lost: ScratchbusError | None = None) -> Step[None]:
+        now_ms = int(time.monotonic() * 1000 + self._ahead_ms)
+        live, cursor = yield from read_page(self._core.log, self.page, now_ms, self._core.keep_final_ms)
+        with self.lock:
+            self._live, self._cursor = live, cursor
+            if lost is not None:
+                self._tell(Change(None, None, None, str(lost)))
+            self._wake()
+
+    def _join(self) -> Step[None]:
+        """Read the log to its end and go on with the feed, or wait for it to begin."""
+        feed = self._feed
+        while True:
+            begun, cursor = self._begun, replace(self._cursor)
+            yield from replay(self._core.log, cursor, self._take)
+            self._cursor.origin = cursor.origin
+            with feed.lock:
+                if begun == self._begun:
+                    items = feed.after(self._cursor)
+                    if items is not None or not feed.has_begun:
+                        self._take(items or ())
+                        self._is_following, self._is_busy = items is not None, False
+                        return
+            yield Pause(0.005)  # the feed is about to read what was read here
+
+    def _recover(self) -> Step[None]:
+        """Follow again, with the page read anew where the log is no longer the one it was."""
+        lost: LogError | None = None
+        attempt = 0
+        while self.ended is None:
+            try:
+                if lost is not None:
+                    yield from self.keep()
+                    yield from self._begin(lost)
+                    lost = None
+                yield from self._join()
+                self._problem = None
+                return
+            except CodeTooOld as error:
+                self._end(error)
+                return
+            except BusClosed:
+                return
+            except ScratchbusError as problem:
+                self._problem = problem
+                if lost is None and isinstance(problem, PositionLost | LogRewound | LogGap):
+                    lost = problem
+                    continue
+            except Exception as problem:
+                self._end(self._stopped(problem))
+                return
+            yield Pause(backoff(attempt))
+            attempt += 1
+
+    def _take(self, items: Sequence[Item]) -> None:
+        """Fold what is new of these whole batches, at once for those who read."""
+        with self.lock:
+            if self.ended is not None:
+                return
+            try:
+                for item in items:
+                    if item.position.seq > self._cursor.position.seq:
+                        if item.fields.get(b"page") == self._name:
+                            self._turn(item)
+                        item.place(self._cursor)
+            except CodeTooOld as error:
+                self.ended = error
+            except Exception as problem:  # not the feed's fault, which others follow too
+                self.ended = self._stopped(problem)
+            self._wake()
+
+    def _stopped(self, problem: Exception) -> LogError:
+        """Return what every read says from now on, since nobody knows what the page is like."""
+        error = LogError(
+            f"the view of page {self.page!r} stopped at {self.position}: {type(problem).__name__}: {problem};"
+            " leave all views of the page and begin anew, and report this"
+        )
+        error.__cause__ = problem
+        logger.error("a view stopped", reason=str(error))
+        return error
+
+    def _turn(self, item: Item) -> None:
+        (before, after), event, problem = fold_item(self._live, item)
+        if before is not after:
+            self._tell(Change(before, after, event, problem))
+
+    def _tell(self, change: Change) -> None:
+        for watcher in self._watchers:
+            watcher.tell(change)
+
+    def _wake(self) -> None:
+        for watcher in self._watchers:
+            watcher.woken.set()

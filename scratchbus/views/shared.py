@@ -1,0 +1,164 @@
+"""The live pages of an open bus: all views of a page share one, which goes with the last of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from scratchbus.engine.renewal import AsyncKeeper, Keeper
+from scratchbus.engine.steps import Step
+from scratchbus.errors import BusClosed, ViewClosed
+from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
+from scratchbus.readmodel.scope import Core
+from scratchbus.views.live_page import Live
+
+Lock = TypeVar("Lock")
+Keeping = TypeVar("Keeping", bound=Keeper | AsyncKeeper)
+
+
+class _Shared(Generic[Lock]):
+    """A live page, or one that is being started, and how many views there are of it."""
+
+    def __init__(self, starting: Lock) -> None:
+        self.starting = starting
+        self.users = 0
+        self.live: Live | None = None
+
+
+class _Pages(Generic[Lock, Keeping]):
+    def __init__(self, core: Core, keeper: Keeping, make_lock: Callable[[], Lock]) -> None:
+        self.core = core
+        self._keeper = keeper
+        self._make_lock = make_lock
+        self._shared: dict[str, _Shared[Lock]] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def leave(self, page: str) -> None:
+        """Do without a page; after the last one who wanted it, it is followed no more."""
+        with self._lock:
+            shared = self._shared.get(page)
+            if shared is None:
+                return  # the bus was closed
+            shared.users -= 1
+            if shared.users:
+                return
+            del self._shared[page]
+        if shared.live is not None:
+            self._drop(shared.live, ViewClosed(page))
+
+    def _end(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            all_shared, self._shared = self._shared, {}
+        for shared in all_shared.values():
+            if shared.live is not None:
+                self._drop(shared.live, BusClosed())
+
+    def _wanted(self, page: str) -> _Shared[Lock]:
+        with self._lock:
+            if self._is_closed:
+                raise BusClosed
+            shared = self._shared.setdefault(page, _Shared(self._make_lock()))
+            shared.users += 1
+            return shared
+
+    def _drop(self, live: Live, error: ViewClosed | BusClosed) -> None:
+        self._keeper.remove(live)
+        live.leave(error)
+
+
+class LivePages(_Pages[threading.Lock, Keeper]):
+    """The live pages of a Bus."""
+
+    def __init__(self, core: Core, run: Callable[[Step[None]], object], feeds: Feeds, keeper: Keeper) -> None:
+        super().__init__(core, keeper, threading.Lock)
+        self._run = run
+        self._feeds = feeds
+
+    def enter(self, page: str) -> Live:
+        """Return the live page, started by the first who wants it. Raises EngineError, LogError or BusClosed."""
+        shared = self._wanted(page)
+        try:
+            with shared.starting:
+                shared.live = shared.live or self._start(page)
+        except BaseException:
+            self.leave(page)
+            raise
+        return shared.live
+
+    def close(self) -> None:
+        """Follow nothing any longer; who reads on gets BusClosed."""
+        self._end()
+
+    def _start(self, page: str) -> Live:
+        shard = self.core.log.shard(page)
+        live = Live(self.core, page, self._feeds.feed(shard), self._spawn)
+        self._feeds.pump(shard)
+        try:
+            self._run(live.start())
+        except BaseException:
+            live.leave(ViewClosed(page))
+            raise
+        self._keeper.add(live)
+        return live
+
+    def _spawn(self, conversation: Step[None]) -> None:
+        threading.Thread(target=self._run, args=(conversation,), name="view", daemon=True).start()
+
+
+class AsyncLivePages(_Pages[asyncio.Lock, AsyncKeeper]):
+    """The live pages of an AsyncBus."""
+
+    def __init__(
+        self,
+        core: Core,
+        greet: Callable[[], Awaitable[object]],
+        run: Callable[[Step[None]], Awaitable[None]],
+        feeds: AsyncFeeds,
+        keeper: AsyncKeeper,
+    ) -> None:
+        super().__init__(core, keeper, asyncio.Lock)
+        self._greet = greet
+        self._run = run
+        self._feeds = feeds
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def enter(self, page: str) -> Live:
+        """Return the live page, started by the first who wants it. Raises EngineError, LogError or BusClosed."""
+        shared = self._wanted(page)
+        try:
+            async with shared.starting:
+                shared.live = shared.live or await self._start(page)
+        except BaseException:
+            self.leave(page)
+            raise
+        return shared.live
+
+    async def close(self) -> None:
+        """Follow nothing any longer; who reads on gets BusClosed."""
+        self._end()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _start(self, page: str) -> Live:
+        await self._greet()  # only then is it known how many shards there are
+        live = Live(self.core, page, self._feeds.feed(self.core.log.shard(page)), self._spawn)
+        try:
+            await self._run(live.start())
+        except BaseException:
+            live.leave(ViewClosed(page))
+            raise
+        self._keeper.add(live)
+        return live
+
+    def _spawn(self, conversation: Step[None]) -> None:
+        task = asyncio.create_task(self._follow(conversation), name="view")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow(self, conversation: Step[None]) -> None:
+        await self._run(conversation)

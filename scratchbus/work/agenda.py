@@ -1,0 +1,186 @@
+"""What a worker may do next: on which pages there may be something, and of which priority at most.
+
+It never waits and has no connection; `Work` and `AsyncWork` drive it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+
+from scratchbus.commands.claim import Picked, Wanted, pick
+from scratchbus.commands.read import check_some
+from scratchbus.domain.checks import check_label
+from scratchbus.domain.values import Duration, check_page
+from scratchbus.engine.connections import backoff
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.errors import Conflict, NotFound, ScratchbusError
+from scratchbus.eventlog.keys import SYSTEM_PAGE
+from scratchbus.eventlog.tail import Feed, Item
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.consumer import NAP
+from scratchbus.telemetry.logs import stderr_logger
+from scratchbus.work.job_state import Holding, Terms
+
+FREEING = frozenset((b"added", b"updated", b"status_changed", b"released", b"lapsed"))
+"""The kinds of events after which there may be something to pick that was not there before."""
+
+_HIGHEST = 100  # priority
+_SPAN = 2**46  # of a score, for one priority
+_AT_ONCE = 1_000  # pages that are looked at in one round trip
+_SCATTER = 0.05  # seconds, so that those who wait for the same moment do not all ask at once
+
+logger = stderr_logger()
+
+
+class Agenda:
+    """Where one worker looks for work. It follows the feeds of its shards, and wakes the worker when there may be some.
+
+    For each page that may have some, `_bounds` has the priority that nothing on it exceeds, as of a moment ago; the
+    append script is asked for what has at least the highest bound of the other pages. So the highest priority of all
+    pages comes first, in one call where the bounds are right. `_asleep` has, for a page on which all is held or rests,
+    the moment (monotonic seconds) when some of it may be free.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        name: str,
+        wanted: Wanted,
+        pages: str | Collection[str] | None,
+        ttl: Duration,
+        terms: Terms,
+        wake: Callable[[], object],
+        feed: Callable[[int], Feed],
+    ) -> None:
+        self.name = check_label("work", name)
+        given = check_some("pages", pages)
+        self._pages = None if given is None else sorted(map(check_page, given))
+        log = core.log
+        self.shards = sorted(set(range(log.shards) if self._pages is None else map(log.shard, self._pages)))
+        self._core = core
+        self._wanted = wanted
+        self._types = None if wanted.types is None else frozenset(map(str.encode, wanted.types))
+        self._ttl = ttl
+        self._terms = terms
+        self._wake = wake
+        self._feed = feed
+        self._feeds: list[Feed] = []
+        self._is_lost = True  # which pages there are has to be asked
+        self._news: deque[str] = deque()  # pages; the feeds' threads write, the worker's reads
+        self._bounds: dict[str, int] = {}
+        self._asleep: dict[str, float] = {}
+        self._failures = 0
+
+    @property
+    def has_many(self) -> bool:
+        """Whether it is about more than one page."""
+        return self._pages is None or len(self._pages) > 1
+
+    def seek(self) -> Step[Picked | float]:
+        """Pick the next observation; else return for how many seconds there will be nothing, unless it is woken."""
+        if not self._feeds:
+            self._feeds = [self._feed(shard) for shard in self.shards]
+            for feed in self._feeds:
+                feed.join(self)
+        yield from self._catch_up()
+        bounds = self._bounds
+        while bounds:
+            page = max(bounds, key=bounds.__getitem__)
+            least = max((bound for other, bound in bounds.items() if other != page), default=0)
+            found = yield from pick(
+                self._core, page, self._wanted, None, self._ttl, work=self.name, least=least
+            )  # fmt: skip
+            del bounds[page]  # so that it comes behind others with the same bound
+            if isinstance(found, Picked):
+                bounds[page] = found.observation.priority
+                if found.observation.attempts <= self._terms.max_attempts:
+                    self._failures = 0
+                    return found
+                yield from self._give_up(page, found)
+            elif found.priority >= 0:
+                bounds[page] = found.priority
+            elif found.soonest:
+                seconds = (found.soonest - found.now) / 1000
+                self._asleep[page] = time.monotonic() + seconds + random.uniform(0, _SCATTER)
+        self._failures = 0
+        return max(0.0, min(self._asleep.values(), default=float("inf")) - time.monotonic())
+
+    def trouble(self, problem: ScratchbusError) -> float:
+        """Take note that the engine did not do its part; return how long to wait."""
+        if self._failures == 0:
+            logger.warning("waiting for the engine", work=self.name, reason=str(problem))
+        self._failures += 1
+        return min(NAP, backoff(self._failures))
+
+    def leave(self) -> None:
+        """Follow no more."""
+        for feed in self._feeds:
+            feed.leave(self)
+
+    def _give_up(self, page: str, picked: Picked) -> Step[None]:
+        holding = Holding(self._core, page, picked, self._ttl, self._terms)
+        logger.warning("giving up", work=self.name, observation=holding.id, attempts=holding.attempt - 1)
+        with suppress(Conflict, NotFound):  # someone else has dealt with it
+            yield from holding.giving_up(holding.attempt - 1, "its workers vanished")
+
+    # -- what the feeds tell, with their locks -------------------------------------------------------------------------
+
+    def offer(self, items: Sequence[Item]) -> None:
+        """Note on which pages there may be something now."""
+        before = len(self._news)
+        for item in items:
+            fields = item.fields
+            if fields.get(b"kind") in FREEING and (self._types is None or fields.get(b"type") in self._types):
+                page = fields.get(b"page", b"").decode("utf-8", "replace")
+                if self._pages is None or page in self._pages:
+                    self._news.append(page)
+        if len(self._news) > before:
+            self._wake()
+
+    def stir(self) -> None:
+        """Look at all pages again."""
+        self._is_lost = True
+        self._wake()
+
+    # -- which pages ---------------------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> Step[None]:
+        if self._is_lost:
+            self._is_lost = False
+            try:
+                tops = yield from self._look()
+            except BaseException:
+                self._is_lost = True
+                raise
+            self._asleep.clear()
+            self._bounds = tops
+        while self._news:
+            self._awake(self._news.popleft())
+        now = time.monotonic()
+        for page in [page for page, moment in self._asleep.items() if moment <= now]:
+            self._awake(page)
+
+    def _awake(self, page: str) -> None:
+        self._asleep.pop(page, None)
+        if page != SYSTEM_PAGE:
+            self._bounds[page] = _HIGHEST
+
+    def _look(self) -> Step[dict[str, int]]:
+        """Return the pages with anything open, each with the highest priority of it."""
+        log, tops = self._core.log, dict[str, int]()
+        for shard in self.shards:
+            keys = log.keys(shard)
+            if self._pages is None:
+                names = [name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))]
+            else:
+                names = [name for name in self._pages if log.shard(name) == shard]
+            for at in range(0, len(names), _AT_ONCE):
+                some = names[at : at + _AT_ONCE]
+                commands = [("ZREVRANGE", keys.open(name), 0, 0, "WITHSCORES") for name in some]
+                rows = yield from ask_all(shard, list(commands))
+                tops |= {name: int(float(row[1])) // _SPAN for name, row in zip(some, rows, strict=True) if row}
+        return tops

@@ -1,0 +1,207 @@
+"""One observation that was picked and is held: what its holder does with it, and how the claim is prolonged."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, Self, TypeVar
+
+from scratchbus.commands import change
+from scratchbus.commands import claim as claiming
+from scratchbus.commands.claim import Back, Picked, Wanted
+from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.values import Duration, delay_ms, duration_ms
+from scratchbus.engine.steps import Step
+from scratchbus.errors import Claimed, InvalidField, InvalidTransition, NotClaimed, NotFound, StaleFence
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.consumer import NAP, PASSING
+from scratchbus.subscriptions.options import check_attempts, seconds
+from scratchbus.subscriptions.subscription import reason_of
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
+
+LONGEST_DELAY = 60.0
+"""The most seconds that what failed rests by itself."""
+
+NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, release or fail each job"
+"""Why a job failed that was left as it was."""
+
+UNTRIED = Back(untried=True)
+
+_LONGEST_REASON = 1_000
+_COUNTED = {"resolve": "resolved", "archive": "archived", "review": "reviewed"}
+
+logger = stderr_logger()
+
+H = TypeVar("H")
+
+
+class Terms(NamedTuple):
+    """How a job is tried: how often, how many seconds after the first failure again, and for how long at most."""
+
+    max_attempts: int = 5
+    retry_delay: float = 1.0
+    handler_timeout: float = float("inf")
+
+    @classmethod
+    def of(cls, max_attempts: object, retry_delay: Duration, handler_timeout: Duration) -> Self:
+        """Make them from what callers give. Raises InvalidField or InvalidTTL."""
+        most = check_attempts(max_attempts)
+        return cls(most, delay_ms(retry_delay, "retry_delay") / 1000, seconds("handler_timeout", handler_timeout))
+
+
+USUAL = Terms()
+
+
+class Holding:
+    """What `Job` and `AsyncJob` have in common; what they do is written here once, as conversations.
+
+    Every write carries the fence. `attempt` counts how often it was picked since its status changed last.
+    """
+
+    def __init__(self, core: Core, page: str, picked: Picked, ttl: Duration, terms: Terms) -> None:
+        self.observation: Observation = picked.observation
+        self.claim: Claim = picked.claim
+        self.attempt = picked.observation.attempts
+        self.page = page
+        self._core = core
+        self._ttl_ms = duration_ms(ttl) or 0
+        self._terms = terms
+        self._begun = self._renewed = picked.asked
+        self._not_before = 0.0
+        self._is_over = self._is_lost = self._is_writing = False
+        counts.jobs["claimed"] += 1
+
+    @property
+    def id(self) -> str:
+        """The id of the observation."""
+        return self.observation.id
+
+    @property
+    def fence(self) -> int:
+        """The proof of the claim."""
+        return self.claim.fence
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was closed, sent to review or given back through this job."""
+        return self._is_over
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the claim ended under the worker's hands, as far as it knows: what it writes now is refused."""
+        return not self._is_over and (self._is_lost or time.monotonic() > self._renewed + self._ttl_ms / 1000)
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it is still in the worker's hands."""
+        return not self._is_over and not self._is_lost
+
+    # -- what is done with it ------------------------------------------------------------------------------------------
+
+    def moving(self, verb: str, reason: str | None, event_id: str | None) -> Step[Observation]:
+        """Resolve or archive it, which ends the claim; or send it to review, and give it back."""
+        core, by = self._core, self.claim.by
+        then = [claiming.plan_release(core, self.page, self.id, by, None, self.fence)] if verb == "review" else []
+        step = change.transition(core, self.page, self.id, verb, reason, None, event_id, self.fence, then)
+        after = yield from self._do(step)
+        counts.jobs[_COUNTED[verb]] += 1
+        return after
+
+    def updating(self, changes: dict[str, Any], event_id: str | None) -> Step[Observation]:
+        """Replace fields of it."""
+        step = change.update(self._core, self.page, self.id, changes, None, event_id, self.fence)
+        return (yield from self._do(step))
+
+    def linking(self, action: str, event_id: str | None) -> Step[Observation]:
+        """Record that an action was taken because of it."""
+        step = claiming.link(self._core, self.page, self.id, action, event_id, self.fence)
+        return (yield from self._do(step))
+
+    def releasing(self, back: Back, event_id: str | None = None) -> Step[Observation]:
+        """Give it back."""
+        step = claiming.release(self._core, self.page, self.id, self.claim.by, event_id, self.fence, back)
+        return (yield from self._do(step))
+
+    def failing(self, reason: str, delay: Duration | None = None, event_id: str | None = None) -> Step[Observation]:
+        """Give it back for another attempt after a while, or send it to review after the last one."""
+        ms = round(self._delay() * 1000) if delay is None else delay_ms(delay, "delay")
+        counts.jobs["failed"] += 1
+        reason = " ".join(str(reason).split())[:_LONGEST_REASON]
+        if self.attempt >= self._terms.max_attempts:
+            return (yield from self.giving_up(self.attempt, reason, event_id))
+        return (yield from self.releasing(Back(ms, reason=reason), event_id))
+
+    def giving_up(self, attempts: int, reason: str, event_id: str | None = None) -> Step[Observation]:
+        """Send it to review, saying why; where its lifecycle knows no review, it rests for as long as can be."""
+        reason = f"gave up after {attempts} attempt{'s' if attempts > 1 else ''}: {reason}"
+        try:
+            return (yield from self.moving("review", reason, event_id))
+        except (InvalidField, InvalidTransition):
+            return (yield from self.releasing(Back(round(LONGEST_DELAY * 1000), reason=reason), event_id))
+
+    def settling(self, problem: BaseException | None) -> Step[Observation]:
+        """Fail it for what ended its handler, an exception or nothing; give it back untried if that had to end."""
+        if problem is None or isinstance(problem, Exception):
+            return self.failing(NO_OUTCOME if problem is None else reason_of(problem))
+        return self.releasing(UNTRIED)
+
+    def _delay(self) -> float:
+        seconds = self._terms.retry_delay * 2 ** min(self.attempt - 1, 16)
+        return float(min(LONGEST_DELAY, seconds)) * random.uniform(0.8, 1.2)
+
+    def _do(self, step: Step[Observation]) -> Step[Observation]:
+        self._is_writing = True
+        try:
+            self.observation = yield from step
+        except (StaleFence, NotClaimed):
+            self._is_lost = True
+            raise
+        finally:
+            self._is_writing = False
+        claim = self.observation.claim
+        self._is_over = claim is None or claim.fence != self.fence
+        return self.observation
+
+    # -- what the keeper asks for --------------------------------------------------------------------------------------
+
+    def is_due(self, now: float) -> bool:
+        """Say whether it is time to prolong the claim; once the handler has taken too long, it is left to end."""
+        return (
+            self.is_out
+            and not self._is_writing
+            and now - self._renewed > self._ttl_ms / 3000
+            and now - self._begun < self._terms.handler_timeout
+            and now >= self._not_before
+        )
+
+    def keep(self) -> Step[None]:
+        """Prolong the claim."""
+        asked = time.monotonic()
+        try:
+            self.claim = yield from claiming.claim(
+                self._core, self.page, self.id, self.claim.by, self._ttl_ms / 1000, None, self.fence
+            )
+            self._renewed = asked
+        except (Claimed, StaleFence, InvalidTransition, NotFound) as problem:
+            if self.is_out and not self._is_writing:  # else it ended as it should
+                self._is_lost = True
+                logger.warning("lost a claim", observation=self.id, reason=str(problem))
+        except PASSING:
+            self._not_before = asked + NAP
+
+
+def claim_next(
+    make: Callable[[Picked], H],
+    core: Core,
+    page: str,
+    types: str | Collection[str] | None,
+    tags: str | Collection[str] | None,
+    by: str | None,
+    ttl: Duration,
+    event_id: str | None,
+) -> Step[H | None]:
+    """Pick what is next on a page and claim it; return what is made of it, or None when there is nothing."""
+    found = yield from claiming.pick(core, page, Wanted.of(types, tags), by, ttl, event_id=event_id)
+    return make(found) if isinstance(found, Picked) else None

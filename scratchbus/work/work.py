@@ -1,0 +1,208 @@
+"""Work as a blocking program does it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from typing import Any, Protocol, Self, TypeVar
+
+from scratchbus.commands.claim import Picked, Wanted
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.values import Duration
+from scratchbus.engine.renewal import Keeper
+from scratchbus.engine.steps import Step
+from scratchbus.errors import BusClosed, Conflict, NotFound
+from scratchbus.eventlog.reader import Stop
+from scratchbus.eventlog.tail_readers import Feeds
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.consumer import NAP, PASSING
+from scratchbus.subscriptions.subscription import NOT_THE_EVENTS_FAULT, reason_of
+from scratchbus.telemetry.logs import stderr_logger
+from scratchbus.work.agenda import Agenda
+from scratchbus.work.job_state import UNTRIED, USUAL, Holding, Terms
+
+T = TypeVar("T")
+
+NOBODY_ELSES = (Conflict, NotFound, BusClosed, *PASSING)
+"""What may be in the way of giving something back; then its claim lapses by itself, or has."""
+
+logger = stderr_logger()
+
+
+class Host(Protocol):
+    """What work needs of an open bus."""
+
+    core: Core
+    feeds: Feeds
+    keeper: Keeper
+
+    def converse(self, conversation: Step[T]) -> T:
+        """Run a conversation with the engine."""
+        ...
+
+
+class Job(Holding):
+    """One observation that was picked and claimed: `resolve` it, or say what else became of it.
+
+    Every write carries the fence of the claim, and raises StaleFence once the claim is over. As a context manager it
+    fails on an exception, which is logged and swallowed, and when its block ends without an outcome.
+    """
+
+    def __init__(self, bus: Host, page: str, ttl: Duration, picked: Picked, terms: Terms = USUAL) -> None:
+        super().__init__(bus.core, page, picked, ttl, terms)
+        self._bus = bus
+
+    def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
+        """Close it: what it said has been dealt with."""
+        return self._bus.converse(self.moving("resolve", reason, event_id))
+
+    def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
+        """Send it to review, and give it back."""
+        return self._bus.converse(self.moving("review", reason, event_id))
+
+    def archive(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
+        """Put it away for good."""
+        return self._bus.converse(self.moving("archive", reason, event_id))
+
+    def update(self, *, event_id: str | None = None, **changes: Any) -> Observation:
+        """Replace fields of it; the claim goes on."""
+        return self._bus.converse(self.updating(changes, event_id))
+
+    def link(self, action: str, *, event_id: str | None = None) -> Observation:
+        """Record that this action was taken because of it; the claim goes on."""
+        return self._bus.converse(self.linking(action, event_id))
+
+    def release(self, *, event_id: str | None = None) -> Observation:
+        """Give it back untried, for anyone to pick at once: it does not count as an attempt."""
+        return self._bus.converse(self.releasing(UNTRIED, event_id))
+
+    def fail(self, reason: str, *, delay: Duration | None = None, event_id: str | None = None) -> Observation:
+        """Give it back for another attempt after a while, or send it to review after the last one."""
+        return self._bus.converse(self.failing(reason, delay, event_id))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool:
+        self._settle(problem)
+        return isinstance(problem, Exception)
+
+    def _settle(self, problem: BaseException | None) -> None:
+        """Say what became of it, if its worker did not."""
+        if isinstance(problem, Exception):
+            logger.warning("a handler failed", observation=self.id, attempt=self.attempt, reason=reason_of(problem))
+        if self.is_out:
+            with suppress(*NOBODY_ELSES):
+                self._bus.converse(self.settling(problem))
+
+
+class Work:
+    """Work of many workers, in a `with`: iterate over it for one job after the other, as long as there is any.
+
+    A job that is still out when the next one is asked for has failed. What leaves the `with` by an exception fails the
+    job that is out; else leaving gives it back. For one thread; others open their own. Made by `bus.work`.
+    """
+
+    def __init__(
+        self,
+        bus: Host,
+        name: str,
+        wanted: Wanted,
+        pages: str | Collection[str] | None,
+        ttl: Duration,
+        terms: Terms,
+        stop: Stop | None = None,
+    ) -> None:
+        self._bus = bus
+        self._ttl = ttl
+        self._terms = terms
+        self._stop = stop
+        self._woken = threading.Event()
+        self._is_closed = False
+        self._job: Job | None = None
+        self._agenda = Agenda(bus.core, name, wanted, pages, ttl, terms, self._woken.set, bus.feeds.feed)
+
+    @property
+    def name(self) -> str:
+        """The name of the work."""
+        return self._agenda.name
+
+    def run(self, handler: Callable[[Job], object], stop: Stop | None = None) -> None:
+        """Hand every job to a handler, and fail it when that raises or leaves it without an outcome; until `stop`."""
+        self._stop = stop or self._stop
+        for job in self:
+            with job:
+                handler(job)
+
+    def close(self) -> None:
+        """End the iteration, and give back the job that is out. Any thread may do so."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._agenda.leave()
+        self._give_back()
+        self._woken.set()
+
+    def __iter__(self) -> Iterator[Job]:
+        return self
+
+    def __next__(self) -> Job:
+        """Return the next job; wait for it if there is none."""
+        job = self._let_go()
+        if job is not None:
+            job._settle(None)
+        if self._agenda.has_many:
+            for shard in self._agenda.shards:
+                self._bus.feeds.pump(shard)  # a higher priority on another page has to be noticed while one works
+        while not self._is_stopped():
+            self._woken.clear()
+            try:
+                found = self._bus.converse(self._agenda.seek())
+                if not isinstance(found, Picked):
+                    self._wait(found)
+                    continue
+                job = self._take(found)
+                if not self._is_closed and not job.is_lost:
+                    return job
+                self._give_back()
+            except PASSING as problem:
+                self._woken.wait(self._agenda.trouble(problem))
+        raise StopIteration
+
+    def _take(self, picked: Picked) -> Job:
+        self._job = Job(self._bus, picked.observation.page, self._ttl, picked, self._terms)
+        self._bus.keeper.add(self._job)
+        return self._job
+
+    def _let_go(self) -> Job | None:
+        job, self._job = self._job, None
+        if job is not None:
+            self._bus.keeper.remove(job)
+        return job
+
+    def _give_back(self) -> None:
+        job = self._let_go()
+        if job is not None and job.is_out:
+            with suppress(*NOBODY_ELSES):
+                job.release()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait until there may be something to do; look now and then whether it is to stop."""
+        until = time.monotonic() + seconds
+        while not self._woken.is_set() and not self._is_stopped() and (left := until - time.monotonic()) > 0:
+            self._bus.feeds.wait(self._agenda.shards, self._woken, min(NAP, left))
+
+    def _is_stopped(self) -> bool:
+        return self._is_closed or (self._stop is not None and self._stop.is_set())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
+        job = self._job
+        if job is not None and isinstance(problem, Exception) and not isinstance(problem, NOT_THE_EVENTS_FAULT):
+            self._let_go()
+            job._settle(problem)
+        self.close()

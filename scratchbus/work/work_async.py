@@ -1,0 +1,202 @@
+"""Work as an asyncio program does it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import suppress
+from typing import Any, Protocol, Self, TypeVar
+
+from scratchbus.commands.claim import Picked, Wanted
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.values import Duration
+from scratchbus.engine.renewal import AsyncKeeper
+from scratchbus.engine.steps import Step
+from scratchbus.eventlog.reader import Stop
+from scratchbus.eventlog.tail_readers import AsyncFeeds
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.consumer import NAP, PASSING
+from scratchbus.subscriptions.subscription import NOT_THE_EVENTS_FAULT, reason_of
+from scratchbus.telemetry.logs import stderr_logger
+from scratchbus.work.agenda import Agenda
+from scratchbus.work.job_state import UNTRIED, USUAL, Holding, Terms
+from scratchbus.work.work import NOBODY_ELSES
+
+T = TypeVar("T")
+
+logger = stderr_logger()
+
+
+class AsyncHost(Protocol):
+    """What work needs of an open bus."""
+
+    core: Core
+    feeds: AsyncFeeds
+    keeper: AsyncKeeper
+
+    async def converse(self, conversation: Step[T]) -> T:
+        """Run a conversation with the engine."""
+        ...
+
+
+class AsyncJob(Holding):
+    """One observation that was picked and claimed: `resolve` it, or say what else became of it.
+
+    Every write carries the fence of the claim, and raises StaleFence once the claim is over. As an `async with` it
+    fails on an exception, which is logged and swallowed, and when its block ends without an outcome.
+    """
+
+    def __init__(self, bus: AsyncHost, page: str, ttl: Duration, picked: Picked, terms: Terms = USUAL) -> None:
+        super().__init__(bus.core, page, picked, ttl, terms)
+        self._bus = bus
+
+    async def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
+        """Close it: what it said has been dealt with."""
+        return await self._bus.converse(self.moving("resolve", reason, event_id))
+
+    async def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
+        """Send it to review, and give it back."""
+        return await self._bus.converse(self.moving("review", reason, event_id))
+
+    async def archive(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
+        """Put it away for good."""
+        return await self._bus.converse(self.moving("archive", reason, event_id))
+
+    async def update(self, *, event_id: str | None = None, **changes: Any) -> Observation:
+        """Replace fields of it; the claim goes on."""
+        return await self._bus.converse(self.updating(changes, event_id))
+
+    async def link(self, action: str, *, event_id: str | None = None) -> Observation:
+        """Record that this action was taken because of it; the claim goes on."""
+        return await self._bus.converse(self.linking(action, event_id))
+
+    async def release(self, *, event_id: str | None = None) -> Observation:
+        """Give it back untried, for anyone to pick at once: it does not count as an attempt."""
+        return await self._bus.converse(self.releasing(UNTRIED, event_id))
+
+    async def fail(self, reason: str, *, delay: Duration | None = None, event_id: str | None = None) -> Observation:
+        """Give it back for another attempt after a while, or send it to review after the last one."""
+        return await self._bus.converse(self.failing(reason, delay, event_id))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool:
+        await self._settle(problem)
+        return isinstance(problem, Exception)
+
+    async def _settle(self, problem: BaseException | None) -> None:
+        """Say what became of it, if its worker did not."""
+        if isinstance(problem, Exception):
+            logger.warning("a handler failed", observation=self.id, attempt=self.attempt, reason=reason_of(problem))
+        if self.is_out:
+            with suppress(*NOBODY_ELSES):
+                await self._bus.converse(self.settling(problem))
+
+
+class AsyncWork:
+    """Work of many workers, in an `async with`: iterate over it for one job after the other, as long as there is any.
+
+    A job that is still out when the next one is asked for has failed. What leaves the `async with` by an exception
+    fails the job that is out; else leaving gives it back. For one task; others open their own. Made by `bus.work`.
+    """
+
+    def __init__(
+        self,
+        bus: AsyncHost,
+        name: str,
+        wanted: Wanted,
+        pages: str | Collection[str] | None,
+        ttl: Duration,
+        terms: Terms,
+        stop: Stop | None = None,
+    ) -> None:
+        self._bus = bus
+        self._ttl = ttl
+        self._terms = terms
+        self._stop = stop
+        self._woken = asyncio.Event()
+        self._is_closed = False
+        self._job: AsyncJob | None = None
+        self._agenda = Agenda(bus.core, name, wanted, pages, ttl, terms, self._woken.set, bus.feeds.feed)
+
+    @property
+    def name(self) -> str:
+        """The name of the work."""
+        return self._agenda.name
+
+    async def run(self, handler: Callable[[AsyncJob], Awaitable[object]], stop: Stop | None = None) -> None:
+        """Hand every job to a handler, and fail it when that raises or leaves it without an outcome; until `stop`."""
+        self._stop = stop or self._stop
+        async for job in self:
+            async with job:
+                await handler(job)
+
+    async def close(self) -> None:
+        """End the iteration, and give back the job that is out. Any task may do so."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._agenda.leave()
+        await self._give_back()
+        self._woken.set()
+
+    def __aiter__(self) -> AsyncIterator[AsyncJob]:
+        return self
+
+    async def __anext__(self) -> AsyncJob:
+        """Return the next job; wait for it if there is none."""
+        job = self._let_go()
+        if job is not None:
+            await job._settle(None)
+        while not self._is_stopped():
+            self._woken.clear()
+            try:
+                found = await self._bus.converse(self._agenda.seek())
+                if not isinstance(found, Picked):
+                    await self._wait(found)
+                    continue
+                job = self._take(found)
+                if not self._is_closed and not job.is_lost:
+                    return job
+                await self._give_back()
+            except PASSING as problem:
+                await self._bus.feeds.wait(self._woken, self._agenda.trouble(problem))
+        raise StopAsyncIteration
+
+    def _take(self, picked: Picked) -> AsyncJob:
+        self._job = AsyncJob(self._bus, picked.observation.page, self._ttl, picked, self._terms)
+        self._bus.keeper.add(self._job)
+        return self._job
+
+    def _let_go(self) -> AsyncJob | None:
+        job, self._job = self._job, None
+        if job is not None:
+            self._bus.keeper.remove(job)
+        return job
+
+    async def _give_back(self) -> None:
+        job = self._let_go()
+        if job is not None and job.is_out:
+            with suppress(*NOBODY_ELSES):
+                await job.release()
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait until there may be something to do; look now and then whether it is to stop."""
+        until = time.monotonic() + seconds
+        while not self._woken.is_set() and not self._is_stopped() and (left := until - time.monotonic()) > 0:
+            await self._bus.feeds.wait(self._woken, min(NAP, left))
+
+    def _is_stopped(self) -> bool:
+        return self._is_closed or (self._stop is not None and self._stop.is_set())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
+        job = self._job
+        if job is not None and isinstance(problem, Exception) and not isinstance(problem, NOT_THE_EVENTS_FAULT):
+            self._let_go()
+            await job._settle(problem)
+        await self.close()
