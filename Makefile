@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-peers faults soak soak-hour lock clean
+.PHONY: help setup demo test check generate house bench bench-peers faults soak soak-hour lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,13 @@ check: setup ## check format, lint, types, and the direction of imports
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tools/generate_blocking.py --check
+
+generate: setup ## write the blocking facades from the asyncio ones
+	@$(BIN)/python tools/generate_blocking.py
+
+house: setup ## measure the code: its size, its rooms, and what one add and one active pass through
+	@$(BIN)/python tools/house.py
 
 bench: setup ## measure against bare redis-py; ARGS goes to the benchmark
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

@@ -1,5 +1,7 @@
 """A page as a blocking program uses it: one line per operation."""
 
+# Generated from page_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
