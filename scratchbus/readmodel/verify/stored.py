@@ -20,6 +20,7 @@ from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.readmodel.verify.expected import PageState, State
 
 SPAN = 2**46
+_INDEXES = ("type", "tag", "owner", "waiting")  # whose keys name a page and a value
 """The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
 
 
@@ -73,8 +74,10 @@ class Holdings:
             return Holding("page", key, "hash", lambda: self.tip.names(), self._judge_page)
         if name.startswith(state):
             kind, _, rest = name.removeprefix(state).partition(":")
-            page, hash_, value = rest.partition("#")
-            return self._state_holding(key, kind, page, value, bool(hash_))
+            if kind not in _INDEXES:  # someone may have appended events of a page whose name has a "#" in it
+                return self._state_holding(key, kind, rest)
+            page, _, value = rest.partition("#")
+            return self._state_holding(key, kind, page, value)
         kind, _, page = name.partition(":")
         if kind == "heads":
             return Holding("head", key, "hash", partial(self._heads, page), partial(self._judge_head, page))
@@ -84,7 +87,7 @@ class Holdings:
             return Holding("key", key, "hash", partial(self._held, page), partial(self._judge_key, page))
         return None
 
-    def _state_holding(self, key: str, kind: str, page: str, value: str, is_index: bool) -> Holding | None:
+    def _state_holding(self, key: str, kind: str, page: str, value: str = "") -> Holding | None:
         def document(id: str) -> Observation | None:
             return self.base.peek(page).documents.get(id)
 
@@ -101,7 +104,7 @@ class Holdings:
             )
         if kind == "all":
             return self._index(key, page, ids, lambda id: one.added_seq if (one := document(id)) else None)
-        if is_index:
+        if kind in _INDEXES:
             index = (kind, value)
 
             def place(id: str) -> int | None:
