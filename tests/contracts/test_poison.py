@@ -173,6 +173,8 @@ def test_an_entry_without_one_of_the_fields_keeps_no_reader_from_the_rest(bus, p
 @pytest.mark.parametrize("name", ["a#b", "#", "", "main#risk_alert", "x\ty"])
 def test_events_of_a_page_that_cannot_be_named_stop_no_reader(bus, page, name):
     page.add("observation", "story", tags=["t"])
+    for number in range(16):  # so that every shard has a log
+        bus.page(f"p{number}").add("observation", "x")
     body = '{"v":2,"by":"x","content":"y","tags":["t"],"status":"active","status_class":"open","priority":5}'
     raw_append(bus, page=name, subject=new_id(), kind="added", type="observation", event=body)
     project(bus)
