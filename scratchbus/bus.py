@@ -1,5 +1,7 @@
 """The blocking facade: one line per operation."""
 
+# Generated from bus_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,6 +22,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineError
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.consumers import remove
+from scratchbus.eventlog.follow import follow_events
 from scratchbus.eventlog.tail_readers import Feeds
 from scratchbus.memory import Memories
 from scratchbus.page import Page
@@ -106,17 +109,7 @@ class Bus(Memories):
         names what does not exist.
         """
         narrow = read.narrow_of(pages, types, kinds)
-        places = self._reader.run(reader.cursors(self.core.log, after, pages))
-        while stop is None or not stop.is_set():
-            ms = reader.block_ms(follow, stop)
-            chunks = self._reader.run(reader.read(self.core.log, places, ms))
-            yield from reader.decode_wanted(chunks, narrow)
-            if chunks:
-                continue
-            if ms is None:
-                return
-            if self.core.log.is_spread and len(places) > 1:
-                self.feeds.wait_behind({place.position.shard: place.position for place in places}, ms / 1000)
+        return follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
 
     def subscribe(
         self,

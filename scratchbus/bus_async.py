@@ -20,7 +20,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineError
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.consumers import remove
-from scratchbus.eventlog.follow_async import AsyncEvents
+from scratchbus.eventlog.follow_async import follow_events
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.memory import AsyncMemories
 from scratchbus.page_async import AsyncPage
@@ -35,7 +35,7 @@ from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts
 from scratchbus.views.shared import AsyncLivePages
-from scratchbus.views.view import AsyncView
+from scratchbus.views.view_async import AsyncView
 from scratchbus.work import AsyncWork
 from scratchbus.work import Terms as WorkTerms
 
@@ -43,18 +43,29 @@ T = TypeVar("T")
 
 
 class AsyncBus(AsyncMemories):
-    """An open bus for asyncio. `await AsyncBus.connect(…)`, or `async with AsyncBus.connect(…) as bus`."""
+    # asyncio only:
+    """An open bus for asyncio: `await AsyncBus.connect(…)`, or `async with AsyncBus.connect(…) as bus`."""
+
+    # end
+    # blocking only:
+    # """An open bus. Safe to share between threads; usable as a context manager."""
+    # end
 
     def __init__(self, opened: opening.Opened) -> None:
         self._opened = opened
         self._engine = opened.target.async_engine()
         self._reader = opened.target.async_reader()
+        # asyncio only:
         self._is_greeted = False
+        # end
         self.core = opened.core
         self.feeds = AsyncFeeds(self.core.log, self._reader)
         self._contexts = AsyncContexts(self)
         self.keeper = AsyncKeeper(self.converse)
-        self._live_pages = AsyncLivePages(self.core, self._greeted, self.converse, self.feeds, self.keeper)
+        self._live_pages = AsyncLivePages(self.core, self.converse, self.feeds, self.keeper)
+        # blocking only:
+        # self.converse(opening.greet(opened))
+        # end
 
     @classmethod
     def connect(
@@ -71,10 +82,11 @@ class AsyncBus(AsyncMemories):
         `source` is who speaks: the default source of what is added, and the `by` of everything done. `instance` tells
         this connection from others of the same source: claims belong to both. A program that is restarted with the same
         instance has its claims again; left out, it is random. Other settings are those of `config/scratchbus.yaml`.
-        What is returned is to be awaited or entered; then it raises an EngineError when the engine cannot be used.
+        Raises an EngineError when the engine cannot be used (asyncio: once the result is awaited or entered).
         """
         return cls(opening.prepare(url, source, instance, config, settings))
 
+    # asyncio only:
     def __await__(self) -> Generator[Any, None, Self]:
         return self._greeted().__await__()
 
@@ -84,11 +96,14 @@ class AsyncBus(AsyncMemories):
             self._is_greeted = True
         return self
 
+    # end
+
     async def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
         try:
-            if not self._is_greeted:
-                await self._greeted()
+            # asyncio only:
+            await self._greeted()
+            # end
             return await self._engine.run(conversation)
         except EngineError as error:
             counts.engine_errors[type(error).__name__] += 1
@@ -118,7 +133,7 @@ class AsyncBus(AsyncMemories):
         names what does not exist.
         """
         narrow = read.narrow_of(pages, types, kinds)
-        return AsyncEvents(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
+        return follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
 
     def subscribe(
         self,
@@ -268,7 +283,10 @@ class AsyncBus(AsyncMemories):
         await self.feeds.close()
 
     async def __aenter__(self) -> Self:
-        return await self._greeted()
+        # asyncio only:
+        await self._greeted()
+        # end
+        return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Never, Unpack
 
 from scratchbus.commands import add as adding
 from scratchbus.commands import change
@@ -20,12 +20,14 @@ from scratchbus.commands import trace as tracing
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Claim, NewObservation, Observation
+from scratchbus.domain.patch import ObservationPatch
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.readmodel.rebuild import Progress
+from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel import PastPage, When, as_of
-from scratchbus.work import Host, Job, claim_next
+from scratchbus.work import Job, claim_next
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Events = list[Event]
@@ -69,7 +71,7 @@ class Page:
         remind_on: Mapping[str, Any] | None = None,
         event_id: str | None = None,
         fence: int | None = None,
-        **unknown: Any,
+        **unknown: Never,
     ) -> Observation:
         """Add an observation; one that is open with the same `dedupe_key` is counted again and returned instead.
 
@@ -128,7 +130,7 @@ class Page:
         expected_version: int | None = None,
         event_id: str | None = None,
         fence: int | None = None,
-        **changes: Any,
+        **changes: Unpack[ObservationPatch],
     ) -> Observation:
         """Replace content, status, owner, confidence, context, tags, metadata or expires_at.
 

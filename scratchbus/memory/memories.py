@@ -1,4 +1,6 @@
-"""What a bus has of memories: `Bus` and `AsyncBus` are these too."""
+"""What a bus has of memories: `Bus` and `Bus` are these too."""
+
+# Generated from memories_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
 
 from __future__ import annotations
 
@@ -7,12 +9,12 @@ from collections.abc import Callable
 from scratchbus.commands import sessions, tasks
 from scratchbus.domain.memories import Session
 from scratchbus.domain.observation import Observation
-from scratchbus.memory.host import AsyncHost, Host
-from scratchbus.memory.notepad import AsyncNotepad, Notepad
-from scratchbus.memory.notes import AsyncNotes, Notes
-from scratchbus.memory.runs import AsyncRun, Run
-from scratchbus.memory.scratchpad import AsyncScratchpad, Scratchpad
-from scratchbus.memory.todo import AsyncTodo, Todo
+from scratchbus.memory.notepad import Notepad
+from scratchbus.memory.notes import Notes
+from scratchbus.memory.runs import Run
+from scratchbus.memory.scratchpad import Scratchpad
+from scratchbus.memory.todo import Todo
+from scratchbus.readmodel.scope import Host
 
 
 class Memories:
@@ -93,87 +95,3 @@ class Memories:
         event of the run has the `event_id`, and that of the answer the same with `/scratchpad` behind it.
         """
         return Run(Scratchpad(self, agent), agent, task, ask, event_id)
-
-
-class AsyncMemories:
-    """The memories of an asyncio bus."""
-
-    def notes(self: AsyncHost, session: str) -> AsyncNotes:
-        """Return the notes of a session. Raises InvalidName."""
-        return AsyncNotes(self, session)
-
-    def notepad(self: AsyncHost, session: str) -> AsyncNotepad:
-        """Return the notepad of a session. Raises InvalidName."""
-        return AsyncNotepad(self, session)
-
-    async def session(self: AsyncHost, session: str) -> Session | None:
-        """Return what is known of a session itself: its parent, its children, and whether it is over.
-
-        None for one that has neither begun from another, nor begun one, nor ended. Raises InvalidName.
-        """
-        return await self.converse(sessions.get_session(self.core, session))
-
-    async def spawn_session(
-        self: AsyncHost,
-        parent: str,
-        *,
-        session: str | None = None,
-        copy_notepad: bool = False,
-        event_id: str | None = None,
-    ) -> str:
-        """Begin a session from another one, and return its id; its notepad is empty, or as its parent's is.
-
-        From then on both go their own ways. To call it again with the same `session` or `event_id` changes nothing
-        more, and ends what was cut short. Raises SessionExists, or SessionOver for a parent that has ended.
-        """
-        return await self.converse(sessions.begin(self.core, parent, session, False, copy_notepad, event_id))
-
-    async def fork_session(
-        self: AsyncHost, parent: str, *, session: str | None = None, event_id: str | None = None
-    ) -> str:
-        """Begin a session from another one with all that is on its notepad, and return its id; see `spawn_session`."""
-        return await self.converse(sessions.begin(self.core, parent, session, True, True, event_id))
-
-    async def end_session(self: AsyncHost, session: str, *, event_id: str | None = None) -> Session:
-        """Archive the notes, the notepad and the todo list of a session, all at once.
-
-        From then on they read as empty, and whoever writes gets SessionOver; `history` and `as_of` tell what they were.
-        One that has ended stays as it is.
-        """
-        return await self.converse(sessions.end(self.core, session, event_id))
-
-    def todo(self: AsyncHost, session: str) -> AsyncTodo:
-        """Return the todo list of a session. Raises InvalidName."""
-        return AsyncTodo(self, session)
-
-    async def begin_task(self: AsyncHost, session: str, title: str, *, event_id: str | None = None) -> str:
-        """Begin a task of a session; return its id, which is all that is needed to end it. Raises SessionOver."""
-        return await self.converse(tasks.begin(self.core, session, title, event_id))
-
-    async def end_task(self: AsyncHost, task: str, summary: str, *, event_id: str | None = None) -> str:
-        """End a task; return the text that stands in the conversation for all that was said and done for it.
-
-        Raises NotFound, and Conflict for one that is over.
-        """
-        return await self.converse(tasks.end(self.core, task, summary, event_id))
-
-    async def report_result(self: AsyncHost, session: str, result: str, *, event_id: str | None = None) -> Observation:
-        """Put the result of a session onto the page of its parent, as an observation; no notepad is touched.
-
-        Raises NotFound for a session without a parent.
-        """
-        return await self.converse(tasks.report(self.core, session, result, event_id))
-
-    def scratchpad(self: AsyncHost, agent: str) -> AsyncScratchpad:
-        """Return the scratchpad of an agent, which only the agent itself may use. Raises InvalidName."""
-        return AsyncScratchpad(self, agent)
-
-    def run(
-        self: AsyncHost, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
-    ) -> AsyncRun:
-        """Return a run of an agent, to be used in a `with`.
-
-        However it ends, `ask` gets a prompt for a last call of the model, whose answer becomes the scratchpad. The
-        event of the run has the `event_id`, and that of the answer the same with `/scratchpad` behind it.
-        """
-        return AsyncRun(AsyncScratchpad(self, agent), agent, task, ask, event_id)

@@ -116,6 +116,13 @@ class Consumer:
         self._failures = 0
         return min(NAP, hold.wait(time.monotonic()))
 
+    def tails(self, seconds: float) -> list[int]:
+        """Return the shards to read while there is nothing to do for so long; none when that is too short to block."""
+        hold = self.hold
+        if hold is None or hold.is_lost or not hold.places or seconds < NAP:
+            return []
+        return [place.feed.shard for place in hold.places]
+
     def trouble(self, problem: ScratchbusError) -> float:
         """Take note that the engine did not do its part; return how long to wait."""
         if self._failures == 0:

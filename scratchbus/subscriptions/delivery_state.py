@@ -6,9 +6,19 @@ from typing import Any, Protocol
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
+from scratchbus.errors import EngineError, LeaseLost, LogError
 from scratchbus.eventlog.tail import Item
 
 WAITING, OUT, ACKED = range(3)
+
+NOT_THE_EVENTS_FAULT = (LeaseLost, EngineError, LogError)
+"""Errors that end a consumer without saying anything about the event it was handling."""
+
+
+def reason_of(problem: BaseException | None) -> str:
+    """Return the reason a dead letter gives for an exception, in one line."""
+    text = " ".join(str(problem).split())
+    return f"{type(problem).__name__}: {text}"[:1000] if text else type(problem).__name__
 
 
 class Holder(Protocol):

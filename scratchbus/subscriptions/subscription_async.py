@@ -6,40 +6,22 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration
-from scratchbus.engine.renewal import AsyncKeeper
-from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, ScratchbusError
 from scratchbus.eventlog.reader import Stop
-from scratchbus.eventlog.tail_readers import AsyncFeeds
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.consumer import PASSING, Consumer
-from scratchbus.subscriptions.delivery_state import OUT, Ticket
+from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, Ticket, reason_of
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.options import Terms
-from scratchbus.subscriptions.subscription import NOT_THE_EVENTS_FAULT, reason_of
 from scratchbus.subscriptions.window import Hold
 from scratchbus.telemetry.logs import stderr_logger
 
-T = TypeVar("T")
-
 logger = stderr_logger()
-
-
-class AsyncHost(Protocol):
-    """What a subscription needs of an open bus."""
-
-    core: Core
-    feeds: AsyncFeeds
-    keeper: AsyncKeeper
-
-    async def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
-        ...
 
 
 class AsyncDelivery(Ticket):
@@ -149,9 +131,9 @@ class AsyncSubscription:
             try:
                 seconds = await self._bus.converse(consumer.advance())
                 if seconds:
-                    await self._bus.feeds.wait(self._woken, seconds)
+                    await self._bus.feeds.wait(consumer.tails(seconds), self._woken, seconds)
             except PASSING as problem:
-                await self._bus.feeds.wait(self._woken, consumer.trouble(problem))
+                await self._bus.feeds.wait((), self._woken, consumer.trouble(problem))
         if self._is_closed:
             await self._leave()  # it may have been closed just before the lease was taken
         raise StopAsyncIteration

@@ -1,34 +1,24 @@
 """A page of the past as a blocking program reads it."""
 
+# Generated from past_page_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from scratchbus.commands import read
 from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position, moment
-from scratchbus.engine.steps import Step
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel.past import Past
 
-T = TypeVar("T")
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Events = list[Event]
 Differences = list[Difference]
-
-
-class Host(Protocol):
-    """What a page of the past needs of an open bus."""
-
-    core: Core
-
-    def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
-        ...
 
 
 class PastPage:

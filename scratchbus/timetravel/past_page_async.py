@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from scratchbus.commands import read
 from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position, moment
-from scratchbus.engine.steps import Step
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.timetravel.past import Past
 
-T = TypeVar("T")
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Events = list[Event]
 Differences = list[Difference]
-
-
-class AsyncHost(Protocol):
-    """What a page of the past needs of an open bus."""
-
-    core: Core
-
-    async def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
-        ...
 
 
 class AsyncPastPage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Self, TypeVar
 
 from scratchbus.commands import change
@@ -13,11 +13,20 @@ from scratchbus.commands.claim import Back, Picked, Wanted
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import Duration, delay_ms, duration_ms
 from scratchbus.engine.steps import Step
-from scratchbus.errors import Claimed, InvalidField, InvalidTransition, NotClaimed, NotFound, StaleFence
+from scratchbus.errors import (
+    BusClosed,
+    Claimed,
+    Conflict,
+    InvalidField,
+    InvalidTransition,
+    NotClaimed,
+    NotFound,
+    StaleFence,
+)
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP, PASSING
+from scratchbus.subscriptions.delivery_state import reason_of
 from scratchbus.subscriptions.options import check_attempts, seconds
-from scratchbus.subscriptions.subscription import reason_of
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -28,6 +37,9 @@ NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, re
 """Why a job failed that was left as it was."""
 
 UNTRIED = Back(untried=True)
+
+NOBODY_ELSES = (Conflict, NotFound, BusClosed, *PASSING)
+"""Errors that may keep a worker from giving a job back; its claim then lapses by itself, or has lapsed."""
 
 _LONGEST_REASON = 1_000
 _COUNTED = {"resolve": "resolved", "archive": "archived", "review": "reviewed"}
@@ -109,7 +121,7 @@ class Holding:
         counts.jobs[_COUNTED[verb]] += 1
         return after
 
-    def updating(self, changes: dict[str, Any], event_id: str | None) -> Step[Observation]:
+    def updating(self, changes: Mapping[str, Any], event_id: str | None) -> Step[Observation]:
         """Replace fields of it."""
         step = change.update(self._core, self.page, self.id, changes, None, event_id, self.fence)
         return (yield from self._do(step))

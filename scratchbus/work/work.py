@@ -1,52 +1,34 @@
 """Work as a blocking program does it."""
 
+# Generated from work_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, Unpack
 
 from scratchbus.commands.claim import Picked, Wanted
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.patch import ObservationPatch
 from scratchbus.domain.values import Duration
-from scratchbus.engine.renewal import Keeper
-from scratchbus.engine.steps import Step
-from scratchbus.errors import BusClosed, Conflict, NotFound
 from scratchbus.eventlog.reader import Stop
-from scratchbus.eventlog.tail_readers import Feeds
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import Host
 from scratchbus.subscriptions.consumer import NAP, PASSING
-from scratchbus.subscriptions.subscription import NOT_THE_EVENTS_FAULT, reason_of
+from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.agenda import Agenda
-from scratchbus.work.job_state import UNTRIED, USUAL, Holding, Terms
-
-T = TypeVar("T")
-
-NOBODY_ELSES = (Conflict, NotFound, BusClosed, *PASSING)
-"""What may be in the way of giving something back; then its claim lapses by itself, or has."""
+from scratchbus.work.job_state import NOBODY_ELSES, UNTRIED, USUAL, Holding, Terms
 
 logger = stderr_logger()
-
-
-class Host(Protocol):
-    """What work needs of an open bus."""
-
-    core: Core
-    feeds: Feeds
-    keeper: Keeper
-
-    def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
-        ...
 
 
 class Job(Holding):
     """One observation that was picked and claimed: `resolve` it, or say what else became of it.
 
-    Every write carries the fence of the claim, and raises StaleFence once the claim is over. As a context manager it
+    Every write carries the fence of the claim, and raises StaleFence once the claim is over. As a `with` it
     fails on an exception, which is logged and swallowed, and when its block ends without an outcome.
     """
 
@@ -66,7 +48,7 @@ class Job(Holding):
         """Put it away for good."""
         return self._bus.converse(self.moving("archive", reason, event_id))
 
-    def update(self, *, event_id: str | None = None, **changes: Any) -> Observation:
+    def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
         """Replace fields of it; the claim goes on."""
         return self._bus.converse(self.updating(changes, event_id))
 
@@ -101,8 +83,8 @@ class Job(Holding):
 class Work:
     """Work of many workers, in a `with`: iterate over it for one job after the other, as long as there is any.
 
-    A job that is still out when the next one is asked for has failed. What leaves the `with` by an exception fails the
-    job that is out; else leaving gives it back. For one thread; others open their own. Made by `bus.work`.
+    A job that is still out when the next one is asked for has failed. What leaves the `with` by an exception
+    fails the job that is out; else leaving gives it back. For one thread; others open their own. Made by `bus.work`.
     """
 
     def __init__(
@@ -155,7 +137,7 @@ class Work:
             job._settle(None)
         if self._agenda.has_many:
             for shard in self._agenda.shards:
-                self._bus.feeds.pump(shard)  # a higher priority on another page has to be noticed while one works
+                self._bus.feeds.pump(shard)  # a higher priority on another page must be noticed during a job
         while not self._is_stopped():
             self._woken.clear()
             try:
@@ -168,7 +150,7 @@ class Work:
                     return job
                 self._give_back()
             except PASSING as problem:
-                self._woken.wait(self._agenda.trouble(problem))
+                self._bus.feeds.wait((), self._woken, self._agenda.trouble(problem))
         raise StopIteration
 
     def _take(self, picked: Picked) -> Job:

@@ -6,38 +6,21 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import suppress
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, Unpack
 
 from scratchbus.commands.claim import Picked, Wanted
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.patch import ObservationPatch
 from scratchbus.domain.values import Duration
-from scratchbus.engine.renewal import AsyncKeeper
-from scratchbus.engine.steps import Step
 from scratchbus.eventlog.reader import Stop
-from scratchbus.eventlog.tail_readers import AsyncFeeds
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.consumer import NAP, PASSING
-from scratchbus.subscriptions.subscription import NOT_THE_EVENTS_FAULT, reason_of
+from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.agenda import Agenda
-from scratchbus.work.job_state import UNTRIED, USUAL, Holding, Terms
-from scratchbus.work.work import NOBODY_ELSES
-
-T = TypeVar("T")
+from scratchbus.work.job_state import NOBODY_ELSES, UNTRIED, USUAL, Holding, Terms
 
 logger = stderr_logger()
-
-
-class AsyncHost(Protocol):
-    """What work needs of an open bus."""
-
-    core: Core
-    feeds: AsyncFeeds
-    keeper: AsyncKeeper
-
-    async def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
-        ...
 
 
 class AsyncJob(Holding):
@@ -63,7 +46,7 @@ class AsyncJob(Holding):
         """Put it away for good."""
         return await self._bus.converse(self.moving("archive", reason, event_id))
 
-    async def update(self, *, event_id: str | None = None, **changes: Any) -> Observation:
+    async def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
         """Replace fields of it; the claim goes on."""
         return await self._bus.converse(self.updating(changes, event_id))
 
@@ -150,6 +133,9 @@ class AsyncWork:
         job = self._let_go()
         if job is not None:
             await job._settle(None)
+        if self._agenda.has_many:
+            for shard in self._agenda.shards:
+                self._bus.feeds.pump(shard)  # a higher priority on another page must be noticed during a job
         while not self._is_stopped():
             self._woken.clear()
             try:
@@ -162,7 +148,7 @@ class AsyncWork:
                     return job
                 await self._give_back()
             except PASSING as problem:
-                await self._bus.feeds.wait(self._woken, self._agenda.trouble(problem))
+                await self._bus.feeds.wait((), self._woken, self._agenda.trouble(problem))
         raise StopAsyncIteration
 
     def _take(self, picked: Picked) -> AsyncJob:
@@ -186,7 +172,7 @@ class AsyncWork:
         """Wait until there may be something to do; look now and then whether it is to stop."""
         until = time.monotonic() + seconds
         while not self._woken.is_set() and not self._is_stopped() and (left := until - time.monotonic()) > 0:
-            await self._bus.feeds.wait(self._woken, min(NAP, left))
+            await self._bus.feeds.wait(self._agenda.shards, self._woken, min(NAP, left))
 
     def _is_stopped(self) -> bool:
         return self._is_closed or (self._stop is not None and self._stop.is_set())
