@@ -17,10 +17,10 @@ Events = list[Event]  # inside a class with a method `list`, that name is taken
 class AsyncNotes:
     """The notes of a session. Get them from `AsyncBus.notes`.
 
-    Every write takes `event_id`, a caller's own id that makes a retry safe: the note comes back as it was then, with
-    the totals of now. A write raises InvalidField, TooLarge or InvalidId for what is not acceptable, NotFound for a
-    note that is not there, and SessionOver once the session has ended; then nothing was changed. Every read sees what
-    was acknowledged before it began.
+    Every write takes `event_id`, an id of the caller's that makes a retry safe: the retry returns the note as the
+    first attempt left it, with current totals. A write raises InvalidField, TooLarge or InvalidId for bad arguments,
+    NotFound when the note does not exist, and SessionOver once the session has ended; then nothing has changed.
+    Every read sees all writes acknowledged before it began.
     """
 
     def __init__(self, bus: AsyncHost, session: str) -> None:
@@ -28,17 +28,17 @@ class AsyncNotes:
         self._page = page_of_session(session)
 
     async def add(self, content: str, tags: Sequence[str] = (), *, event_id: str | None = None) -> NoteResult:
-        """Take a note of up to `max_note_content` characters, with up to `max_note_tags` tags."""
+        """Add a note of up to `max_note_content` characters, with up to `max_note_tags` tags."""
         return await self._bus.converse(notes.add(self._bus.core, self._page, content, tags, event_id))
 
     async def scratch(self, content: str, *, event_id: str | None = None) -> NoteResult:
-        """Take a note without tags."""
+        """Add a note without tags."""
         return await self.add(content, event_id=event_id)
 
     async def search(self, query: str | None = "", tags: Sequence[str] | None = ()) -> NotesResult:
-        """Return the notes that have a text in them and all these tags, in any case.
+        """Return the notes that contain a text and have all these tags; upper and lower case are the same.
 
-        Where the text comes earlier is first, then the newest. Both may be left out.
+        Notes in which the text comes earlier are first, then newer ones. Without a text, or without tags, all match.
         """
         return await self._bus.converse(notes.search(self._bus.core, self._page, query, tags))
 
@@ -54,21 +54,21 @@ class AsyncNotes:
         *,
         event_id: str | None = None,
     ) -> NoteResult:
-        """Replace what is given of a note: its content, its tags, or both."""
+        """Replace the content of a note, its tags, or both; an argument that is None leaves its field as it is."""
         return await self._bus.converse(notes.update(self._bus.core, self._page, id, content, tags, event_id))
 
     async def delete(self, id: str, *, event_id: str | None = None) -> NoteResult:
-        """Throw a note away, and return it as it was; its history stays."""
+        """Delete a note, and return it as it was; its history stays."""
         return await self._bus.converse(notes.delete(self._bus.core, self._page, id, event_id))
 
     async def tags(self) -> TagsResult:
-        """Return the tags in use, each with how many notes have it."""
+        """Return the tags in use, each with the number of its notes."""
         return await self._bus.converse(notes.count_tags(self._bus.core, self._page))
 
     async def history(self, id: str | None = None) -> Events:
-        """Return the events about a note, or about all notes, oldest first; also of those that are no longer there.
+        """Return the events of a note, or of all notes, oldest first; also of deleted ones.
 
-        Raises NotFound for a note that never was, and PositionLost when some are no longer in the log.
+        Raises NotFound for a note that never existed, and PositionLost when some of its events have left the log.
         """
         return await self._bus.converse(notes.history_of_notes(self._bus.core, self._page, id))
 

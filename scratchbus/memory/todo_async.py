@@ -16,9 +16,9 @@ from scratchbus.timetravel import When, remembered_as_of
 
 
 class AsyncTodo:
-    """What a session has to do, in order. Get it from `AsyncBus.todo`.
+    """The todo list of a session, in order. Get it from `AsyncBus.todo`.
 
-    Of two that merge at once, both changes are in it. It raises SessionOver once the session has ended.
+    Concurrent merges are both kept. A write raises SessionOver once the session has ended.
     """
 
     def __init__(self, bus: AsyncHost, session: str) -> None:
@@ -26,7 +26,7 @@ class AsyncTodo:
         self._page = page_of_session(session)
 
     async def read(self) -> TodoList:
-        """Return its items, its revision, and how many items there are of each status."""
+        """Return its items, its revision, and the number of items in each status."""
         return await self._bus.converse(operations.read(self._bus.core, self._page))
 
     async def write(
@@ -37,23 +37,24 @@ class AsyncTodo:
         revision: int | None = None,
         event_id: str | None = None,
     ) -> TodoList:
-        """Replace it, or with `merge` change the items with these ids and add the others; return what it is then.
+        """Replace the list; with `merge`, update the items with these ids and append the others. Returns the new list.
 
-        An item has an id, content and a status: pending, in_progress, completed or cancelled. What is too long or too
-        much is cut, and the revision grows only when something changes. With a `revision`, it is changed only if it
-        is still at that one, or is empty for 0. Raises RevisionConflict, and InvalidField for what is no list of items.
+        An item has an id, content and a status: pending, in_progress, completed or cancelled. Content that is too
+        long and items beyond the limit are cut. The revision grows only when something changes. With a `revision`,
+        the list is changed only if it is still at that revision (0: still empty). Raises RevisionConflict, and
+        InvalidField unless `todos` is a list of items.
         """
         return await self._bus.converse(operations.write(self._bus.core, self._page, todos, merge, revision, event_id))
 
     async def format_for_injection(self) -> str | None:
-        """Return what is left to do as a block for a conversation that was compacted; None when nothing is."""
+        """Return the open items as a block to add to a compacted conversation; None when none are open."""
         todo = await self.read()
         return for_injection(todo.todos)
 
     async def history(self) -> list[Event]:
-        """Return all changes as events, oldest first, also of a session that has ended. Raises PositionLost."""
+        """Return all changes as events, oldest first, also after the session has ended. Raises PositionLost."""
         return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 
     async def as_of(self, when: When) -> TodoList:
-        """Return what it was at a position or a time. Raises InvalidPosition."""
+        """Return the list as it was at a position or a time. Raises InvalidPosition."""
         return operations.list_of(await self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when)))

@@ -1,4 +1,4 @@
-"""A subscription as a blocking program uses it."""
+"""Subscriptions and their deliveries."""
 
 # Generated from subscription_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
 
@@ -27,22 +27,22 @@ logger = stderr_logger()
 
 
 class Delivery(Ticket):
-    """One event that was handed out: `ack` it after handling it, or `fail` it.
+    """One event handed out by a subscription: `ack` it once it is handled, or `fail` it.
 
-    As a `with` it acks on success; an exception fails it, and is logged and swallowed.
+    Use it in a `with`: leaving it acks; an exception fails it, is logged, and does not propagate.
     """
 
     __slots__ = ()
 
     def ack(self) -> None:
-        """Say that it is dealt with; once more changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
+        """Mark it as handled; a second call changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
         if self.hold.ack(self):
             self.hold.owner._write(self.hold)
 
     def fail(self, reason: str, *, delay: Duration | None = None) -> None:
-        """Have it delivered again after a while, or set aside after the last attempt.
+        """Deliver it again after `delay`, or set it aside as a dead letter after the last attempt.
 
-        Raises LeaseLost, or NotDelivered when it was acked or failed before.
+        Raises LeaseLost, or NotDelivered when it was already acked or failed.
         """
         self.hold.fail(self, reason, self.hold.owner._consumer.delay(self.attempt, delay))
         self.hold.owner._write(self.hold)
@@ -67,11 +67,11 @@ class Delivery(Ticket):
 
 
 class Subscription:
-    """A durable subscription, in a `with`: iterate over it for what happens, in order, at least once.
+    """A durable subscription. Iterate over it in a `with` for its events, in order, at least once.
 
-    Entering it records a new name and its place. One consumer of a name is active; others wait in their iteration, and
-    take over when it ends or vanishes. What leaves the `with` by an exception counts as a failed attempt of the
-    last delivery. Made by `bus.subscribe`.
+    Entering it records a new name and its cursor. One consumer of a name is active; the others wait in their
+    iteration and take over when it closes or dies. An exception that leaves the `with` fails the last
+    delivery. Made by `bus.subscribe`.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Subscription:
 
     @property
     def is_active(self) -> bool:
-        """Say whether this consumer holds the lease, as far as it knows."""
+        """Whether this consumer holds the lease, as far as it knows."""
         hold = self._consumer.hold
         return hold is not None and not hold.is_lost and time.monotonic() <= hold.good_until
 
@@ -103,14 +103,14 @@ class Subscription:
         cast(Delivery, self._consumer.find(position)).ack()
 
     def run(self, handler: Callable[[Event], object], stop: Stop | None = None) -> None:
-        """Hand every event to a handler, ack it after that, and fail it when that raises; until `stop` is set."""
+        """Pass every event to a handler, ack it afterwards, and fail it on an exception; until `stop` is set."""
         self._stop = stop or self._stop
         for delivery in self:
             with delivery:
                 handler(delivery.event)
 
     def close(self) -> None:
-        """End the iteration, write what was acked, and give the lease up. Any thread may do so."""
+        """End the iteration, write the acks, and release the lease. Any thread may call it."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,4 +1,4 @@
-"""Reads of a live page, which need neither the engine nor a wait."""
+"""The reads of a view, which need neither the engine nor a wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Place = Position | BusPosition | Observation | str
 
 
 class ViewReads:
-    """What can be read of a live page, at once and without the engine."""
+    """The reads of a view: immediate, and without the engine."""
 
     def __init__(self, core: Core, page: str) -> None:
         self.page = check_page(page)
@@ -33,7 +33,7 @@ class ViewReads:
     def get(self, id: str) -> Observation | None:
         """Return an observation, or None when it is not on the page, or has been final for `keep_final`.
 
-        `Page.get` still has one of those.
+        `Page.get` still finds the latter.
         """
         id, live = check_id(id), self._open()
         with live.lock:
@@ -53,11 +53,12 @@ class ViewReads:
         limit: int | None = 100,
         after: Observation | Position | str | None = None,
     ) -> Observations:
-        """Return the observations that match everything given, newest first; `after` is the last item seen before.
+        """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
-        Type, tags and owner are indexed; status and source are looked at on the way; `text` (in the content, any
-        case) and `context` look at every observation that the rest leaves. What has been final for `keep_final` is not
-        in a view; `Page.list` has it.
+        `type`, `tags` and `owner` use indexes; `status` and `source` are checked on the way; `text` (in the content,
+        any case) and `context` scan every remaining observation. Observations that have been final for `keep_final`
+        are not in a view; `Page.list` has them. Raises UnknownType or InvalidField for a value that no observation
+        can have, and NotFound when `after` is not on the page.
         """
         check_limit(limit)
         wanted = filter_of(type, status, owner, source, tags, text, context, since)
@@ -76,17 +77,17 @@ class ViewReads:
 
     @property
     def position(self) -> Position:
-        """The place of the last event that the view has folded."""
+        """The position of the last event that the view has folded."""
         return self._open().position
 
     @property
     def is_live(self) -> bool:
-        """Whether what is written is seen at once; not so while the engine is away, or the page is read anew."""
+        """Whether new events are seen at once; False while the engine is away or the page is read again."""
         return self._live is not None and self._live.is_following
 
     @property
     def trouble(self) -> ScratchbusError | None:
-        """What keeps the view from going on at this moment, if anything does."""
+        """The error that currently keeps the view from following the log, if there is one."""
         return None if self._live is None else self._live.trouble
 
     def _open(self) -> Live:
@@ -95,7 +96,7 @@ class ViewReads:
         return self._live
 
     def _check_known(self, page: LivePage, wanted: Filter) -> None:
-        """Raise UnknownType or InvalidField for what no observation can have."""
+        """Raise UnknownType or InvalidField for a value that no observation can have."""
         registry = self._core.registry
         is_old = wanted.type is not None and wanted.type not in registry.types and page.has(("type", wanted.type))
         if wanted.type is not None and not is_old:
@@ -153,6 +154,6 @@ class ViewReads:
         )
 
     def _taking(self) -> tuple[Live, Callable[[], bool]]:
-        """Return the live page, and what says whether this view is still open upon it."""
+        """Return the live page, and a function that returns whether this view still follows it."""
         live = self._open()
         return live, lambda: self._live is live

@@ -29,9 +29,9 @@ class View(ViewReads):
         self._pages = pages
 
     def wait_for(self, position: Place, timeout: Duration | None = None) -> None:
-        """Return once the view has seen the log up to a position, or up to the last event of an observation.
+        """Return once the view has folded the log up to a position, or up to the last event of an observation.
 
-        Raises Behind after `timeout`, which is `fresh_timeout` when it is not given.
+        Raises Behind after `timeout`, which defaults to `fresh_timeout`.
         """
         place, seconds = self._place(position), self._seconds(timeout)
         woken, deadline = threading.Event(), time.monotonic() + seconds
@@ -42,15 +42,15 @@ class View(ViewReads):
             watcher.woken.clear()
 
     def changes(self, stop: Stop | None = None) -> Iterator[Change]:
-        """Yield what changes from this call on, until the view is closed or `stop` is set.
+        """Yield the changes from this call on, until the view is closed or `stop` is set.
 
-        It holds 10,000 changes for one who does not take them. One who is further behind, or whose log was trimmed
-        or replaced, gets a change that `is_resync` in place of what is missing.
+        Up to 10,000 changes wait to be taken. A reader that is further behind, or whose log was trimmed or replaced,
+        gets one change with `is_resync` instead of the missing ones.
         """
         return Changes(*self._taking(), stop)
 
     def close(self) -> None:
-        """Read no more; the iterators end."""
+        """Close the view; its iterators end, and reads raise ViewClosed."""
         live, self._live = self._live, None
         if live is not None:
             live.wake()
