@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from scratchbus.domain.exposure import Exposure
     from scratchbus.domain.memories import Note, NoteResult, NotesResult, Revised, Session, TagsResult
     from scratchbus.domain.observation import Claim, NewObservation, Observation
+    from scratchbus.domain.patch import ObservationPatch
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.domain.registry import Registry
     from scratchbus.domain.run import ScratchpadReply
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from scratchbus.subscriptions import AsyncDelivery, AsyncSubscription, DeadLetter, Delivery, Subscription
     from scratchbus.timetravel import AsyncPastPage, PastPage
     from scratchbus.views.live_page import Change
-    from scratchbus.views.view import AsyncView, View
+    from scratchbus.views.view import View
+    from scratchbus.views.view_async import AsyncView
     from scratchbus.work import AsyncJob, AsyncWork, Job, Work
 
 _HOMES = {
@@ -75,7 +77,7 @@ _HOMES = {
     "TodoItem": "domain.todo",
     "TodoList": "domain.todo",
     "View": "views.view",
-    "AsyncView": "views.view",
+    "AsyncView": "views.view_async",
     "Change": "views.live_page",
     "Subscription": "subscriptions",
     "AsyncSubscription": "subscriptions",
@@ -99,6 +101,7 @@ _HOMES = {
     "Claim": "domain.observation",
     "NewObservation": "domain.observation",
     "Observation": "domain.observation",
+    "ObservationPatch": "domain.patch",
     "BusPosition": "domain.position",
     "Position": "domain.position",
     "Rebuilt": "readmodel.rebuild",
@@ -153,6 +156,7 @@ __all__ = [
     "Notes",
     "NotesResult",
     "Observation",
+    "ObservationPatch",
     "Page",
     "PastPage",
     "Position",

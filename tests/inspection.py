@@ -30,7 +30,7 @@ from scratchbus.eventlog.codec import (
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.projections import scratch_page, table
 from scratchbus.readmodel.catch_up import fold_once
-from scratchbus.work import Host
+from scratchbus.readmodel.scope import Host
 from tests.waiting import eventually
 
 PRIORITY_SPAN = 2**46  # what one more priority weighs in the score of an open observation
