@@ -20,8 +20,11 @@ from scratchbus.eventlog.writes import Write
 from scratchbus.projections import scratch_page
 from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
+from tests.engines import ALL
 from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 def names_of(bus, page="main"):
