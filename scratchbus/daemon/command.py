@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -62,14 +62,11 @@ class Daemon:
 class _Command(click.Command):
     """A command that prints one line for wrong options."""
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:
-        if prog_name is None and sys.modules["__main__"].__spec__ is None:  # a script, also where it names a package
-            prog_name = Path(sys.argv[0]).name
-        return super().main(args, prog_name, **extra)
-
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        if parent is None and sys.modules["__main__"].__spec__ is None:
+            info_name = Path(sys.argv[0]).name  # click takes a script that names its package for a module
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as problem:
