@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scratchbus.domain.run import ScratchpadReply
     from scratchbus.domain.todo import TodoItem, TodoList
     from scratchbus.domain.trace import Consequences, Trace
+    from scratchbus.domain.urgency import by_urgency, urgency
     from scratchbus.errors import ScratchbusError
     from scratchbus.eventlog.because import because
     from scratchbus.memory import (
@@ -108,6 +109,8 @@ _HOMES = {
     "Registry": "domain.registry",
     "Consequences": "domain.trace",
     "Trace": "domain.trace",
+    "by_urgency": "domain.urgency",
+    "urgency": "domain.urgency",
     "Status": "status",
     "Finding": "readmodel.verify",
     "Verified": "readmodel.verify",
@@ -180,6 +183,8 @@ __all__ = [
     "View",
     "Work",
     "because",
+    "by_urgency",
+    "urgency",
 ]
 
 

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
+from daemons import log_file
+from daemons.bookmark import Bookmark, BookmarkFile, default_path
+from daemons.tailer import Tailer
 from scratchbus.errors import FileGone, InvalidInput
-from scratchbus.roles import log_file
-from scratchbus.roles.memory import Memory, MemoryFile, default_path
-from scratchbus.roles.tailer import Tailer
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def test_at_the_end_an_unfinished_line_is_taken_once(log):
     append(log, "one\ntwo")
     first = Tailer(log)
     assert texts(first, final=True) == ["one", "two"]
-    assert texts(Tailer(log, first.place), final=True) == []
+    assert texts(Tailer(log, first.position), final=True) == []
     append(log, "\nthree\n")
-    assert texts(Tailer(log, first.place), final=True) == ["three"]
+    assert texts(Tailer(log, first.position), final=True) == ["three"]
 
 
 def test_an_unfinished_line_that_grew_comes_again_under_the_same_name(log):
@@ -70,7 +70,7 @@ def test_an_unfinished_line_that_grew_comes_again_under_the_same_name(log):
     first = Tailer(log)
     (_, name) = names(first, final=True)
     append(log, "o\n")
-    assert [(line.text, line[1:]) for line in Tailer(log, first.place).lines()] == [("two", name)]
+    assert [(line.text, line[1:]) for line in Tailer(log, first.position).lines()] == [("two", name)]
 
 
 def test_a_line_of_many_blocks_comes_whole(log):
@@ -91,7 +91,7 @@ def test_reading_goes_on_from_the_remembered_place(log):
     first = Tailer(log)
     texts(first)
     append(log, "three\n")
-    assert texts(Tailer(log, first.place)) == ["three"]
+    assert texts(Tailer(log, first.position)) == ["three"]
 
 
 def test_the_place_stays_before_a_line_that_was_not_dealt_with(log):
@@ -99,7 +99,7 @@ def test_the_place_stays_before_a_line_that_was_not_dealt_with(log):
     first = Tailer(log)
     lines = first.lines()
     next(lines), next(lines)  # crashes over "two"
-    assert texts(Tailer(log, first.place)) == ["two", "three"]
+    assert texts(Tailer(log, first.position)) == ["two", "three"]
 
 
 def test_reading_again_from_the_start_gives_the_same_names(log):
@@ -107,7 +107,7 @@ def test_reading_again_from_the_start_gives_the_same_names(log):
     first = Tailer(log)
     before = names(first)
     append(log, "three\n")
-    assert names(Tailer(log, first.place, from_start=True))[:2] == before
+    assert names(Tailer(log, first.position, from_start=True))[:2] == before
     assert names(Tailer(log))[:2] == before
     assert len(set(before)) == 2
 
@@ -126,7 +126,7 @@ def test_a_truncated_file_is_read_from_its_start_under_new_names(log):
     append(log, "one\n")
     (after,) = names(tailer)
     assert after not in before
-    assert names(Tailer(log, tailer.place, from_start=True)) == [after]
+    assert names(Tailer(log, tailer.position, from_start=True)) == [after]
 
 
 def test_a_file_truncated_and_grown_beyond_the_place_is_read_from_its_start(log):
@@ -134,7 +134,7 @@ def test_a_file_truncated_and_grown_beyond_the_place_is_read_from_its_start(log)
     first = Tailer(log)
     texts(first)
     log.write_text("another, and much longer\nthan before\n")
-    assert texts(Tailer(log, first.place)) == ["another, and much longer", "than before"]
+    assert texts(Tailer(log, first.position)) == ["another, and much longer", "than before"]
 
 
 def test_the_hole_that_a_truncation_leaves_is_skipped(log):
@@ -163,9 +163,9 @@ def test_a_rotation_between_two_runs_loses_nothing(log):
     append(log, "two\n")
     rotate(log)
     append(log, "new\n")
-    second = Tailer(log, first.place)
+    second = Tailer(log, first.position)
     assert texts(second) == ["two", "new"]
-    assert texts(Tailer(log, second.place)) == []
+    assert texts(Tailer(log, second.position)) == []
 
 
 def test_the_old_file_is_read_while_the_new_one_is_empty(log):
@@ -207,7 +207,7 @@ def test_a_name_is_not_used_again_when_the_file_that_had_it_is_long_gone(log):
     for text in ["one\n", "another\n", "one\n", "another\n", "one\n"]:
         log.write_text(text)
         seen += names(tailer)
-        tailer = Tailer(log, tailer.place)
+        tailer = Tailer(log, tailer.position)
     assert len(set(seen)) == 5
 
 
@@ -222,10 +222,10 @@ def test_all_rotations_between_two_runs_are_read_in_their_order(log):
                 older.rename(log.with_name(f"auth.log.{number + 1}"))
         rotate(log)
         append(log, text)
-    second = Tailer(log, first.place)
+    second = Tailer(log, first.position)
     assert texts(second) == ["two", "three", "four", "unfinished", "five"]
     append(log, "six\n")
-    assert texts(Tailer(log, second.place)) == ["six"]
+    assert texts(Tailer(log, second.position)) == ["six"]
 
 
 def test_a_file_replaced_by_a_longer_copy_is_read_on(log, tmp_path):
@@ -235,7 +235,7 @@ def test_a_file_replaced_by_a_longer_copy_is_read_on(log, tmp_path):
     copy = tmp_path / "auth.log.new"
     copy.write_text("one\ntwo\n")
     copy.replace(log)
-    second = Tailer(log, first.place)
+    second = Tailer(log, first.position)
     assert [(line.text, line.identity) for line in second.lines()] == [("two", before[0])]
 
 
@@ -269,8 +269,8 @@ def test_what_was_remembered_is_there_again(log, tmp_path):
     os.truncate(log, 0)
     append(log, "one\n")
     texts(tailer)
-    kept = Memory(tailer.place, "01ARZ3NDEKTSV4RRFFQ69G5FAV")
-    file = MemoryFile(tmp_path / "state" / "auth.json")
+    kept = Bookmark(tailer.position, "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    file = BookmarkFile(tmp_path / "state" / "auth.json")
     file.save(kept)
     assert file.load() == kept
     assert [path.name for path in file.path.parent.iterdir()] == ["auth.json"]
@@ -280,7 +280,7 @@ def test_what_was_remembered_is_there_again(log, tmp_path):
 def test_a_memory_that_cannot_be_read_is_no_memory(tmp_path, text):
     path = tmp_path / "state.json"
     path.write_text(text)
-    assert MemoryFile(path).load() == Memory()
+    assert BookmarkFile(path).load() == Bookmark()
 
 
 def test_a_memory_that_cannot_be_written_is_an_error(log, tmp_path):
@@ -289,7 +289,7 @@ def test_a_memory_that_cannot_be_written_is_an_error(log, tmp_path):
     texts(tailer)
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match="cannot be written"):
-        MemoryFile(tmp_path / "file" / "state.json").save(Memory(tailer.place))
+        BookmarkFile(tmp_path / "file" / "state.json").save(Bookmark(tailer.position))
 
 
 def test_each_log_and_target_has_its_own_memory(log, monkeypatch, tmp_path):

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from daemons.router import EXECUTOR, SUGGESTION, Router
 from scratchbus import Change
-from scratchbus.roles.router import EXECUTOR, SUGGESTION, Router
 from scratchbus.scheduling.expiry import sweep
 from tests.waiting import eventually
 

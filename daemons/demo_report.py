@@ -1,4 +1,4 @@
-"""How the demo tells what happened: in colour on a terminal, plain in a pipe."""
+"""Prints what happens in the demo: in colour on a terminal, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from scratchbus import Event, Observation
-from scratchbus.domain.trace import Trace
-from scratchbus.telemetry.terminal import visible
+from scratchbus import Event, Observation, Trace
+from scratchbus.daemon import visible
 
 DAEMONS = {
     "projector": "folds the event log into the page everyone reads",
     "expirer": "turns time into events: expiry, lapsed claims, reminders",
     "logwatch": "reads the log and publishes one alert per attacking address",
     "router": "holds the page in memory, ranks it, suggests what to act on",
-    "executor-1": "is handed a suggestion, acts on it, says what it did",
-    "executor-2": "shares the work with executor-1: one claim a suggestion",
+    "executor-1": "claims a suggestion, acts on it, records the action",
+    "executor-2": "shares the work with executor-1: one claim per suggestion",
     "evaluator": "resolves what was acted on, once it has been quiet",
 }
 """What each process does, in a few words."""
@@ -46,7 +45,7 @@ class Report:
         self._chapter = 0
 
     def opening(self, source: str) -> None:
-        """Say what is going to happen."""
+        """Print what is going to happen."""
         text = (
             "Daemons that know nothing of each other share one [b]Scratch Page[/b]: observations, kept as an event log."
             f" They are going to read {_safe(source)}, find attackers, block them, and tidy up."
@@ -54,7 +53,7 @@ class Report:
         self.console.print(Panel(text, title="[b cyan]scratchbus[/b cyan]", box=box.ROUNDED, expand=False))
 
     def chapter(self, title: str, *sentences: str) -> None:
-        """Begin a chapter."""
+        """Start a chapter."""
         self._chapter += 1
         self.console.print()
         self.console.print(f"[b cyan]{self._chapter}. {_safe(title)}[/b cyan]")
@@ -62,14 +61,14 @@ class Report:
             self.console.print(f"  [dim]{_safe(sentence)}[/dim]", soft_wrap=True)
 
     def processes(self, pids: dict[str, int]) -> None:
-        """Show who runs."""
+        """Show the processes."""
         table = _table("process", "pid", "what it does")
         for name, pid in pids.items():
             table.add_row(f"[cyan]{name}[/cyan]", f"[dim]{pid}[/dim]", DAEMONS[name])
         self.console.print(Padding(table, _INDENT))
 
     def page(self, observations: Sequence[Observation]) -> None:
-        """Show the page as `active()` gives it, by priority."""
+        """Show the page in the order of `active()`, by priority."""
         table = _table("prio", "type", "what was seen", "times", "led to")
         for each in observations[:_LONGEST_TABLE]:
             led_to = ", ".join(link.split(":", 1)[0] for link in each.links)
@@ -83,7 +82,7 @@ class Report:
         self._print_table(table, len(observations))
 
     def history(self, events: Sequence[Event]) -> None:
-        """Show the life of one observation, with runs of one kind in one line."""
+        """Show the history of one observation, with consecutive events of one kind in one line."""
         runs = [list(run) for _, run in groupby(events, key=lambda event: (event.kind, event.by))]
         table = _table("time", "event", "by", "what it says")
         shown = runs if len(runs) <= _LONGEST_HISTORY else [*runs[: _LONGEST_HISTORY - 4], None, *runs[-4:]]
@@ -103,7 +102,7 @@ class Report:
         self.console.print(Padding(table, _INDENT))
 
     def actions(self, rows: Sequence[tuple[Observation, str, str]]) -> None:
-        """Show each suggestion, who claimed it, and the action that its alert is linked to."""
+        """Show each suggestion, its claimant, and the action linked to its alert."""
         table = _table("urgency", "suggestion", "claimed by", "action")
         for suggestion, holder, action in rows[:_LONGEST_TABLE]:
             table.add_row(
@@ -115,7 +114,7 @@ class Report:
         self._print_table(table, len(rows))
 
     def trace(self, trace: Trace) -> None:
-        """Show why an action was taken: who linked it to what, and who saw that and what it rests on."""
+        """Show why an action was taken: who linked it to which observation, who added that, and its evidence."""
         by = {motive.id: f"{_safe(motive.by)} linked it at {motive.at:%H:%M:%S} to: " for motive in trace.motives}
         self.line(f"From the other end, why [magenta]{_safe(trace.action)}[/magenta]?")
         for branch in trace.tree():
@@ -125,11 +124,11 @@ class Report:
                 self.line(f"{'  ' * branch.depth}└ [cyan]{linked}[/cyan]{said}")
 
     def line(self, text: str) -> None:
-        """Write a sentence; markup is understood."""
+        """Print a sentence, which may have markup."""
         self.console.print(f"  {text}", soft_wrap=True)
 
     def totals(self, rows: Iterable[tuple[str, Any]], closing: str) -> None:
-        """Show the numbers, and say how it ended."""
+        """Show the final numbers, then a closing sentence."""
         table = Table.grid(padding=(0, 2))
         for name, value in rows:
             table.add_row(name, f"[b]{value}[/b]")
@@ -152,7 +151,7 @@ def _table(*columns: str) -> Table:
 
 
 def _safe(text: str) -> str:
-    """Return a text from data as it may stand in markup."""
+    """Return a text from data, escaped for markup."""
     return escape(visible(text))
 
 
@@ -161,7 +160,7 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def _says(run: Sequence[Event]) -> str:
-    """Return what a run of events of one kind says, for people."""
+    """Return a run of events of one kind in words."""
     fields = run[-1].model_dump()
     match run[-1].kind:
         case "added":

@@ -1,4 +1,4 @@
-"""The tools an executor has, and the table that says which one an observation calls for (`config/tools.yaml`).
+"""The tools of an executor, and the table that picks one for an observation (`config/tools.yaml`).
 
 tools:
   - tool: blocklist
@@ -17,16 +17,17 @@ from pathlib import Path
 
 import structlog
 
-from scratchbus.domain.observation import Observation
-from scratchbus.domain.values import is_type_name
+from scratchbus import Observation
+from scratchbus.daemon import is_type_name
 from scratchbus.errors import InvalidField
-from scratchbus.roles import yaml_file
-from scratchbus.roles.memory import state_directory
+
+from . import yaml_file
+from .bookmark import state_directory
 
 Tool = Callable[[Observation], str]
-"""Acts on an observation and returns the name of the action. Acting twice is as acting once.
+"""Acts on an observation and returns the name of the action. Acting twice has the same effect as acting once.
 
-Raises InvalidInput for an observation it can do nothing with, OSError for what may go better later.
+Raises InvalidInput for an observation that it cannot handle, OSError for a problem that may pass.
 """
 
 logger = structlog.get_logger(__name__)
@@ -34,7 +35,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Choice:
-    """A tool, and the type and tags that an observation must have to call for it."""
+    """A tool, and the type and tags of the observations it is for."""
 
     tool: str
     type: str
@@ -43,12 +44,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class ToolTable:
-    """Which tool an observation calls for: the first choice that fits."""
+    """The choices in their order: the first that fits an observation counts."""
 
     choices: tuple[Choice, ...]
 
     def pick(self, observation: Observation) -> str | None:
-        """Return the name of the tool for an observation, or None when there is none for it."""
+        """Return the name of the tool for an observation, or None when no choice fits."""
         for choice in self.choices:
             if choice.type == observation.type and choice.tags.issubset(observation.tags):
                 return choice.tool
@@ -56,12 +57,12 @@ class ToolTable:
 
 
 def read_tools(path: Path, known: Collection[str]) -> ToolTable:
-    """Read a file of tools, which are among the known. Raises RulesError."""
+    """Return the table in a YAML file, whose tools must be among `known`. Raises RulesError."""
     return parse_tools(yaml_file.read(path), str(path), known)
 
 
 def parse_tools(text: str, file: str, known: Collection[str]) -> ToolTable:
-    """Return the table that a YAML text holds; `file` is its name in errors. Raises RulesError."""
+    """Return the table in a YAML text; errors call it `file`. Raises RulesError."""
     root = yaml_file.keys(yaml_file.parse(text, file), required=("tools",))
     choices = []
     for spot in yaml_file.entries(root["tools"]):
@@ -77,7 +78,7 @@ def parse_tools(text: str, file: str, known: Collection[str]) -> ToolTable:
 
 
 def blocklist(file: Path) -> Tool:
-    """Return the tool that writes the address of an observation's context to a file, one a line, each once."""
+    """Return a tool that appends the address in an observation's context to a file, one per line, each once."""
 
     def block(observation: Observation) -> str:
         address = _address(observation)
@@ -97,18 +98,21 @@ def blocklist(file: Path) -> Tool:
 
 
 def default_blocklist() -> Path:
-    """Return where blocked addresses are written when nobody says where."""
+    """Return the default path of the blocklist."""
     return state_directory() / "blocklist.txt"
 
 
 def notify(observation: Observation) -> str:
-    """Put the observation into this process's log as a warning, where people look."""
+    """Log the observation as a warning, for people to see."""
     logger.warning("notice", observation=observation.id, type=observation.type, content=observation.content)
     return f"notify:{observation.id}"
 
 
 def _address(observation: Observation) -> str:
-    """Return the address of one other machine, as its list has it: IPv4 within IPv6 is IPv4, and there is no zone."""
+    """Return the address of one other machine, without a zone, and as IPv4 where IPv6 maps one.
+
+    Raises InvalidField for anything else.
+    """
     given = observation.context.get("address")
     try:
         address = ipaddress.ip_address(given if isinstance(given, str) and "%" not in given else "")

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daemons.router import THRESHOLD
 from scratchbus import Observation
 from scratchbus.domain.position import millis
-from scratchbus.roles.router import THRESHOLD
-from scratchbus.roles.urgency import HALF_LIFE, by_urgency, urgency
+from scratchbus.domain.urgency import HALF_LIFE, by_urgency, urgency
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""A small log of an SSH server, made up for the demo: the addresses are those reserved for documentation."""
+"""A made-up log of an SSH server for the demo. Its addresses are reserved for documentation."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 _ATTACKERS = {"203.0.113.66": 48, "198.51.100.23": 21, "192.0.2.99": 9, "203.0.113.200": 4, "2001:db8::bad": 3}
-"""How many passwords each of these tries."""
+"""How many passwords each attacker tries."""
 
 _FORGETFUL = {"192.0.2.10": 1, "198.51.100.7": 2}
-"""How many times each of these mistypes a password before it gets in."""
+"""How often each of these users mistypes the password before logging in."""
 
 _USERS = ("root", "root", "root", "admin", "invalid user oracle", "invalid user test", "invalid user ftp user")
-_SOME = 5  # attempts that sshd sums up in one line
+_SUMMED_UP = 5  # attempts that syslog sums up in one line
 
 
 def sample_log(seed: int = 2024) -> str:
@@ -37,9 +37,9 @@ def _messages(chance: random.Random) -> Iterator[str]:
         port = chance.randint(32_768, 60_999)
         user = "backup" if address in _FORGETFUL else chance.choice(_USERS)
         failed = f"Failed password for {user} from {address} port {port} ssh2"
-        if left[address] > _SOME and chance.random() < 0.1:
-            yield f"message repeated {_SOME} times: [ {failed}]"
-            left[address] -= _SOME
+        if left[address] > _SUMMED_UP and chance.random() < 0.1:
+            yield f"message repeated {_SUMMED_UP} times: [ {failed}]"
+            left[address] -= _SUMMED_UP
         else:
             yield f"pam_unix(sshd:auth): authentication failure; logname= uid=0 euid=0 tty=ssh ruser= rhost={address}"
             yield failed

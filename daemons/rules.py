@@ -9,9 +9,9 @@ r"""The rules that turn lines of a log into observations, from a file such as `c
           dedupe_key: "ssh:{address}"
           context: {address: "{address}"}
 
-`match` is searched for in the line without its line end, in linear time. `{group}` stands for what the named group of
-that name found, in every text of `publish`, also in tags and within `context`; a literal brace is written twice. A
-group `times` says how many sightings the line stands for.
+`match` is searched for in the line without its line end, in linear time. In every text of `publish`, including tags and
+`context`, `{group}` is replaced by what the named group matched; write a literal brace twice. The group `times` gives
+the number of sightings that the line stands for.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from scratchbus.domain.values import check_confidence, duration_ms, is_type_name
-from scratchbus.domain.yaml_nodes import Spot
+from scratchbus.daemon import Spot, check_confidence, duration_ms, is_type_name
 from scratchbus.errors import InvalidInput
-from scratchbus.roles import yaml_file
-from scratchbus.roles.patterns import Pattern, UnfitPattern, linear_pattern
+
+from . import yaml_file
+from .patterns import Pattern, UnfitPattern, linear_pattern
 
 TIMES = "times"
-"""The group whose number says how many sightings a line stands for."""
+"""The group that gives the number of sightings a line stands for."""
 
 _REQUIRED = ("type", "content")
 _TEXTS = ("dedupe_key", "owner")
@@ -44,9 +44,9 @@ Fill = Callable[[Groups], Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """What to look for in a line, and what to publish when it is there.
+    """What to look for in a line, and what to publish when it is found.
 
-    `type` is None where the line decides on it.
+    `type` is None when it depends on the line.
     """
 
     name: str
@@ -55,10 +55,9 @@ class Rule:
     fill: Callable[[Groups], dict[str, Any]]
 
     def sighting(self, line: str) -> dict[str, Any] | None:
-        """Return the arguments of `page.add` for this line, or None when the rule does not match it.
+        """Return the arguments of `page.add` for this line, or None when the rule does not match.
 
-        The line comes without its line end. A group that took no part is empty; a tag, owner or dedupe key that
-        turns out empty counts as not given.
+        `line` has no line end. A group that did not match is empty; an empty tag, owner or dedupe key is left out.
         """
         found = self.match.search(line)
         if found is None:
@@ -68,12 +67,12 @@ class Rule:
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
-    """Read a rules file. Raises RulesError, which names the file, the line, the key, and what is allowed."""
+    """Return the rules in a YAML file. Raises RulesError, which names the line, the key, and what is allowed."""
     return parse_rules(yaml_file.read(path), str(path))
 
 
 def parse_rules(text: str, file: str) -> tuple[Rule, ...]:
-    """Return the rules that a YAML text holds; `file` is its name in errors. Raises RulesError."""
+    """Return the rules in a YAML text; errors call it `file`. Raises RulesError."""
     root = yaml_file.keys(yaml_file.parse(text, file), required=("rules",))
     rules: dict[str, Rule] = {}
     for spot in yaml_file.entries(root["rules"]):
@@ -127,7 +126,7 @@ def _publish(found: Mapping[str, Spot], groups: Mapping[str, int]) -> Callable[[
 
 
 def _fixed_values(found: Mapping[str, Spot]) -> dict[str, Any]:
-    """Return confidence and ttl, which are the same for every line and so are checked here, once."""
+    """Return confidence and ttl, which are the same for every line, after one check here."""
     checks: dict[str, Callable[[Any], object]] = {"confidence": check_confidence, "ttl": duration_ms}
     fixed: dict[str, Any] = {}
     for key, check in checks.items():
@@ -141,7 +140,7 @@ def _fixed_values(found: Mapping[str, Spot]) -> dict[str, Any]:
 
 
 def _fill(spot: Spot, groups: Mapping[str, int]) -> Fill:
-    """Return a function that gives the value with its places filled, at any depth."""
+    """Return a function that fills the groups into a value, at any depth."""
     value = spot.plain()
     if isinstance(value, str) and value.strip():
         return _text_fill(spot, groups)
@@ -160,13 +159,13 @@ def _text_fill(spot: Spot, groups: Mapping[str, int]) -> Callable[[Groups], str]
         parts = list(Formatter().parse(text))
     except ValueError as problem:
         raise spot.wrong(f"{text!r}: {problem}; write a literal brace twice") from None
-    for _, place, spec, conversion in parts:
-        if place is not None and (spec or conversion or place not in groups):
-            raise spot.wrong(f"{{{place}}} is no named group of `match`; write a literal brace twice", groups)
-    pieces = [(literal, place) for literal, place, _, _ in parts]
-    return lambda seen: "".join(literal + ("" if place is None else seen[place]) for literal, place in pieces)
+    for _, group, spec, conversion in parts:
+        if group is not None and (spec or conversion or group not in groups):
+            raise spot.wrong(f"{{{group}}} is not a named group of `match`; write a literal brace twice", groups)
+    pieces = [(literal, group) for literal, group, _, _ in parts]
+    return lambda seen: "".join(literal + ("" if group is None else seen[group]) for literal, group in pieces)
 
 
 def _times(text: str) -> int:
-    """Return the number in the text, or 1 where it is no number from 1 to 999,999,999."""
+    """Return the number in a text, or 1 unless it is from 1 to 999,999,999."""
     return max(1, int(text)) if text.isdecimal() and len(text) <= _LONGEST_TIMES else 1

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
+from daemons.rules import parse_rules, read_rules
 from scratchbus.errors import RulesError
-from scratchbus.roles.rules import parse_rules, read_rules
 from scratchbus.settings import shipped
 
 PLAIN = """\
@@ -111,7 +111,7 @@ def test_a_mistake_is_named_with_its_file_and_line_and_with_what_is_allowed(text
 @pytest.mark.parametrize("match", ["^(a+)+$", "(?:a|a)*b$", "(.*)*x$", "(?P<w>[a-z]+)*!"])
 def test_no_rule_takes_longer_than_the_line_is_long(match):
     """In a process of its own: a search that backtracks holds the interpreter, and nothing else could stop it."""
-    code = "import sys\nfrom scratchbus.roles.rules import parse_rules\n"
+    code = "import sys\nfrom daemons.rules import parse_rules\n"
     code += "print(parse_rules(sys.argv[1], 'r.yaml')[0].sighting('a' * 50_000 + '#'))"
     command = [sys.executable, "-c", code, one_rule(match=match)]
     assert subprocess.run(command, capture_output=True, timeout=20, check=True).stdout.decode().strip() == "None"

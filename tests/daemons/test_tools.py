@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from daemons.tools import blocklist, parse_tools, read_tools
 from scratchbus.errors import InvalidField, RulesError
-from scratchbus.roles.tools import blocklist, parse_tools, read_tools
 from scratchbus.settings import shipped
 
 KNOWN = ("blocklist", "notify")

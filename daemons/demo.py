@@ -1,4 +1,4 @@
-"""The demo: real daemons on a real log, told as what happens on the page."""
+"""The demo: runs the daemons on a log, and shows what happens on the page."""
 
 from __future__ import annotations
 
@@ -15,26 +15,21 @@ from pathlib import Path
 
 from rich.console import Console
 
-from scratchbus import Bus, Observation, Page
-from scratchbus.daemon.exit_codes import INTERNAL, OK, exit_code
-from scratchbus.engine.embedded import server
+from scratchbus import Bus, Observation, Page, urgency
+from scratchbus.daemon import INTERNAL, INTERRUPTED, OK, exit_code, stop_engine, visible
 from scratchbus.errors import FileGone, ScratchbusError
-from scratchbus.roles.demo_crew import Crew, DemoFailed, interruptible, without_settings
-from scratchbus.roles.demo_report import Report
-from scratchbus.roles.demo_sample import sample_log
-from scratchbus.roles.router import SUGGESTION, THRESHOLD
-from scratchbus.roles.urgency import urgency
-from scratchbus.telemetry.terminal import visible
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it."""
+from .demo_crew import Crew, DemoFailed, interruptible, without_settings
+from .demo_report import Report
+from .demo_sample import sample_log
+from .router import SUGGESTION, THRESHOLD
 
 _ALERT = "risk_alert"
 _NOTE = "observation"
 _NOTE_TTL = "4s"
 _QUIET_FOR = "2s"
 _READING_SECONDS = 600.0
-_ROOM = "100000"  # open observations, so that every address of a big log has its place
+_MAX_OBSERVATIONS = "100000"  # enough for every address of a big log
 
 
 @dataclass(frozen=True)
@@ -55,11 +50,11 @@ class Outcome:
 
 
 def run_demo(log: Path | None = None, url: str | None = None, *, as_json: bool = False) -> int:
-    """Run the daemons on a log, or on a sample, and tell what happens; return the exit code.
+    """Run the daemons on a log, or on a sample, and show what happens; return the exit code.
 
-    Without a URL it is all on an engine in a temporary directory, which is gone afterwards; with one, on a page of
-    its own there, which stays. With `as_json` only the numbers are printed, as one JSON document. All processes are
-    stopped in any case. When something failed to happen their logs are kept, and it says where.
+    Without a URL, the engine lives in a temporary directory that is deleted afterwards. With one, the demo uses a new
+    page there, which stays. With `as_json`, prints only the numbers, as one JSON document. All processes are stopped
+    in any case. If the demo fails, it keeps their logs and prints where they are.
     """
     directory = Path(tempfile.mkdtemp(prefix="scratchbus-demo-"))
     complain = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
@@ -69,7 +64,7 @@ def run_demo(log: Path | None = None, url: str | None = None, *, as_json: bool =
         with interruptible() as interrupted:
             outcome = _Demo(directory, log, url, report).run(interrupted)
         if as_json:
-            print(json.dumps(asdict(outcome)))  # noqa: T201  # this is what was asked for
+            print(json.dumps(asdict(outcome)))  # noqa: T201  # the output that was requested
         return OK
     except KeyboardInterrupt:
         complain.print("demo: interrupted; everything is stopped")
@@ -87,7 +82,7 @@ def run_demo(log: Path | None = None, url: str | None = None, *, as_json: bool =
 
 
 class _Demo:
-    """One run: the chapters in their order, and what they share."""
+    """One run: the chapters in their order, and the state they share."""
 
     def __init__(self, directory: Path, log: Path | None, url: str | None, report: Report) -> None:
         self._directory = directory
@@ -99,18 +94,18 @@ class _Demo:
         self._url = url or f"embedded:{directory / 'engine'}"
 
     def run(self, interrupted: threading.Event) -> Outcome:
-        """Run all chapters and return the numbers. Whatever was started is stopped, whatever happens."""
-        begun = time.monotonic()
+        """Run all chapters and return the numbers. Stops every process it started, also after an error."""
+        started = time.monotonic()
         log = self._log()
         logs = self._directory / "logs"
         logs.mkdir()
         with ExitStack() as cleanup:
             if self._given_url is None:
                 cleanup.enter_context(without_settings())
-                cleanup.callback(server.stop, self._directory / "engine")
+                cleanup.callback(stop_engine, self._directory / "engine")
             bus = cleanup.enter_context(Bus.connect(self._url, source="demo"))
             page = bus.page(self._name)
-            variables = {"SCRATCHBUS_URL": self._url, "SCRATCHBUS_MAX_OBSERVATIONS": _ROOM}
+            variables = {"SCRATCHBUS_URL": self._url, "SCRATCHBUS_MAX_OBSERVATIONS": _MAX_OBSERVATIONS}
             crew = cleanup.enter_context(Crew(logs, variables, interrupted))
             self._report.opening(str(self._given_log or "a made-up log of an SSH server"))
             self._start(crew)
@@ -121,13 +116,13 @@ class _Demo:
             self._resolve(crew, page)
             self._expire(crew, page, note)
             self._show_life(page)
-            outcome = self._outcome(bus, page, begun)
+            outcome = self._outcome(bus, page, started)
             self._stop(crew)
         self._close(outcome)
         return outcome
 
     def _log(self) -> Path:
-        """Return the log to read, whose name others may see."""
+        """Return the path of the log to read. Raises FileGone when it does not exist."""
         if self._given_log is None:
             sample = self._directory / "sample.log"
             sample.write_text(sample_log(), encoding="utf-8")
@@ -154,7 +149,7 @@ class _Demo:
             "One alert per address; while it is open, another failed password raises its count.",
         )
         note = page.add(_NOTE, f"This note lives for {_NOTE_TTL}: watch it expire", ttl=_NOTE_TTL)
-        begun = time.monotonic()
+        started = time.monotonic()
         arguments = ("--page", self._name, "--log", str(log), "--state", str(self._directory / "logwatch.json"))
         pid = crew.start("logwatch", "logwatch", *arguments)
         self._report.processes({"logwatch": pid})
@@ -162,12 +157,12 @@ class _Demo:
             crew.wait_until("the log is read", lambda: crew.is_done("logwatch"), _READING_SECONDS)
         alerts = _alerts(page)
         attempts = sum(alert.occurrences for alert in alerts)
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         self._report.line(f"[b]{len(alerts)}[/b] addresses, [b]{attempts}[/b] attempts, in {seconds:.1f} s")
         return note
 
     def _act(self, crew: Crew, page: Page) -> None:
-        """Wait until every urgent alert has had its answer."""
+        """Wait until every urgent alert is answered."""
 
         def is_answered() -> bool:
             suggestions = page.list(type=SUGGESTION, limit=None)
@@ -191,7 +186,7 @@ class _Demo:
     def _show_actions(self, page: Page) -> None:
         self._report.chapter(
             "Suggested, claimed, acted on",
-            "The router suggests what is urgent. One executor is handed it, acts, and links the action to its reason.",
+            "The router suggests what is urgent. One executor claims it, acts, and links the action to the alert.",
         )
         rows = []
         for suggestion in sorted(page.list(type=SUGGESTION, limit=None), key=_urgency_of, reverse=True):
@@ -223,7 +218,8 @@ class _Demo:
 
     def _expire(self, crew: Crew, page: Page, note: Observation) -> None:
         self._report.chapter(
-            "What nobody needs any more expires", "Time is an event too: appended once, and replayed like any other."
+            "What nobody needs any more expires",
+            "Expiry is an event too: appended once, and replayed like any other.",
         )
         crew.wait_until("the note expires", lambda: len(page.history(note.id)) > 1)
         self._report.history(page.history(note.id))
@@ -235,7 +231,7 @@ class _Demo:
         worst = max(alerts, key=lambda alert: alert.occurrences)
         self._report.chapter(
             f"The life of one observation: {worst.content}",
-            "Nothing is overwritten. The page is folded from these events, and they stay when it is long gone.",
+            "Nothing is overwritten. The page is folded from these events, which stay when it is long gone.",
         )
         self._report.history(page.history(worst.id))
         for action in worst.links:
@@ -247,7 +243,7 @@ class _Demo:
         if failed := {name: code for name, code in codes.items() if code}:
             raise DemoFailed(f"these did not stop cleanly, by exit code: {failed}")
 
-    def _outcome(self, bus: Bus, page: Page, begun: float) -> Outcome:
+    def _outcome(self, bus: Bus, page: Page, started: float) -> Outcome:
         alerts = _alerts(page)
         by_address: dict[str, int] = {}
         for alert in sorted(alerts, key=lambda alert: -alert.occurrences):
@@ -264,7 +260,7 @@ class _Demo:
             still_open=sum(alert.is_open for alert in alerts),
             expired=sum(each.reason_code == "expired" for each in page.list(status="archived", limit=None)),
             events=sum(position.seq for position in bus.position().shards),
-            seconds=round(time.monotonic() - begun, 1),
+            seconds=round(time.monotonic() - started, 1),
         )
 
     def _close(self, outcome: Outcome) -> None:

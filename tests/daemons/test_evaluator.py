@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scratchbus.roles.evaluator import Evaluator
+from daemons.evaluator import Evaluator
 from tests.waiting import eventually
 
 QUIET_FOR = timedelta(minutes=10)

@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
+from daemons.bookmark import BookmarkFile
+from daemons.log_file import MAX_LINE
+from daemons.logwatch import Logwatch
+from daemons.rules import parse_rules, read_rules
 from scratchbus import Bus, Page
 from scratchbus.errors import FileGone, PageFull, UnknownType
-from scratchbus.roles.log_file import MAX_LINE
-from scratchbus.roles.logwatch import Logwatch
-from scratchbus.roles.memory import MemoryFile
-from scratchbus.roles.rules import parse_rules, read_rules
 from scratchbus.settings import shipped
 from tests.waiting import eventually
 
@@ -25,7 +25,7 @@ def log(tmp_path):
 def watch(log, tmp_path):
     def make(rules=None, **options):
         found = read_rules(shipped("logwatch.yaml")) if rules is None else parse_rules(rules, "rules.yaml")
-        return Logwatch("main", found, log, MemoryFile(tmp_path / "state.json"), **options)
+        return Logwatch("main", found, log, BookmarkFile(tmp_path / "state.json"), **options)
 
     return make
 
@@ -80,7 +80,7 @@ def test_a_crash_between_publishing_and_remembering_counts_nothing_twice(bus, pa
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(MemoryFile, "save", crash)
+        patch.setattr(BookmarkFile, "save", crash)
         with pytest.raises(RuntimeError, match="power cut"):
             once(watch(), bus)
     append(log, "192.0.2.1")

@@ -1,7 +1,7 @@
-r"""Regular expressions whose search takes time linear in the text: what a user writes, run by RE2.
+r"""Regular expressions that are searched for in time linear in the text: users' patterns, run by RE2.
 
-A pattern that backtracks may take hours over one line, and nothing can interrupt it. RE2 has no backreferences and no
-lookaround. Its \w, \d and \s are those of ASCII, so they are written out here as what they are in Python.
+A pattern that backtracks may take hours for one line, and nothing can interrupt it. RE2 has no backreferences and no
+lookaround. Its \w, \d and \s match ASCII only, so this module replaces them by the Unicode classes that Python uses.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TOKEN = re.compile(r"\\.|\[\^?\]?|\]", re.DOTALL)
 
 
 class UnfitPattern(ValueError):
-    """A pattern that cannot be searched for in linear time, or is none; says why."""
+    """The text is not a regular expression, or cannot be searched for in linear time; the message says why."""
 
 
 class Found(Protocol):
-    """What was found."""
+    """A match."""
 
     def groupdict(self, default: str = "") -> dict[str, str]:
-        """Return what the named groups found."""
+        """Return what each named group matched."""
         ...
 
 
@@ -38,22 +38,22 @@ class Pattern(Protocol):
 
     @property
     def groupindex(self) -> Mapping[str, int]:
-        """The named groups."""
+        """The named groups and their numbers."""
         ...
 
     def search(self, text: str) -> Found | None:
-        """Return the first place where it matches."""
+        """Return the first match, or None."""
         ...
 
 
 def linear_pattern(text: str) -> Pattern:
-    """Compile a Python regular expression to be searched for in linear time. Raises UnfitPattern."""
+    """Compile a Python regular expression with RE2, which searches in linear time. Raises UnfitPattern."""
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as problem:
         raise UnfitPattern(f"is not a regular expression: {problem}") from None
     options = re2.Options()
-    options.log_errors = False  # on standard error, beside the error that is raised
+    options.log_errors = False  # RE2 would write them to stderr, besides raising them
     try:
         compiled: Pattern = re2.compile(_with_unicode_classes(text), options)
         return compiled
@@ -69,10 +69,10 @@ def linear_pattern(text: str) -> Pattern:
 
 
 def _with_unicode_classes(text: str) -> str:
-    r"""Write out \d, \w and \s; within brackets \W and \S stay those of ASCII."""
+    r"""Replace \d, \w and \s by Unicode classes; within brackets, \W and \S keep their ASCII meaning."""
     is_inside = False
 
-    def written_out(found: re.Match[str]) -> str:
+    def replacement(found: re.Match[str]) -> str:
         nonlocal is_inside
         found_text = found[0]
         if found_text[0] in "[]":
@@ -85,4 +85,4 @@ def _with_unicode_classes(text: str) -> str:
             return f"[^{own}]"
         return found_text
 
-    return _TOKEN.sub(written_out, text)
+    return _TOKEN.sub(replacement, text)

@@ -1,4 +1,4 @@
-"""The processes of the demo: started, watched and stopped by their ids."""
+"""The processes of the demo: starts, watches and stops them by process id."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from scratchbus.errors import ScratchbusError
 T = TypeVar("T")
 
 _STOP_SECONDS = 5.0
-_LOOK = 0.05  # seconds between two looks at what is waited for
+_POLL_INTERVAL = 0.05  # seconds between two checks of a condition
 
 
 class DemoFailed(ScratchbusError):
-    """Something that should have happened in the demo did not."""
+    """Something that the demo should show did not happen."""
 
 
 class Crew:
-    """Daemons as processes of their own, each with a log file. Leaving the context stops them all."""
+    """Daemons, each a process with a log file. Leaving the context stops them all."""
 
     def __init__(self, logs: Path, environment: Mapping[str, str], interrupted: threading.Event) -> None:
         self.logs = logs
@@ -42,42 +42,42 @@ class Crew:
         self.stop()
 
     def start(self, name: str, daemon: str, *arguments: str) -> int:
-        """Start a daemon under a name; return its process id. Raises KeyboardInterrupt after a signal."""
+        """Start a daemon under a name; return its process id. Raises KeyboardInterrupt once interrupted."""
         self._check_interrupt()
-        command = [sys.executable, str(_script(daemon)), "--name", name, *arguments]
+        command = [sys.executable, "-P", "-m", "scratchbus.cli", "run", daemon, "--name", name, *arguments]
         with (self.logs / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment)
         self._processes[name] = process
         return process.pid
 
     def is_done(self, name: str) -> bool:
-        """Say whether a daemon has done its work and ended. Raises DemoFailed when it failed."""
+        """Return whether a daemon has finished. Raises DemoFailed when it failed."""
         code = self._processes[name].poll()
         if code:
             raise self._ended(name, code)
         return code == 0
 
     def have_started(self) -> bool:
-        """Say whether all daemons have got so far that a signal stops them cleanly: they log that."""
+        """Return whether all daemons have logged that they started, so that a signal stops them cleanly."""
         return all(b'"started"' in (self.logs / f"{name}.log").read_bytes() for name in self._processes)
 
-    def wait_until(self, what: str, look: Callable[[], T | None], seconds: float = 30.0) -> T:
-        """Look until there is something, and return it.
+    def wait_until(self, what: str, condition: Callable[[], T | None], seconds: float = 30.0) -> T:
+        """Poll a condition until its result is truthy, and return that.
 
-        Raises DemoFailed in the end or when a daemon fails, KeyboardInterrupt after a signal.
+        Raises DemoFailed after `seconds` or when a daemon fails, KeyboardInterrupt once interrupted.
         """
         deadline = time.monotonic() + seconds
-        while not (found := look()):
+        while not (found := condition()):
             self._check_interrupt()
             for name in self._processes:
                 self.is_done(name)
             if time.monotonic() > deadline:
                 raise DemoFailed(f"waited {seconds:g} s in vain until {what}")
-            time.sleep(_LOOK)
+            time.sleep(_POLL_INTERVAL)
         return found
 
     def stop(self) -> dict[str, int]:
-        """Ask all to stop, wait, and end by force whoever does not; return their exit codes by name."""
+        """Ask all daemons to stop, wait, and kill those that do not; return the exit codes by name."""
         running = [process for process in self._processes.values() if process.poll() is None]
         for process in running:
             process.send_signal(signal.SIGTERM)
@@ -101,24 +101,15 @@ class Crew:
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with what is given, and so that daemons find this scratchbus."""
+    """Return this process's environment, updated by what is given, in which Python finds this scratchbus."""
     here = str(Path(scratchbus.__file__).parent.parent)
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     return {**os.environ, **given, "PYTHONPATH": path}
 
 
-def _script(daemon: str) -> Path:
-    """Return the program of a daemon, installed or in a checkout."""
-    package = Path(scratchbus.__file__).parent
-    for directory in (package / "_daemons", package.parent / "daemons"):
-        if (directory / f"{daemon}.py").is_file():
-            return directory / f"{daemon}.py"
-    raise DemoFailed(f"daemons/{daemon}.py did not come with this installation of scratchbus; install it again")
-
-
 @contextmanager
 def without_settings() -> Iterator[None]:
-    """Leave the user's own settings out: they are for the user's bus."""
+    """Hide the SCRATCHBUS_ variables of the user, which are meant for the user's own bus."""
     own = {name: value for name, value in os.environ.items() if name.startswith("SCRATCHBUS_")}
     for name in own:
         del os.environ[name]
@@ -130,9 +121,9 @@ def without_settings() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """Set the event on SIGINT and SIGTERM, for a crew to see.
+    """Yield an event that SIGINT and SIGTERM set, for a crew to check.
 
-    An exception right from the handler could leave a process that has just been started to itself.
+    An exception raised by the handler could come between starting a process and recording it.
     """
     interrupted = threading.Event()
     numbers = (signal.SIGINT, signal.SIGTERM)

@@ -4,10 +4,10 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
+from daemons.executor import Executor
+from daemons.router import FOR_EXECUTOR, SUGGESTION
+from daemons.tools import Choice, ToolTable
 from scratchbus.errors import InvalidField, StaleFence
-from scratchbus.roles.executor import Executor
-from scratchbus.roles.router import FOR_EXECUTOR, SUGGESTION
-from scratchbus.roles.tools import Choice, ToolTable
 from tests.waiting import eventually
 
 TABLE = ToolTable((Choice("block", "risk_alert", frozenset({"ssh"})),))
@@ -89,7 +89,7 @@ def said(monkeypatch):
     capture = LogCapture()
     every_level = structlog.make_filtering_bound_logger(0)
     logger = structlog.wrap_logger(None, processors=[capture], wrapper_class=every_level)
-    monkeypatch.setattr("scratchbus.roles.executor.logger", logger)
+    monkeypatch.setattr("daemons.executor.logger", logger)
     return capture.entries
 
 

@@ -1,4 +1,4 @@
-"""What a log watcher remembers between runs: how far it read, and the last thing it published."""
+"""What a log watcher stores between runs: how far it read, and the last observation it published."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scratchbus.errors import InvalidInput
-from scratchbus.roles.log_file import Place
+
+from .log_file import FilePosition
 
 
 @dataclass(frozen=True)
-class Memory:
-    """The place behind everything that was published, and the id of the observation that was published last."""
+class Bookmark:
+    """The position after everything that was published, and the id of the last observation that was."""
 
-    place: Place | None = None
+    position: FilePosition | None = None
     last_id: str | None = None
 
 
-class MemoryFile:
-    """Keeps a memory in a small JSON file, which is always whole: it is written beside and then renamed."""
+class BookmarkFile:
+    """Stores a bookmark in a small JSON file. It is replaced by renaming, so it is always whole."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def load(self) -> Memory:
-        """Return what was remembered; nothing where there is no file or it cannot be read.
+    def load(self) -> Bookmark:
+        """Return the stored bookmark, or an empty one if the file is missing or unreadable.
 
-        Forgetting is safe: what is read again is recognised by its event ids.
+        Losing a bookmark is safe: lines that are read again are recognised by their event ids.
         """
         try:
-            kept = json.loads(self.path.read_bytes())
-            return Memory(Place(**kept["place"]), kept["last_id"])
+            stored = json.loads(self.path.read_bytes())
+            return Bookmark(FilePosition(**stored["place"]), stored["last_id"])
         except (OSError, ValueError, TypeError, KeyError):
-            return Memory()
+            return Bookmark()
 
-    def save(self, memory: Memory) -> None:
-        """Remember. Raises InvalidInput when the file cannot be written."""
-        if memory.place is None:
+    def save(self, bookmark: Bookmark) -> None:
+        """Store the bookmark. Raises InvalidInput when the file cannot be written."""
+        if bookmark.position is None:
             return
-        text = json.dumps({"place": asdict(memory.place), "last_id": memory.last_id})
+        text = json.dumps({"place": asdict(bookmark.position), "last_id": bookmark.last_id})
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
@@ -58,11 +59,11 @@ class MemoryFile:
 
 
 def state_directory() -> Path:
-    """Return the directory for what programs of this user keep between runs: $XDG_STATE_HOME/scratchbus."""
+    """Return the directory for state that this user's programs keep between runs: $XDG_STATE_HOME/scratchbus."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "scratchbus"
 
 
 def default_path(log: Path, target: str) -> Path:
-    """Return where a watcher of this log, which publishes to this target, keeps its memory."""
+    """Return the default path of the bookmark for this log and this bus and page (`Daemon.target`)."""
     key = hashlib.sha256(f"{log.absolute()}\0{target}".encode()).hexdigest()[:16]
     return state_directory() / "logwatch" / f"{key}.json"
