@@ -168,7 +168,7 @@ def tampered(bus: Bus, key: str, *commands: tuple[object, ...]) -> list[str]:
 
 
 @pytest.mark.damages_the_log
-@pytest.mark.engines("embedded", "embedded-4-shards")
+@pytest.mark.engines("embedded-4-shards")
 def test_one_thing_dropped_changed_swapped_or_put_into_any_key_is_found(scene: Bus) -> None:
     tag = keys_of(scene).tag
     tried = set()

@@ -324,7 +324,8 @@ def _wanted(item: Item, now: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def test_the_bus_does_what_the_model_says(engine, clock, tmp_path):
+@pytest.mark.parametrize("examples", [12, pytest.param(200, marks=[pytest.mark.faults, pytest.mark.timeout(1800)])])
+def test_the_bus_does_what_the_model_says(engine, clock, tmp_path, examples):
     class Machine(PageMachine):
         url, shards = engine.url, engine.shards
 
@@ -332,7 +333,7 @@ def test_the_bus_does_what_the_model_says(engine, clock, tmp_path):
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=40 if engine.is_real else 10,
+            max_examples=examples if engine.is_real else examples // 2,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
