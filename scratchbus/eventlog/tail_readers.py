@@ -34,7 +34,7 @@ def _as_trouble(problem: Exception) -> ScratchbusError:
     """Return why a feed cannot be read, also for a reason that nobody foresaw."""
     if isinstance(problem, ScratchbusError):
         return problem
-    return LogError(f"the log cannot be read: {type(problem).__name__}: {problem}; going on trying, report this")
+    return LogError(f"the log cannot be read: {type(problem).__name__}: {problem}; retrying. Please report this")
 
 
 class _Alarm:

@@ -75,7 +75,7 @@ class ChangesWatcher(Watcher):
         """Keep a change; when too many wait, only that changes are missing."""
         if len(self.changes) >= MOST_BEHIND:
             self.changes.clear()
-            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not taken in time")
+            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not read in time")
         self.changes.append(change)
 
 
@@ -274,7 +274,7 @@ class Live:
         """Return what every read says from now on, since nobody knows what the page is like."""
         error = LogError(
             f"the view of page {self.page!r} stopped at {self.position}: {type(problem).__name__}: {problem};"
-            " leave all views of the page and begin anew, and report this"
+            " close all views of the page, open them again, and report this"
         )
         error.__cause__ = problem
         logger.error("a view stopped", reason=str(error))

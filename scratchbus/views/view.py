@@ -135,7 +135,9 @@ class _Reads:
             return place.shards[shard]._replace(shard=shard)
         position = place.position if isinstance(place, Observation) else place
         if not isinstance(position, Position):
-            raise InvalidPosition(f"{shown(place)} is not a position; pass that of an event, or what a write returned")
+            raise InvalidPosition(
+                f"{shown(place)} is not a position; pass the position of an event, or what a write returned"
+            )
         if position.shard != shard:
             raise InvalidPosition(f"{str(position)!r} is not on shard {shard}, where page {self.page!r} is")
         return position

@@ -109,7 +109,7 @@ def test_a_status_may_be_written_carelessly_and_an_id_as_a_number():
         ([{"id": True, "content": "x"}], "todos[0].id", "printable"),
         ([{"id": "a\nb", "content": "x"}], "todos[0].id", "printable"),
         ([{"id": "x" * 1_000, "content": "x"}], "todos[0].id", "printable"),
-        ([{"id": "1"}], "todos", "is new and has no content; say what is to be done"),
+        ([{"id": "1"}], "todos", "is new and has no content; say what to do"),
         ([{"id": "1", "content": " \n"}], "todos", "has no content"),
         ([{"id": "1", "content": ["x"]}], "todos[0].content", "is not a text"),
         ([{"id": "1", "content": "\ud800"}], "todos[0].content", "not valid Unicode"),
