@@ -152,7 +152,7 @@ def test_a_password_in_the_url_is_not_shown():
         ("auto_archive_resolved", "perhaps", "valid boolean"),
         ("default_expiration", "soon", "'soon' is not valid here; use a positive duration"),
         ("default_expiration", "0", "use a positive duration"),
-        ("sweep_interval", "never", "write one that ends"),
+        ("sweep_interval", "never", "use a positive, finite duration"),
         ("log_level", "loud", "'debug', 'info', 'warning' or 'error'"),
     ],
 )

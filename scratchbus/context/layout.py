@@ -82,7 +82,7 @@ def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter) -> La
         section.name: missing for section in sections if (missing := section.total - len(chosen.get(section.name, ())))
     }
     unsaid = ", ".join(f"{name} {missing}" for name, missing in left_out.items() if name not in chosen)
-    more = _SEPARATOR.join(filter(None, (text, f"(left out because the budget is full: {unsaid})")))
+    more = _SEPARATOR.join(filter(None, (text, f"(left out for lack of room: {unsaid})")))
     if unsaid and count(more) <= budget:
         text, tokens = more, count(more)
     return Laid(text, tokens, chosen, left_out)
@@ -164,4 +164,4 @@ class _Filling:
 
 
 def _left_out(count: int) -> str:
-    return f"({count:,} more left out because the budget is full)"
+    return f"({count:,} more left out for lack of room)"

@@ -27,7 +27,7 @@ MAX_STEPS: Final = "incomplete - max steps reached"
 EXCEPTION: Final = "exception"
 
 HEADING: Final = "## Your Scratchpad"
-EMPTY: Final = "_Empty so far. Use `update_scratchpad` to save notes for your future self._"
+EMPTY: Final = "_It is empty. Use `update_scratchpad` to save notes for your future self._"
 
 _PROMPT: Final = """\
 ## Task Complete

@@ -88,7 +88,7 @@ def test_scratchpad_prompt_is_called_after_max_steps_reached(bus, model):
 
 def test_scratchpad_update_persists_to_the_next_run(connect, bus, pad, model):
     with bus.run("analyst", "Count the beans", ask=model) as run:
-        assert "_Empty so far." in run.whoami
+        assert "_It is empty." in run.whoami
     assert run.steps[-1] == ("scratchpad_update", {"content": "what I learned"})
     assert pad.read() == "what I learned"
     with connect("analyst").run("analyst", "Count them again", ask=model) as run:
@@ -187,7 +187,7 @@ async def test_a_run_with_asyncio_is_the_same(engine, bus_name, connect, pad):
     model = Model()
     async with AsyncBus.connect(engine.url, source="analyst", bus=bus_name, shards=engine.shards) as bus:
         async with bus.run("analyst", "Count the beans", ask=model.later) as run:
-            assert "_Empty so far." in run.whoami
+            assert "_It is empty." in run.whoami
             run.done("42 beans")
         assert model.was_told("completed", "42 beans", 1)
         assert names(run) == ["done", "scratchpad_update"]

@@ -104,7 +104,7 @@ def test_a_status_may_be_written_carelessly_and_an_id_as_a_number():
         ({"id": "1", "content": "x"}, "todos", "is not a list of items"),
         (7, "todos", "is not a list of items"),
         (["buy milk"], "todos[0]", "is not an item"),
-        ([{"id": "1", "content": "x"}, {"content": "x"}], "todos[1].id", "is missing; give each item an id"),
+        ([{"id": "1", "content": "x"}, {"content": "x"}], "todos[1].id", "is missing; give each item its own id"),
         ([{"id": " ", "content": "x"}], "todos[0].id", "is missing"),
         ([{"id": True, "content": "x"}], "todos[0].id", "printable"),
         ([{"id": "a\nb", "content": "x"}], "todos[0].id", "printable"),

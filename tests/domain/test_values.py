@@ -98,7 +98,7 @@ def test_a_source_begins_with_a_letter_or_digit(text):
 @pytest.mark.parametrize("text", ["", "a b", "ä", "a\n", "a" * 129, "a#b", None, 5, b"a"])
 def test_names_have_a_few_characters_only(text):
     for check, error in ((check_source, InvalidSource), (check_page, InvalidName), (check_bus, InvalidName)):
-        with pytest.raises(error, match="use 1–128 of"):
+        with pytest.raises(error, match="use 1–128 letters"):
             check(text)
 
 
