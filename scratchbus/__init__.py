@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from scratchbus.bus import Bus
     from scratchbus.bus_async import AsyncBus
     from scratchbus.context import AsyncContexts, Context, Contexts, Match, Surfaced
+    from scratchbus.context.guidance import guidance
     from scratchbus.domain.difference import Difference
-    from scratchbus.domain.events import AnyEvent, Erased, Event
+    from scratchbus.domain.events import EVENT_KINDS, AnyEvent, Erased, Event, StatusChanged
     from scratchbus.domain.exposure import Exposure
     from scratchbus.domain.memories import Note, NoteResult, NotesResult, Revised, Session, TagsResult
     from scratchbus.domain.observation import Claim, NewObservation, Observation
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from scratchbus.domain.todo import TodoItem, TodoList
     from scratchbus.domain.trace import Consequences, Trace
     from scratchbus.domain.urgency import by_urgency, urgency
+    from scratchbus.domain.values import check_page, check_source
     from scratchbus.errors import ScratchbusError
     from scratchbus.eventlog.because import because
     from scratchbus.memory import (
@@ -95,8 +97,10 @@ _HOMES = {
     "Surfaced": "context",
     "Match": "context",
     "Difference": "domain.difference",
+    "EVENT_KINDS": "domain.events",
     "AnyEvent": "domain.events",
     "Event": "domain.events",
+    "StatusChanged": "domain.events",
     "Erased": "domain.events",
     "Exposure": "domain.exposure",
     "Claim": "domain.observation",
@@ -116,9 +120,13 @@ _HOMES = {
     "Verified": "readmodel.verify",
     "ScratchbusError": "errors",
     "because": "eventlog.because",
+    "check_page": "domain.values",
+    "check_source": "domain.values",
+    "guidance": "context.guidance",
 }
 
 __all__ = [
+    "EVENT_KINDS",
     "AnyEvent",
     "AsyncBus",
     "AsyncContexts",
@@ -172,6 +180,7 @@ __all__ = [
     "ScratchpadReply",
     "Session",
     "Status",
+    "StatusChanged",
     "Subscription",
     "Surfaced",
     "TagsResult",
@@ -184,6 +193,9 @@ __all__ = [
     "Work",
     "because",
     "by_urgency",
+    "check_page",
+    "check_source",
+    "guidance",
     "urgency",
 ]
 

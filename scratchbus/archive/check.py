@@ -189,7 +189,7 @@ class LogCheck:
                 lines.append(check_line(text, seq))
                 at, ms = ms, place_of(text)[0]
                 if ms < at:
-                    raise ValueError("it is older than the one before it")
+                    raise ValueError("it is older than the previous one")
             except ValueError as problem:
                 self._say(name, f"line {seq - manifest.chain.first.seq + 1}, event {seq}: {problem}")
                 return None

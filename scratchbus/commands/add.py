@@ -95,9 +95,9 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
         raise TooLarge("batch", len(items), MAX_BATCH, "observations")
     own = sum(item.event_id is not None for item in items)
     if own not in (0, len(items)) or (own and event_id is not None):
-        raise InvalidField("event_id", "give one to every item of a batch, to the batch as a whole, or to none")
+        raise InvalidField("event_id", "give every item of a batch one, or the batch as a whole, or none")
     if own and len({item.event_id for item in items}) < len(items):
-        raise InvalidField("event_id", "two items of the batch have the same; give each its own")
+        raise InvalidField("event_id", "two items of the batch have the same one; give each its own")
     if not items:
         return []
     return (yield from _add_all(core, page, items, event_id, None))
@@ -154,7 +154,9 @@ def _check_there(core: Core, page: str, evidence: list[str]) -> Step[None]:
         ids = [id for id in ids if id not in there]
     for id in ids:
         if not (yield from may_be_archived(core.log, id)):
-            raise InvalidField("evidence", f"{id} is on no page of this bus; give ids that `add` or `list` returned")
+            raise InvalidField(
+                "evidence", f"{id} is not on any page of this bus; pass ids that `add` or `list` returned"
+            )
 
 
 def _check_known(core: Core, trigger: Mapping[str, Any]) -> Step[None]:
@@ -216,7 +218,9 @@ def _event_of(core: Core, kind: ObservationType, new: NewObservation) -> Added:
     life = kind.lifecycle
     status = new.status or kind.initial_status
     if status not in life.initial:
-        raise InvalidField("status", f"{shown(status)} cannot be the first; begin with: {', '.join(life.initial)}")
+        raise InvalidField(
+            "status", f"{shown(status)} cannot be the first status; start with: {', '.join(life.initial)}"
+        )
     ttl, expires_at = _life_span(core, kind, new)
     content = check_content(new.content, min(kind.max_content, core.max_content))
     context, metadata = check_object("context", new.context), check_object("metadata", new.metadata)
@@ -262,7 +266,7 @@ def _event_of(core: Core, kind: ObservationType, new: NewObservation) -> Added:
 def _check_key(key: object) -> None:
     """Raise InvalidField for what can be no dedupe key; None is none."""
     if key is not None and not (isinstance(key, str) and 0 < bytes_of("dedupe_key", key) <= MAX_KEY):
-        raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
+        raise InvalidField("dedupe_key", f"must be 1 to {MAX_KEY} bytes long")
 
 
 def _given(new: NewObservation, event: Added) -> dict[str, Any]:

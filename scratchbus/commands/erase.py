@@ -43,9 +43,9 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     """
     id, reason = check_subject(id), cast(str, check_reason(reason))
     if id == SESSION:
-        raise InvalidId("id: what is known of a session itself is not erased; erase its notepad, notes or todo")
+        raise InvalidId("id: the record of a session itself cannot be erased; erase its notepad, notes or todo list")
     if not reason:
-        raise InvalidField("reason", "say why it is erased: the tombstone keeps it")
+        raise InvalidField("reason", "say why it is erased; the tombstone records it")
     check_guards(event_id, None, None)
     keys, who = core.log.keys(core.log.shard(page)), f"{core.by}@{socket.gethostname()}:{os.getpid()}"
     known = yield from history(core.log, page, id)

@@ -48,7 +48,7 @@ def update(
     """Replace the content of a note, its tags, or both."""
     id = _check_id(id)
     if content is None and tags is None:
-        raise InvalidField("content", "nothing is to be changed; give content, tags, or both")
+        raise InvalidField("content", "nothing to change; give content, tags, or both")
     content = None if content is None else _content(core, content)
     tags = None if tags is None else _tags(core, tags)
 
@@ -140,7 +140,9 @@ def _count(number: int, what: str) -> str:
 
 def _check_id(id: object) -> str:
     if not isinstance(id, str) or not _ID.fullmatch(id):
-        raise InvalidId(f"id: {shown(id)} is not the id of a note; they look like note_1795256156929, as `list` shows")
+        raise InvalidId(
+            f"id: {shown(id)} is not the id of a note; note ids look like note_1795256156929, as `list` shows"
+        )
     return id
 
 

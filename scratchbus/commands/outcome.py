@@ -163,4 +163,4 @@ def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
 
 def not_found(page: str, id: str) -> NotFound:
     """Return the error for an observation that a page does not have."""
-    return NotFound(f"there is no {id} on page {page!r}; list the page to see what there is")
+    return NotFound(f"there is no {id} on page {page!r}; list the page to find ids")

@@ -57,7 +57,7 @@ def check_names(field: str, given: str | Collection[str] | None) -> frozenset[st
     if given is None:
         return None
     if not isinstance(given, Collection):
-        raise InvalidField(field, f"{shown(given)} is not a text, nor a list of texts")
+        raise InvalidField(field, f"{shown(given)} is neither a text nor a list of texts")
     names = [given] if isinstance(given, str) else given
     for name in names:
         _check_text(field, name)

@@ -139,5 +139,5 @@ def _as_timedelta(context: click.Context, parameter: click.Parameter, value: str
     with contextlib.suppress(InvalidTTL):
         ms = duration_ms(value)
     if ms is None:
-        raise click.BadParameter(f"{value!r} is not a duration that ends; write 90s, 10m, 1h30m …")
+        raise click.BadParameter(f"{value!r} is not a finite duration; use one such as 90s, 10m or 1h30m")
     return timedelta(milliseconds=ms)

@@ -124,7 +124,7 @@ def _depth_of(value: Any) -> int:
 def check_label(field: str, value: object) -> str:
     """Return a short text without control characters."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_LABEL or not value.isprintable() or value.isspace():
-        raise InvalidField(field, f"{shown(value)} has to be 1 to {MAX_LABEL} printable characters")
+        raise InvalidField(field, f"{shown(value)} must be 1 to {MAX_LABEL} printable characters")
     return value
 
 
@@ -189,7 +189,7 @@ def as_time(field: str, value: object) -> datetime:
             value = datetime.fromisoformat(value)
         except ValueError:
             raise InvalidField(
-                field, f"{shown(value)} is not a time; write ISO 8601, as 2026-01-31T12:00:00Z"
+                field, f"{shown(value)} is not a time; write ISO 8601, such as 2026-01-31T12:00:00Z"
             ) from None
     if not isinstance(value, datetime):
         raise InvalidField(field, f"{shown(value)} is not a time")

@@ -257,3 +257,6 @@ EVENTS: dict[str, type[Event]] = {
     "run_ended": RunEnded,
 }
 """Every kind of event and its class."""
+
+EVENT_KINDS = tuple(EVENTS)
+"""Every kind of event, as `Bus.events(kinds=...)` takes them."""

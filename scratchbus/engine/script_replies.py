@@ -18,5 +18,5 @@ def unknown_reply(script: str, reply: object) -> EngineError:
     """Return the error for a reply that this code does not know."""
     return EngineError(
         f"script {script!r} answered {shown(reply)}, which this code does not know; upgrade scratchbus everywhere, and"
-        " check with `scratchbus verify` that the engine is whole"
+        " check the engine with `scratchbus verify`"
     )

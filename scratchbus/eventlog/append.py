@@ -136,7 +136,7 @@ def append(
     appended twice. An EngineError has the id of the first event.
     """
     if page == SYSTEM_PAGE and any(write.op != "g" for write in writes):
-        raise InvalidName(f"page: {page!r} is where the bus keeps its own events; write to another page")
+        raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
     shard = log.shard(page)
     keys = log.keys(shard)
     before, known = log.seen.get(shard, ""), log.bounds.get(shard, _NOWHERE)

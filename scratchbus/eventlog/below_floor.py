@@ -45,7 +45,7 @@ def read_floor(log: Log, shard: int) -> Step[Floor]:
 
 def lost(shard: int, what: str) -> PositionLost:
     """Return the error for what would have to come from the archive."""
-    return PositionLost(f"shard {shard}: {what} was archived; set archive_url to where the archive is")
+    return PositionLost(f"shard {shard}: {what} was archived; set archive_url to the location of the archive")
 
 
 def from_archive(log: Log, shard: int, what: str, call: Callable[[Past], T]) -> Step[T]:

@@ -93,7 +93,7 @@ def cursors(
             )
         places = list(after.shards)
     elif not isinstance(after, Position):
-        raise InvalidPosition(f"{shown(after)} is not a position; pass that of an event, or `bus.position()`")
+        raise InvalidPosition(f"{shown(after)} is not a position; pass the position of an event, or `bus.position()`")
     elif after.shard >= log.shards:
         raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
     else:

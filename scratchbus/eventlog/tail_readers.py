@@ -38,7 +38,7 @@ def _as_trouble(problem: Exception) -> ScratchbusError:
     """Return the error that followers of a tail get when it cannot be read; an unexpected one is wrapped."""
     if isinstance(problem, ScratchbusError):
         return problem
-    return LogError(f"the log cannot be read: {type(problem).__name__}: {problem}; going on trying, report this")
+    return LogError(f"the log cannot be read: {type(problem).__name__}: {problem}; retrying. Please report this")
 
 
 class _Alarm:

@@ -116,9 +116,7 @@ def _read_stretch(
             continue
         word = origin.decode() if origin else ""
         if checkpoint.origin and checkpoint.origin != word:
-            raise LogRewound(
-                f"shard {shard}: the state was folded from another log; run `scratchbus rebuild` to have it folded anew"
-            )
+            raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
         archived: list[RawEntry] = []
         if entries and entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
             archived = yield from _read_below(log, checkpoint.position, count)

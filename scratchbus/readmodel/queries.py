@@ -157,7 +157,7 @@ def _look(
         since = reply[3]
         if since and reply[0] - since > freshness.timeout * 1000:
             raise Behind(
-                f"page {page!r}: what is folded is {(reply[0] - since) / 1000:.1f} s old, over fresh_timeout;"
+                f"page {page!r}: the projection is {(reply[0] - since) / 1000:.1f} s old, over fresh_timeout;"
                 " start a projector (`scratchbus up`), or read without stale_ok"
             )
     now, tail, _, _, _, _, _, found, is_end, *below = reply

@@ -47,14 +47,14 @@ def whole_id(log: Log, page: str, given: str) -> Step[str]:
         return check_id(text)
     if not _SUFFIX.fullmatch(text):
         raise InvalidId(
-            f"id: {shown(given)} is not an id; give its {WHOLE} characters, or at least its last {SHORTEST}"
+            f"id: {shown(given)} is not an id; give all {WHOLE} characters, or at least the last {SHORTEST}"
         )
     found = sorted((yield from _ending_in(log, page, text)))
     if not found:
-        raise NotFound(f"id: none on page {page!r} ends in {text}; see `scratchbus list`, or give --page")
+        raise NotFound(f"id: no id on page {page!r} ends in {text}; see `scratchbus list`, or give --page")
     if len(found) > 1:
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        raise InvalidId(f"id: {text} fits several, give more of it: {', '.join(found[:_LISTED])}{more}")
+        raise InvalidId(f"id: {text} matches several ids; give more characters: {', '.join(found[:_LISTED])}{more}")
     return found[0]
 
 

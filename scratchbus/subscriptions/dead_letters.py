@@ -109,7 +109,7 @@ def _chosen(keys: ShardKeys, name: str, positions: Positions) -> Step[list[str]]
         return sorted(there, key=in_time)
     given = [positions] if isinstance(positions, Position | str) else positions
     if not isinstance(given, Iterable):
-        raise InvalidPosition(f"positions: {shown(given)} is not a position, nor a list of positions")
+        raise InvalidPosition(f"positions: {shown(given)} is neither a position nor a list of positions")
     wanted = [str(each if isinstance(each, Position) else Position.parse(each)) for each in given]
     for position in wanted:
         if position not in there:

@@ -27,9 +27,7 @@ def check_name(name: str) -> str:
     try:
         return check_page(name)
     except InvalidName:
-        raise InvalidName(
-            f"subscription: {shown(name)} is not a name; use 1–128 of letters, digits and _.@/:-"
-        ) from None
+        raise InvalidName(f"subscription: {shown(name)} is not a name; use 1–128 letters, digits and _.@/:-") from None
 
 
 def seconds(field: str, duration: Duration) -> float:

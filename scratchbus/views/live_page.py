@@ -76,7 +76,7 @@ class ChangesWatcher(Watcher):
         """Keep a change; if too many wait, replace them by one that says so."""
         if len(self.changes) >= MOST_BEHIND:
             self.changes.clear()
-            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not taken in time")
+            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not read in time")
         self.changes.append(change)
 
 
@@ -275,7 +275,7 @@ class Live:
         """Return the error that every read raises from now on, since the state of the page is unknown."""
         error = LogError(
             f"the view of page {self.page!r} stopped at {self.position}: {type(problem).__name__}: {problem};"
-            " leave all views of the page and begin anew, and report this"
+            " close all views of the page, open them again, and report this"
         )
         error.__cause__ = problem
         logger.error("a view stopped", reason=str(error))

@@ -124,7 +124,7 @@ def test_a_chain_that_was_made_anew_from_some_point_on_does_not_fit(archived: Bu
     manifest = Manifest.parse(file.read_bytes())
     chain = manifest.chain.model_copy(update={"origin": "another"})
     file.write_bytes(Manifest(chain, manifest.files).encode())
-    assert any("SHA-256 is not the one that" in each for each in problems(directory))
+    assert any("SHA-256 differs from the one" in each for each in problems(directory))
     assert any("another log" in each for each in problems(directory))
 
 

@@ -170,7 +170,7 @@ def test_evidence_that_was_never_there_is_refused(bus, page):
     new = NewObservation(type="observation", content="x", evidence=["01ARZ3NDEKTSV4RRFFQ69G5FAV"])
     good = NewObservation(type="observation", content="good")
     for add in (lambda: page.add("observation", "x", evidence=new.evidence), lambda: page.add_many([good, new])):
-        with pytest.raises(InvalidField, match="evidence: 01ARZ3NDEKTSV4RRFFQ69G5FAV is on no page of this bus"):
+        with pytest.raises(InvalidField, match="evidence: 01ARZ3NDEKTSV4RRFFQ69G5FAV is not on any page of this bus"):
             add()
     assert log_length(bus) == 0
 

@@ -186,7 +186,7 @@ def test_two_moments_differ_by_what_was_added_changed_and_gone(page, way):
 def test_what_is_no_moment_is_refused(bus, page, clock):
     page.add("observation", "x")
     for when in ("yesterday", "12", "", "1-2-3", 12, None, 1.5):
-        with pytest.raises(InvalidPosition, match="not a position, nor a time"):
+        with pytest.raises(InvalidPosition, match="neither a position nor a time"):
             page.as_of(when)
     with pytest.raises(InvalidPosition, match="is in the future; the engine has"):
         page.as_of(clock.now + timedelta(minutes=1))

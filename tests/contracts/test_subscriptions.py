@@ -248,7 +248,7 @@ def test_a_consumer_that_stood_still_can_neither_ack_nor_rewind(connect, clock):
         assert contents(deliveries, 3) == ["0", "1", "2"]
         cursor = status_of(two).cursor
         asleep._consumer.hold.good_until = 0.0  # by its own clock its lease is over
-        with pytest.raises(LeaseLost, match="this consumer's lease is over"):
+        with pytest.raises(LeaseLost, match="this consumer's lease has ended"):
             late.ack()
         with pytest.raises(LeaseLost):
             late.fail("too late")
@@ -419,7 +419,7 @@ def test_an_ack_twice_changes_nothing_more(bus, page):
 def test_an_ack_of_what_was_never_delivered_is_refused(bus, page):
     added = fill(page, 3)
     deliveries = bus.subscribe("router")
-    with pytest.raises(NotDelivered, match="is not handed out here"):
+    with pytest.raises(NotDelivered, match="is not, or no longer, delivered to this consumer"):
         deliveries.ack(added[0].position)
     with deliveries:
         next(deliveries)

@@ -271,7 +271,7 @@ def test_one_who_does_not_take_the_changes_is_told_that_some_are_missing(bus, pa
     view.wait_for(bus.position())
     missing = next(slow)
     assert missing.is_resync
-    assert "changes were not taken in time" in missing.reason
+    assert "changes were not read in time" in missing.reason
     assert next(slow).after.content == "6"
 
 

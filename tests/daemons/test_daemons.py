@@ -119,8 +119,8 @@ def test_a_log_watcher_that_is_killed_again_and_again_counts_every_line_once(sta
         ("router", ["--name", "no spaces"], 5, "'no spaces' is not a valid name"),
         ("router", ["--threshold", "200"], 2, "not in the range"),
         ("router", ["--url", "http://localhost"], 5, "http"),
-        ("evaluator", ["--quiet-for", "soon"], 2, "'soon' is not a duration"),
-        ("executor", ["--claim-ttl", "never"], 2, "'never' is not a duration that ends; write 90s"),
+        ("evaluator", ["--quiet-for", "soon"], 2, "'soon' is not a valid duration"),
+        ("executor", ["--claim-ttl", "never"], 2, "'never' is not a finite duration; use one such as 90s"),
         ("executor", ["--no-such-option"], 2, "see `executor.py --help`"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_another_server_or_page_is_another_target() -> None:
 
 
 @pytest.mark.parametrize("module", [scratchbus, scratchbus.daemon])
-def test_every_public_name_is_there(module: object) -> None:
+def test_every_public_name_is_there(module: ModuleType) -> None:
     assert [name for name in module.__all__ if getattr(module, name, None) is None] == []
     assert sorted(module._HOMES) == sorted(module.__all__)
 

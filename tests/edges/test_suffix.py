@@ -56,7 +56,7 @@ def test_one_that_left_the_page_is_still_found(fake: Bus):
 
 def test_an_id_of_another_page_is_not_found(fake: Bus):
     id = fake.page("other").add("observation", "one").id
-    with pytest.raises(NotFound, match="none on page 'main'"):
+    with pytest.raises(NotFound, match="no id on page 'main'"):
         _resolve(fake, id[-8:])
 
 

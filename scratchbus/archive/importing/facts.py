@@ -208,6 +208,6 @@ def _explained() -> Iterator[None]:
         yield
     except sqlite3.Error as problem:
         raise ScratchbusError(
-            f"the temporary files of the import cannot be used: {problem}; nothing was written. Make room, or set"
-            " SQLITE_TMPDIR to a directory that has some"
+            f"the temporary files of the import cannot be used: {problem}; nothing was written. Free disk space, or set"
+            " SQLITE_TMPDIR to a directory with space"
         ) from None
