@@ -78,11 +78,7 @@ class Page:
         to 64 KiB, whole numbers in them 308 digits. On a full page the lowest and oldest gives way, and if none may, it
         raises PageFull. Raises UnknownType and InvalidField.
         """
-        new = adding.new(
-            type, content, source, owner, status, confidence, context, tags, ttl, expires_at, metadata, dedupe_key,
-            times, evidence, remind_at, remind_on, unknown,
-        )  # fmt: skip
-        return self._bus.converse(adding.add(self._bus.core, self.name, new, event_id, fence))
+        return self._bus.converse(adding.add(self._bus.core, self.name, locals()))
 
     def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
         """Add up to 1,000 observations in one atomic batch, and return them in that order. Raises as `add` does."""

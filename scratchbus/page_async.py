@@ -76,11 +76,7 @@ class AsyncPage:
         to 64 KiB, whole numbers in them 308 digits. On a full page the lowest and oldest gives way, and if none may, it
         raises PageFull. Raises UnknownType and InvalidField.
         """
-        new = adding.new(
-            type, content, source, owner, status, confidence, context, tags, ttl, expires_at, metadata, dedupe_key,
-            times, evidence, remind_at, remind_on, unknown,
-        )  # fmt: skip
-        return await self._bus.converse(adding.add(self._bus.core, self.name, new, event_id, fence))
+        return await self._bus.converse(adding.add(self._bus.core, self.name, locals()))
 
     async def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
         """Add up to 1,000 observations in one atomic batch, and return them in that order. Raises as `add` does."""

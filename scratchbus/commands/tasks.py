@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from scratchbus.commands.add import add
+from scratchbus.commands.add import add_many
 from scratchbus.commands.memory import Edit, edit
 from scratchbus.domain.agent_events import TaskBegun, TaskEnded
 from scratchbus.domain.checks import check_guards
@@ -66,4 +66,5 @@ def report(core: Core, session: str, result: str, event_id: str | None) -> Step[
     if not isinstance(known, Session) or known.parent is None:
         raise NotFound(f"session {session!r} has no parent to report to; begin it with spawn_session or fork_session")
     new = NewObservation(type="observation", content=result, tags=[RESULT], context={"session": session})
-    return (yield from add(core, page_of_session(known.parent), new, event_id, None))
+    (observation,) = yield from add_many(core, page_of_session(known.parent), [new], event_id)
+    return observation
