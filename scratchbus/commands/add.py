@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic_core import PydanticUndefined
 
-from scratchbus.commands.outcome import check_statuses, evolved, recall_all
-from scratchbus.domain.checks import bytes_of, check_end, check_size
+from scratchbus.commands.outcome import check_statuses, recall_all
+from scratchbus.domain.checks import check_end, check_size
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
 from scratchbus.domain.observation import Given, NewObservation, Observation, parse
@@ -20,10 +20,12 @@ from scratchbus.domain.values import NEVER, check_event_id, check_whole
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog.append import MAX_BATCH, append
+from scratchbus.eventlog.append_replies import Written
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.codec import encode_body, encode_unplaced
 from scratchbus.eventlog.ids import new_event_id, new_id
 from scratchbus.eventlog.writes import Write
+from scratchbus.projections import scratch_page
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.relations import find_pages, may_be_archived
 from scratchbus.readmodel.scope import Core, type_of
@@ -88,18 +90,20 @@ def _add_all(
     done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
     if done.recalled is not None:
         return (yield from recall_all(core, page, done.recalled))
-    shard = core.log.shard(page)
     added: dict[str, Observation] = {}
+    stale: dict[str, Written] = {}
     for write, row in zip(writes, done.written, strict=True):
         if row.kind == "added":
-            added[row.subject] = evolved(None, write.event, row, shard)
-    last = {row.subject: row for row in done.written}
-    stale = [subject for subject, row in last.items() if row.kind != "added" or row.version > 1]
+            event = cast(Added, write.event)
+            ms, seq, shard = row.position
+            added[row.subject] = scratch_page.added(event.placed(ms=ms, seq=seq, shard=shard))
+        if row.kind != "added" or row.version > 1:
+            stale[row.subject] = row
     if stale:
-        added |= yield from get(core.log, page, stale, core.fresh)
-    for subject in stale:
+        added |= yield from get(core.log, page, list(stale), core.fresh)
+    for subject, row in stale.items():
         if subject not in added:  # repeated here, and cleared by someone else before it was read
-            (added[subject],) = yield from recall_all(core, page, [last[subject].position])
+            (added[subject],) = yield from recall_all(core, page, [row.position])
     return [added[row.subject] for row in done.written]
 
 
@@ -182,12 +186,15 @@ def _event_of(now: datetime, core: Core, kind: ObservationType, given: Given, wh
     if status not in life.initial:
         raise InvalidField("status", f"{shown(status)} cannot be the first; begin with: {', '.join(life.initial)}")
     content, limit = given.content, min(kind.max_content, core.max_content)
-    if 4 * len(content) > limit:
-        check_size("content", bytes_of("content", content), limit)
+    if 4 * len(content) > limit:  # no character has more than 4 bytes
+        check_size("content", content, limit)
     tags, context, metadata = given.tags or [], given.context or {}, given.metadata or {}
-    check_size("tags", len(tags), kind.max_tags, "tags")
-    kind.check_context(context)
-    kind.check_metadata(metadata)
+    if len(tags) > kind.max_tags:
+        raise TooLarge("tags", len(tags), kind.max_tags, "tags")
+    if kind.context_schema is not None:
+        kind.check_context(context)
+    if kind.metadata_schema is not None:
+        kind.check_metadata(metadata)
     source = given.source or core.source
     by = core.source or source
     owner = kind.default_owner if given.owner is None else given.owner

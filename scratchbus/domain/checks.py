@@ -52,14 +52,15 @@ def check_content(content: object, limit: int = MAX_BYTES, field: str = "content
     if not content or content.isspace():
         raise InvalidField(field, "is empty; say what was observed")
     if not content.isascii() or len(content) > limit:
-        check_size(field, bytes_of(field, content), limit)
+        check_size(field, content, limit)
     return content
 
 
-def check_size(field: str, size: int, limit: int, unit: str = "bytes") -> None:
-    """Raise TooLarge if a size is over its limit."""
+def check_size(field: str, text: str, limit: int) -> None:
+    """Raise TooLarge for a text of more bytes of UTF-8, InvalidField for half a character."""
+    size = bytes_of(field, text)
     if size > limit:
-        raise TooLarge(field, size, limit, unit)
+        raise TooLarge(field, size, limit)
 
 
 def check_text(field: str, value: object) -> str:
@@ -140,7 +141,8 @@ def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
     for tag in tags:
         check_label("tags", tag)
     unique = list(dict.fromkeys(tags))
-    check_size("tags", len(unique), most, "tags")
+    if len(unique) > most:
+        raise TooLarge("tags", len(unique), most, "tags")
     return unique
 
 
