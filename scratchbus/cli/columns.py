@@ -26,7 +26,7 @@ from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import duration_text
-from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.table import is_remembered
 
 T = TypeVar("T")
 

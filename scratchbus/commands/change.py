@@ -55,7 +55,7 @@ def update(
     core: Core,
     page: str,
     id: str,
-    changes: dict[str, Any],
+    changes: Mapping[str, Any],
     expected_version: int | None,
     event_id: str | None,
     fence: int | None,

@@ -11,7 +11,10 @@ from scratchbus.domain.observation import parse
 from scratchbus.errors import EventIdReused, InvalidField, TooLarge
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
+from tests.engines import ALL
 from tests.inspection import log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 def test_what_is_added_is_returned_as_it_will_be_read(page):
