@@ -80,11 +80,7 @@ class Page:
         64 KiB each; whole numbers in them up to 308 digits. On a full page the oldest observation of the lowest
         priority is displaced. Raises PageFull when none may be, UnknownType, UnknownField and InvalidField.
         """
-        new = adding.new(
-            type, content, source, owner, status, confidence, context, tags, ttl, expires_at, metadata, dedupe_key,
-            times, evidence, remind_at, remind_on, unknown,
-        )  # fmt: skip
-        return self._bus.converse(adding.add(self._bus.core, self.name, new, event_id, fence))
+        return self._bus.converse(adding.add(self._bus.core, self.name, locals()))
 
     def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
         """Add up to 1,000 observations in one atomic batch; return them in the same order. Raises as `add` does."""

@@ -38,7 +38,7 @@ def add(core: Core, page: str, content: str, tags: Sequence[str], event_id: str 
         (event,) = yield from known_events(core.log, done.recalled)
     else:
         row = done.written[0]
-        event.placed(subject=row.subject, ms=row.position.ms, seq=row.position.seq, shard=row.position.shard)
+        event = event.placed(subject=row.subject, **row.position._asdict())
     return (yield from _result(core, page, evolve(None, event), "Added"))
 
 

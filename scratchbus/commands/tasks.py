@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from scratchbus.commands.add import add
+from scratchbus.commands.add import add_many
 from scratchbus.commands.memory import Edit, edit
 from scratchbus.domain.agent_events import TaskBegun, TaskEnded
 from scratchbus.domain.checks import check_guards
@@ -68,4 +68,5 @@ def report(core: Core, session: str, result: str, event_id: str | None) -> Step[
             f"session {session!r} has no parent to report to; only sessions from spawn_session or fork_session have one"
         )
     new = NewObservation(type="observation", content=result, tags=[RESULT], context={"session": session})
-    return (yield from add(core, page_of_session(known.parent), new, event_id, None))
+    (observation,) = yield from add_many(core, page_of_session(known.parent), [new], event_id)
+    return observation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -126,12 +127,10 @@ def duration_ms(value: object, field: str = "ttl", *, least: int = 1) -> int | N
         text = value.strip().lower()
         if text == NEVER:
             return None
-        if text.replace(".", "", 1).isdecimal():
-            ms = float(text) * 1000
-        elif _DURATION.fullmatch(text):
-            ms = sum(float(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text))
-        else:
+        read = _read_duration(text)
+        if read is None:
             raise _no_duration(value, field)
+        ms = read
     elif isinstance(value, timedelta):
         ms = value / timedelta(milliseconds=1)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -141,6 +140,19 @@ def duration_ms(value: object, field: str = "ttl", *, least: int = 1) -> int | N
     if not least <= ms <= _LONGEST_MS:
         raise _no_duration(value, field)
     return round(ms)
+
+
+@lru_cache
+def _read_duration(text: str) -> float | None:
+    """Return the milliseconds of ``"1h30m"`` or a number of seconds, None for any other text."""
+    if text.replace(".", "", 1).isdecimal():
+        return float(text) * 1000
+    if not _DURATION.fullmatch(text):
+        return None
+    ms = 0.0
+    for number, unit in _PART.findall(text):
+        ms += float(number) * _UNIT_MS[unit]
+    return ms
 
 
 def _no_duration(value: object, field: str) -> InvalidTTL:

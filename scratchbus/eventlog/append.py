@@ -145,7 +145,7 @@ def append(
         known = log.bounds[shard]
     for write in writes:
         if OPEN_END in write.event.id:
-            write.event.placed(id=write.event.id.replace(OPEN_END, known[1]))
+            write.event = write.event.placed(id=write.event.id.replace(OPEN_END, known[1]))
     first = writes[0].event.id
     arguments: list[object] = []
     for write in writes:

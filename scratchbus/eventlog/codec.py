@@ -119,7 +119,7 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
         raise Poison(_envelope(entry, shard), f"{where}: {first['msg']}") from None
-    return event.placed(
+    event.__dict__.update(  # nobody has the event yet, and `placed` would copy what was just decoded
         id=text_of(id),
         subject=text_of(subject),
         page=text_of(page),
@@ -131,6 +131,7 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
         seq=int(seq),
         shard=shard,
     )
+    return event
 
 
 def decode_item(entry: RawEntry, shard: int) -> Event | Poison:

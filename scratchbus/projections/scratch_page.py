@@ -55,7 +55,7 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
     added.
     """
     if isinstance(event, Added):
-        return _added(event)
+        return added(event)
     if event.kind == "erased":
         return None
     change = _CHANGES.get(event.kind)
@@ -166,15 +166,10 @@ _UNTOUCHED = {
 """What a new observation has where its event says nothing."""
 
 
-def _ends(event: Any) -> datetime | None:
-    """When a life that this event begins is over."""
-    if event.ttl is not None:
-        return moment(event.ms + event.ttl)
-    return getattr(event, "expires_at", None)
-
-
-def _added(event: Added) -> Observation:
+def added(event: Added) -> Observation:
+    """Return the observation that begins with an event."""
     given = event.__dict__  # half as dear as the attributes, and this is what a projector does most
+    ttl = given["ttl"]
     return trusted(
         Observation,
         {
@@ -190,7 +185,7 @@ def _added(event: Added) -> Observation:
             "confidence": given["confidence"],
             "context": given["context"],
             "tags": given["tags"],
-            "expires_at": _ends(event),
+            "expires_at": given["expires_at"] if ttl is None else moment(given["ms"] + ttl),
             "metadata": given["metadata"],
             "priority": given["priority"],
             "occurrences": min(given["times"], LARGEST),
@@ -217,8 +212,10 @@ def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
 
 def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
     changes: dict[str, Any] = {"occurrences": min(observation.occurrences + event.times, LARGEST)}
-    if (ends := _ends(event)) is not None:
-        changes["expires_at"] = ends
+    if event.ttl is not None:
+        changes["expires_at"] = moment(event.ms + event.ttl)
+    elif event.expires_at is not None:
+        changes["expires_at"] = event.expires_at
     more = [id for id in event.evidence if id not in observation.evidence]
     if more:
         changes["evidence"] = observation.evidence + more

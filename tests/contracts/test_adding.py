@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from scratchbus import NewObservation
-from scratchbus.commands.add import plan_added
+from scratchbus.commands.add import Ids, decide
+from scratchbus.domain.observation import parse
 from scratchbus.errors import EventIdReused, InvalidField, TooLarge
 from scratchbus.eventlog.append import append
+from scratchbus.eventlog.ids import new_id
 from tests.engines import ALL
 from tests.inspection import log_length
 
@@ -123,8 +125,11 @@ def test_one_bad_item_refuses_its_whole_batch(bus, page):
 @pytest.mark.parametrize("event_id", ["mine", None])
 def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
     kind = bus.types.get("observation")
-    first, second = (plan_added(bus.core, page.name, kind, _new(text), event_id, None) for text in "ab")
-    second.event.placed(id=first.event.id)
+    now, sharing = datetime.now(UTC), 0 if event_id is None else 2
+    first, second = (
+        decide(now, Ids(new_id(), "one-id", sharing), bus.core, kind, parse(vars(_new(text))), page.name, {})
+        for text in "ab"
+    )
     with pytest.raises(EventIdReused, match="item 2 of 2"):
         bus.converse(append(bus.core.log, page.name, [first, second]))
     assert log_length(bus) == 0
