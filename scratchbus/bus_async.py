@@ -249,6 +249,11 @@ class AsyncBus(AsyncMemories):
         """The registry of observation types in use."""
         return self.core.registry
 
+    @property
+    def types_version(self) -> int:
+        """The version of the registry in use; each registry that is pushed gets the next one."""
+        return self.core.registry_version
+
     async def refresh_types(self) -> bool:
         """Take a newer published registry, if there is one; say whether there was."""
         return await self.converse(refresh_registry(self.core))

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, computed_field
 
+from scratchbus.domain.ownership import owner_token
 from scratchbus.domain.position import Position, moment_of_place
 from scratchbus.domain.values import Duration
 from scratchbus.errors import InvalidField, UnknownField, shown
@@ -32,6 +33,10 @@ class Claim(BaseModel):
     fence: int
     until: datetime
     owner: str | None = None
+
+    def is_from(self, instance: str) -> bool:
+        """Return whether the claim was made by a connection with this `Bus.instance`, under the name it shows."""
+        return self.owner == owner_token(self.by, instance)
 
 
 class Observation(BaseModel):
