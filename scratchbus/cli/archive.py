@@ -143,5 +143,5 @@ def _store(session: Session, url: str | None) -> scratchbus.ArchiveStore:
     """Return the archive at a URL, or the one in the settings. Raises InvalidURL or SettingsError."""
     url = url or session.settings().archive_url
     if not url:
-        raise SettingsError("archive_url is not set; set it, or name the archive: scratchbus archive verify URL")
+        raise SettingsError("archive_url: it is not set; set it, or name the archive: scratchbus archive verify URL")
     return scratchbus.open_archive(url)

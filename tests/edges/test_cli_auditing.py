@@ -45,7 +45,7 @@ def test_a_replay_in_a_pipe_has_a_line_for_each_as_old_as_it_was_then(cli: Cli):
 def test_before_the_beginning_nothing_was_there(cli: Cli):
     cli.add("first")
     done = cli("replay", "--until", "1h ago")
-    assert (done.code, done.out, done.err) == (0, "", "Nothing was there\n")
+    assert (done.code, done.out, done.err) == (0, "", "The page was empty\n")
 
 
 def test_without_a_source_it_shows_what_would_differ(cli: Cli):
@@ -111,7 +111,7 @@ def test_differences_are_coloured_on_a_terminal(cli: Cli):
         (["replay", "--until", "2199-01-01T00:00:00Z"], INVALID_INPUT, "is in the future; the engine has"),
         (["replay", "--until", "9/1-1"], INVALID_INPUT, "is on shard 9; the bus has 1"),
         (["diff"], USAGE, "--from"),
-        (["replay", "--without-source", "a", "--active"], USAGE, "takes no --active"),
+        (["replay", "--without-source", "a", "--active"], USAGE, "leave out --active"),
         (["replay", "--without-source", "no source!"], INVALID_INPUT, "without_sources"),
     ],
 )  # fmt: skip
