@@ -36,6 +36,7 @@ from scratchbus.domain.memories import TagsResult as TagsResult
 from scratchbus.domain.observation import Claim as Claim
 from scratchbus.domain.observation import NewObservation as NewObservation
 from scratchbus.domain.observation import Observation as Observation
+from scratchbus.domain.patch import ObservationPatch as ObservationPatch
 from scratchbus.domain.position import BusPosition as BusPosition
 from scratchbus.domain.position import Position as Position
 from scratchbus.domain.registry import ObservationType as ObservationType
@@ -47,6 +48,8 @@ from scratchbus.domain.todo import TodoList as TodoList
 from scratchbus.domain.trace import Branch as Branch
 from scratchbus.domain.trace import Consequences as Consequences
 from scratchbus.domain.trace import Trace as Trace
+from scratchbus.domain.urgency import by_urgency as by_urgency
+from scratchbus.domain.urgency import urgency as urgency
 from scratchbus.domain.values import duration_ms as duration_ms
 from scratchbus.domain.values import duration_text as duration_text
 from scratchbus.engine.embedded.server import EmbeddedEngine as EmbeddedEngine
@@ -95,8 +98,8 @@ from scratchbus.telemetry.terminal import visible as visible
 from scratchbus.timetravel import AsyncPastPage as AsyncPastPage
 from scratchbus.timetravel import PastPage as PastPage
 from scratchbus.views.live_page import Change as Change
-from scratchbus.views.view import AsyncView as AsyncView
 from scratchbus.views.view import View as View
+from scratchbus.views.view_async import AsyncView as AsyncView
 from scratchbus.work import AsyncJob as AsyncJob
 from scratchbus.work import AsyncWork as AsyncWork
 from scratchbus.work import Job as Job

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from scratchbus import Bus, Event, Observation
 from scratchbus.archive.archiver import Archived, archive_bus
@@ -26,12 +26,11 @@ from scratchbus.eventlog.codec import (
     entry_fields,
     entry_position,
     read_document,
-    read_remembered,
 )
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
-from scratchbus.projections import memory, scratch_page
+from scratchbus.projections import scratch_page, table
 from scratchbus.readmodel.catch_up import fold_once
-from scratchbus.work import Host
+from scratchbus.readmodel.scope import Host
 from tests.waiting import eventually
 
 PRIORITY_SPAN = 2**46  # what one more priority weighs in the score of an open observation
@@ -137,7 +136,7 @@ def _fold(bus: Host, shard: int) -> bool:
 def remembered(bus: Bus) -> dict[tuple[str, str], Remembered]:
     """Return what the projection has stored of what agents remember."""
     return {
-        (page, subject): read_remembered(subject, row.encode())
+        (page, subject): cast(Remembered, read_document(subject, row.encode()))
         for keys, page in _pages(bus)
         for subject, row in _hash(bus, PageKeys(keys, page, _build(bus, keys)).memory).items()
     }
@@ -147,7 +146,8 @@ def recollected(bus: Bus) -> dict[tuple[str, str], Remembered]:
     """Return what the log says that agents remember, folded from its first event on."""
     pages: dict[str, dict[str, Remembered | None]] = defaultdict(dict)
     for event in all_events(bus):
-        assert not memory.fold_page(pages[event.page], event)
+        if table.is_remembered(event.subject):
+            assert not table.fold_page(pages[event.page], event)
     return {
         (page, subject): document
         for page, its in pages.items()
@@ -172,7 +172,7 @@ def documents(bus: Bus) -> Documents:
     state: Documents = {}
     for keys, page in _pages(bus):
         for id, row in _hash(bus, PageKeys(keys, page, _build(bus, keys)).docs).items():
-            state[page, id] = read_document(row.encode())
+            state[page, id] = cast(Observation, read_document(id, row.encode()))
     return state
 
 
@@ -291,7 +291,7 @@ def _assert_heads(bus: Bus, state: Documents) -> None:
     known = {
         key
         for key, head in found.items()
-        if head.status not in ("cleared", "erased") and key[0] != "_bus" and not memory.is_remembered(key[1])
+        if head.status not in ("cleared", "erased") and key[0] != "_bus" and not table.is_remembered(key[1])
     }
     dropped = {key for key, document in state.items() if document.status_class == "final"}
     assert known | dropped == state.keys(), "heads and documents are about different observations"

@@ -11,8 +11,9 @@ from scratchbus import Bus, Observation, Page, PastPage, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.codec import Poison, decode_entry, entry_fields, is_batch_end
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.projections import scratch_page
+from scratchbus.projections.projection import damage
 from scratchbus.projections.scratch_page import by_priority, is_active, settled
+from scratchbus.projections.table import SCRATCH_PAGE
 from scratchbus.readmodel import snapshots
 from scratchbus.timetravel import past as travelling
 from tests.inspection import entries, keys_of, send
@@ -59,12 +60,11 @@ def told_again(page: Page, until: Position, ms: int) -> list[Observation]:
         try:
             event = decode_entry(entry, until.shard)
         except Poison as poison:
-            broken = documents.get(poison.envelope["subject"])
-            if poison.envelope["page"] == page.name and poison.position <= until and broken is not None:
-                documents[broken.id] = scratch_page.damage(broken, *poison.position[:2])
+            if poison.page == page.name and poison.position <= until:
+                documents[poison.subject] = damage(documents.get(poison.subject), *poison.position[:2])
             continue
         if event.page == page.name and event.position <= until:
-            documents[event.subject], _ = scratch_page.fold(documents.get(event.subject), event)
+            documents[event.subject], _ = SCRATCH_PAGE.fold(documents.get(event.subject), event)
     there = [settled(each, ms) for each in documents.values() if each is not None]
     return sorted(there, key=lambda each: -each.added_seq)
 

@@ -19,7 +19,7 @@ from scratchbus.cli.notepad import notepad
 from scratchbus.cli.notes import note
 from scratchbus.cli.plans import scratchpad, todo
 from scratchbus.cli.read import active, history, list_, show, trace
-from scratchbus.cli.run import demo, status, stop, up
+from scratchbus.cli.run import demo, run, status, stop, up
 from scratchbus.cli.types import types
 
 SECTIONS: dict[str, tuple[click.Command, ...]] = {
@@ -30,6 +30,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Memory of agents": (note, notepad, todo, scratchpad, context),
     "Run and maintain a bus": (
         up,
+        run,
         status,
         stop,
         mcp,

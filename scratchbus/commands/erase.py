@@ -23,8 +23,8 @@ from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections import scratch_page
-from scratchbus.projections.memory import check_subject
 from scratchbus.projections.session import SUBJECT as SESSION
+from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import read_head

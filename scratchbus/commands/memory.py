@@ -33,7 +33,7 @@ from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections import session
-from scratchbus.projections.memory import MEMORIES, fold, is_over, memory_of
+from scratchbus.projections.table import is_over, projection_of
 from scratchbus.readmodel.history import history, known_events, walk_back
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
@@ -235,7 +235,7 @@ def _answers(core: Core, decided: _Decided, document: Remembered | None) -> Step
 
 
 def _folded_on(document: Remembered | None, event: Event) -> Remembered | None:
-    return fold(document, event, MEMORIES[event.subject.partition("_")[0]])[0]
+    return projection_of(event.subject).fold(document, event)[0]
 
 
 def _copied(error: Exception, event_id: str | None, position: Position | None = None) -> Exception:
@@ -288,11 +288,11 @@ def folded(events: list[Event], subject: str, until: Position | None = None) -> 
 
     The event that ended its session, which is about another subject, leaves nothing of it.
     """
-    memory = memory_of(subject)
+    projection = projection_of(subject)
     document: Remembered | None = None
     for event in events:
-        if memory is not None and (until is None or event.position <= until):
-            document = None if event.subject != subject else fold(document, event, memory)[0]
+        if until is None or event.position <= until:
+            document = None if event.subject != subject else projection.fold(document, event)[0]
     return document
 
 

@@ -17,9 +17,9 @@ from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.reader import Narrow, cursors, decode_wanted, read
-from scratchbus.projections.memory import is_over
 from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.projections.session import PAGES
+from scratchbus.projections.table import is_over
 from scratchbus.readmodel.history import history, known_events
 from scratchbus.readmodel.scope import Core
 

@@ -19,7 +19,7 @@ from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.reader import Narrow
 from scratchbus.projections.filters import Filter
-from scratchbus.projections.memory import check_subject
+from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import Freshness, active, get, read_head
 from scratchbus.readmodel.scope import Core, type_of

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from hiredis import pack_command
 from redis import exceptions as redis_errors
 
 from scratchbus.engine.steps import Script
@@ -118,11 +116,6 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     if isinstance(error, redis_errors.InvalidResponse):
         return EngineUnreachable(f"{where} does not answer as Redis does ({text}); check host and port")
     return EngineError(f"{where}: {text}")
-
-
-def pack(commands: Iterable[tuple[Any, ...]]) -> list[bytes]:
-    """Return commands as the bytes to send."""
-    return [b"".join([pack_command(command) for command in commands])]
 
 
 def whole_from(commands: Commands, missing: list[int]) -> Commands:

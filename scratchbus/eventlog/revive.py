@@ -14,9 +14,9 @@ from scratchbus.engine.script_replies import reply_of
 from scratchbus.engine.steps import Call, Script, Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import Head, decode_document
+from scratchbus.eventlog.codec import Head, decode_observation
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
-from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.table import is_remembered
 
 if TYPE_CHECKING:
     from scratchbus.eventlog.append import Log
@@ -37,7 +37,7 @@ def revive(log: Log, page: str, subject: str) -> Step[str | None]:
         checkpoint = yield from read_checkpoint(keys)
         names = PageKeys(keys, page, checkpoint.build)
         key, name, stored = names.docs, subject, (yield from ask(keys.shard, "HGET", names.docs, subject))
-        document = decode_document(stored) if stored else None
+        document = decode_observation(stored) if stored else None
         if document is None and checkpoint.is_paged:
             place = (yield from paged_out.locate(names, keys.shard, [subject])).get(subject)
             key, name = names.places, paged_out.range_of(place.added) if place else ""

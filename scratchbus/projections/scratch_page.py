@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +27,7 @@ from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.position import millis, moment
 from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import LARGEST
+from scratchbus.projections.projection import FoldError
 
 NAME = "scratch_page"
 
@@ -44,10 +45,6 @@ INDEXED = ("tags", "owner", "remind_on")
 
 RELATIONS = ("evidence", "links", "causes", "seen", "actions")
 """The relations that an event may tell of; see `log.keys.PageKeys`."""
-
-
-class FoldError(ValueError):
-    """An event that is well formed but cannot follow what came before it."""
 
 
 def evolve(observation: Observation | None, event: Event, *, in_place: bool = False) -> Observation | None:
@@ -76,28 +73,22 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
     return trusted(Observation, observation.__dict__ | changes)
 
 
-def fold(observation: Observation | None, event: Event, *, in_place: bool = False) -> tuple[Observation | None, str]:
-    """Return the observation after an event, and why it could not be folded, if so; then it is marked as damaged."""
-    try:
-        return evolve(observation, event, in_place=in_place), ""
-    except (ValueError, TypeError, OverflowError) as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-    if observation is not None and observation.seq < event.seq:
-        observation = damage(observation, event.ms, event.seq)
-    return observation, reason
-
-
-def damage(observation: Observation, ms: int, seq: int) -> Observation:
-    """Return the observation after an event that could not be read: only its version and position move."""
-    return observation.model_copy(update={"version": observation.version + 1, "ms": ms, "seq": seq, "damaged": True})
-
-
 def settled(observation: Observation, now_ms: int) -> Observation:
     """Return the observation as it reads at this time: archived once it has expired, swept or not."""
+    return _settled(observation, moment(now_ms))
+
+
+def settled_all(observations: Iterable[Observation], now_ms: int) -> list[Observation]:
+    """Return observations as they read at this time."""
+    now = moment(now_ms)
+    return [_settled(each, now) for each in observations]
+
+
+def _settled(observation: Observation, now: datetime) -> Observation:
     expires_at = observation.expires_at
-    if expires_at is None or observation.status_class != "open" or expires_at > moment(now_ms):
+    if expires_at is None or observation.status_class != "open" or expires_at > now:
         claim = observation.claim
-        if claim is not None and claim.until <= moment(now_ms):
+        if claim is not None and claim.until <= now:
             return observation.model_copy(update={"claim": None})
         return observation
     return observation.model_copy(

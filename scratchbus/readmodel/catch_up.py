@@ -7,7 +7,7 @@ it when they find the projection behind.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,11 +18,12 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import read_floor, stretch_after
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
-from scratchbus.eventlog.codec import Poison, RawEntry, entry_fields, entry_position, is_batch_end, text_of
+from scratchbus.eventlog.codec import RawEntry, decode_items, entry_fields, entry_position, is_batch_end, text_of
 from scratchbus.eventlog.gaps import find_gaps
-from scratchbus.eventlog.keys import PageKeys, ShardKeys
-from scratchbus.projections.memory import is_remembered
-from scratchbus.readmodel.fold import Fold, decode_all, needed
+from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.projections.projection import Store
+from scratchbus.projections.table import is_remembered, projection_of
+from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.state_commands import commands
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
@@ -31,6 +32,7 @@ CHUNK = 1_000
 """How many events a projector folds at once; longer when a batch is longer."""
 
 _LONGEST_BATCH = 4_096
+_UNKNOWN = object()
 
 logger = stderr_logger()
 
@@ -60,7 +62,7 @@ def fold_once(
     checkpoint, entries, is_all, is_archived = yield from _read_stretch(log, keys, key, begin, known, chunk)
     if not entries:
         return Folded(0, True, Outcome.DONE), checkpoint
-    items = list(decode_all(entries, shard))
+    items = decode_items(entries, shard)
     fold = Fold(shard, is_archived)
     if entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
         fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
@@ -74,7 +76,7 @@ def fold_once(
     folded = len(entries) if outcome is Outcome.DONE else 0
     counts.commits[outcome.name.lower()] += 1
     counts.folded += folded
-    pages = Counter(item.envelope["page"] if isinstance(item, Poison) else item.page for item in fold.folded)
+    pages = Counter(item.page for item in fold.folded)
     return Folded(folded, is_all, outcome, pages if folded else {}), now
 
 
@@ -160,11 +162,12 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
     keys, asked = log.keys(fold.shard), list[tuple[str, list[str]]]()
     reads: list[tuple[str, ...]] = []
     for page, subjects in wanted.items():
-        name = PageKeys(keys, page, checkpoint.build)
-        for is_memory, where in ((False, name.docs), (True, name.memory)):
-            if some := [subject for subject in subjects if is_remembered(subject) == is_memory]:
-                asked.append((page, some))
-                reads.append(("HMGET", where, *some))
+        by_store: dict[Store, list[str]] = defaultdict(list)
+        for subject in subjects:
+            by_store[projection_of(subject).store].append(subject)
+        for store, some in by_store.items():
+            asked.append((page, some))
+            reads.append(("HMGET", keys.page(page, checkpoint.build).documents(store), *some))
     *rows, last = yield from ask_all(keys.shard, [*reads, ("GET", key)])
     for (page, subjects), found in zip(asked, rows, strict=True):
         for subject, row in zip(subjects, found, strict=True):
@@ -182,12 +185,15 @@ def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: in
     """
     has_looked = False
     for page, subjects in wanted.items():
-        missing = [subject for subject in subjects if (page, subject) in fold.documents]
-        missing = [subject for subject in missing if fold.documents[page, subject] is None]
+        missing = [
+            subject
+            for subject in subjects
+            if not is_remembered(subject) and fold.documents.get((page, subject), _UNKNOWN) is None
+        ]
         if not missing:
             continue
         has_looked = True
-        index = yield from paged_out.read_index(PageKeys(log.keys(fold.shard), page, build), fold.shard, missing)
+        index = yield from paged_out.read_index(log.keys(fold.shard).page(page, build), fold.shard, missing)
         places = {id: place for id in missing if (place := index.find(id)) is not None}
         for document in (yield from paged_out.rebuild(log, fold.shard, list(places.values()))):
             fold.documents[page, document.id] = document

@@ -8,9 +8,9 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step, ask
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
-from scratchbus.eventlog.codec import entry_fields, entry_position
+from scratchbus.eventlog.codec import decode_items, entry_fields, entry_position
 from scratchbus.readmodel.catch_up import CHUNK, load_documents
-from scratchbus.readmodel.fold import Fold, decode_all, needed
+from scratchbus.readmodel.fold import Fold, needed
 
 
 @dataclass(slots=True)
@@ -38,9 +38,9 @@ def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
     if not entries:
         yield Pause(0.02)  # some are missing at the end of the log; they may be on their way from a primary
         return True
-    items = list(decode_all((entry for entry in entries if entry_fields(entry).get(b"page") == name), shard))
+    items = decode_items((entry for entry in entries if entry_fields(entry).get(b"page") == name), shard)
     subjects = needed(item for _, item in items).get(page, [])
-    new = [subject for subject in subjects if not fold.is_loaded((page, subject))]
+    new = [subject for subject in subjects if (page, subject) not in fold.documents]
     key = checkpoint_key(keys)
     if not (yield from load_documents(log, fold, {page: new} if new else {}, ahead.checkpoint, key)):
         return False

@@ -22,11 +22,10 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import entry_position, text_of
+from scratchbus.eventlog.codec import decode_items, entry_position, text_of
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.catch_up import CHUNK, catch_up
-from scratchbus.readmodel.fold import decode_all
 from scratchbus.readmodel.queries import Freshness, get
 
 _AT_ONCE = 500
@@ -54,7 +53,7 @@ class Relations:
         self._builds[shard], at = checkpoint.build, checkpoint.position
         while True:
             entries = yield from ask(shard, "XRANGE", keys.log, f"({at.stream_id}", "+", "COUNT", CHUNK)
-            for _, event in decode_all(entries, shard):
+            for _, event in decode_items(entries, shard):
                 if isinstance(event, Event):
                     for relation, start, end in scratch_page.relations(event):
                         self._late[shard, relation, start].append(end)

@@ -11,7 +11,7 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.table import is_remembered
 
 SHORTEST = 6
 """The fewest characters of a suffix."""

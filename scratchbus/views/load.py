@@ -12,7 +12,7 @@ from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import Poison, decode_documents
+from scratchbus.eventlog.codec import Poison, decode_observations
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.reader import read
@@ -60,7 +60,7 @@ def _read_documents(names: PageKeys, shard: int) -> Step[list[Observation]]:
     while True:
         commands = [("ZRANGEBYSCORE", names.all, last, "+inf", "WITHSCORES", "LIMIT", 0, _AT_ONCE)]
         next_ids, *rows = yield from ask_all(shard, [*commands, *([("HMGET", names.docs, *ids)] if ids else [])])
-        documents += decode_documents([row for row in rows[0] if row]) if rows else []
+        documents += decode_observations([row for row in rows[0] if row]) if rows else []
         ids = next_ids[::2]
         if not ids:
             return documents
@@ -88,6 +88,6 @@ def fold_item(live: LivePage, item: Item) -> tuple[Turn, Event | None, str]:
     """Fold an entry into a page; return what it changed, its event, and what is wrong with it. Raises CodeTooOld."""
     event = item.event
     if isinstance(event, Poison):
-        return live.damage(event.envelope["subject"], *event.position[:2]), None, event.reason
+        return live.damage(event.subject, *event.position[:2]), None, event.reason
     turn, problem = live.evolve(event)
     return turn, None if problem else event, problem

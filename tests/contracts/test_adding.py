@@ -9,7 +9,10 @@ from scratchbus import NewObservation
 from scratchbus.commands.add import plan_added
 from scratchbus.errors import EventIdReused, InvalidField, TooLarge
 from scratchbus.eventlog.append import append
+from tests.engines import ALL
 from tests.inspection import log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 def test_what_is_added_is_returned_as_it_will_be_read(page):

@@ -256,10 +256,9 @@ def _bodies(reply):
 
 def test_a_recent_moment_costs_what_has_happened_since(connect, fetched, bus, page):
     busy = page.add("observation", "busy", dedupe_key="k")
-    for n in range(5):
-        connect(max_observations=10_000).page().add_many(
-            [NewObservation(type="observation", content=f"{n}") for _ in range(900)]
-        )
+    connect(max_observations=10_000).page().add_many(
+        [NewObservation(type="observation", content="x") for _ in range(900)]
+    )
     project(bus)
     then = bus.position()
     for _ in range(3):
@@ -273,11 +272,10 @@ def test_a_recent_moment_costs_what_has_happened_since(connect, fetched, bus, pa
 
 def test_no_answer_has_many_events(connect, fetched, bus, way):
     page = connect(max_observations=10_000).page()
-    for _ in range(2):
-        page.add_many([NewObservation(type="observation", content="x") for _ in range(900)])
+    page.add_many([NewObservation(type="observation", content="x") for _ in range(900)])
     project(bus)
     fetched.clear()
-    assert len(bus.page().as_of(bus.position()).list(limit=None)) == 1800
+    assert len(bus.page().as_of(bus.position()).list(limit=None)) == 900
     assert max(fetched) < 600
 
 

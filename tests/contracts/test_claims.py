@@ -6,7 +6,10 @@ import pytest
 
 from scratchbus.errors import Claimed, InvalidSource, InvalidTTL, NotChangeable, NotClaimed, StaleFence
 from scratchbus.scheduling.expiry import sweep
+from tests.engines import ALL
 from tests.inspection import all_events, log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 @pytest.fixture

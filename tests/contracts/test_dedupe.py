@@ -6,7 +6,10 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.errors import InvalidField, KeyHeld
+from tests.engines import ALL
 from tests.inspection import log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 def test_a_repeat_is_counted_and_the_open_one_returned(page):

@@ -4,7 +4,10 @@ import pytest
 
 from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.errors import InvalidField, InvalidTransition, NotChangeable, NotFound
+from tests.engines import ALL
 from tests.inspection import log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 VERBS = {"pending_review": "review", "resolved": "resolve", "archived": "archive", "active": "reopen"}
 

@@ -6,7 +6,10 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.errors import PageFull
+from tests.engines import ALL
 from tests.inspection import all_events, log_length, project
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 @pytest.fixture

@@ -35,8 +35,11 @@ from scratchbus.subscriptions import (
     read_subscriptions,
     window,
 )
+from tests.engines import ALL
 from tests.inspection import forget, keys_of, now_ms, raw_append, send
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 def fill(page, count, **more):

@@ -18,6 +18,7 @@ from scratchbus.domain.position import Position, millis
 from scratchbus.eventlog.codec import Head, Poison, decode_entry, entry_fields, entry_position
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections import scratch_page
+from scratchbus.projections.projection import damage
 from tests.faults.held import PageState, ShardState, read_shard
 from tests.faults.marks import traced
 
@@ -122,10 +123,8 @@ def fold(state: ShardState, count: int) -> tuple[dict[str, Documents], Chains]:
         try:
             event = decode_entry(entry, state.shard)
         except Poison as poison:
-            page, subject = poison.envelope["page"], poison.envelope["subject"]
-            if (document := pages[page].get(subject)) is not None:
-                at = poison.position
-                pages[page][subject] = scratch_page.damage(document, at.ms, at.seq)
+            documents, at = pages[poison.page], poison.position
+            documents[poison.subject] = damage(documents.get(poison.subject), at.ms, at.seq)
             continue
         key = event.page, event.subject
         if event.prev != before.get(key, ""):

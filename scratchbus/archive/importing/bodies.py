@@ -66,7 +66,7 @@ from scratchbus.domain.values import (
 from scratchbus.errors import InvalidField, shown
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
-from scratchbus.projections.memory import check_subject
+from scratchbus.projections.table import check_subject
 
 _MOST_TEXT = 8 * 1024 * 1024
 _RESERVED = ("cleared", "erased")  # what the append script calls a head that is off the page

@@ -18,9 +18,7 @@ from scratchbus.eventlog.codec import (
     Head,
     RawEntry,
     decode_document,
-    decode_remembered,
     encode_document,
-    encode_remembered,
 )
 from scratchbus.readmodel.verify.expected import PageState, Subject
 
@@ -50,8 +48,8 @@ def _decode_subject(_: str, row: bytes) -> Subject:
 
 
 _CODECS = {
-    "document": _Codec(encode_document, lambda _, row: decode_document(row)),
-    "remembered": _Codec(encode_remembered, decode_remembered),
+    "document": _Codec(encode_document, decode_document),
+    "remembered": _Codec(encode_document, decode_document),
     "subject": _Codec(_encode_subject, _decode_subject),
     "holder": _Codec(str.encode, lambda _, row: row.decode()),
     "soonest": _Codec(lambda ms: b"%d" % ms, lambda _, row: int(row)),

@@ -12,11 +12,10 @@ from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, read_floor, stretch_after
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import Poison, RawEntry, entry_position
+from scratchbus.eventlog.codec import RawEntry, decode_items, entry_position
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import read_many_positions
-from scratchbus.readmodel.fold import decode_all
 from scratchbus.readmodel.verify.expected import Say, State
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import Holdings
@@ -71,7 +70,7 @@ class Looker:
             entries = yield from self._read(state, end)
             if not entries:
                 return
-            for entry, item in decode_all(entries, self._shard):
+            for entry, item in decode_items(entries, self._shard):
                 state.apply(entry, item, say)
 
     def fold_base(self, end: Position) -> Step[None]:
@@ -82,10 +81,9 @@ class Looker:
             if not entries:
                 break
             places: dict[str, list[Position]] = defaultdict(list)
-            for entry, item in decode_all(entries, self._shard):
+            for entry, item in decode_items(entries, self._shard):
                 base.apply(entry, item, self._verified.add)
-                page = item.envelope["page"] if isinstance(item, Poison) else item.page
-                places[page].append(item.position)
+                places[item.page].append(item.position)
             yield from self._compare_places(places)
             self._note(base.at.seq)
         self._wanted.tip = base.branch()
