@@ -247,6 +247,11 @@ class Bus(Memories):
         """The registry of observation types in use."""
         return self.core.registry
 
+    @property
+    def types_version(self) -> int:
+        """The version of the registry in use; each registry that is pushed gets the next one."""
+        return self.core.registry_version
+
     def refresh_types(self) -> bool:
         """Load the published registry if it is newer; return whether it was."""
         return self.converse(refresh_registry(self.core))

@@ -24,6 +24,7 @@ from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.readmodel.short_ids import whole_id
 from scratchbus.timetravel import AsyncPastPage, When, as_of
 from scratchbus.work import AsyncJob, claim_next
 
@@ -278,6 +279,21 @@ class AsyncPage:
         Only contexts assembled with `record=True` are known. Raises NotFound when it was never on the page.
         """
         return await self._bus.converse(exposing.exposure(self._bus.core, self.name, id))
+
+    async def evidence(self, id: str) -> dict[str, Observation]:
+        """Return what it rests on, directly or not, by id: observations of this page, and of others.
+
+        Evidence that is no longer on any page is left out. Raises NotFound for what is not on this page.
+        """
+        return await self._bus.converse(tracing.evidence(self._bus.core, self.name, id))
+
+    async def whole_id(self, text: str) -> str:
+        """Return the whole id that a text stands for: an id, or at least the last 6 characters of one, in any case.
+
+        These are looked up among all observations that were ever on the page. Raises InvalidId for a text that is not
+        an id or fits several, and NotFound when no id ends in it.
+        """
+        return await self._bus.converse(whole_id(self._bus.core.log, self.name, text))
 
     async def history(self, id: str) -> Events:
         """Return its events, oldest first, also after it has left the page.

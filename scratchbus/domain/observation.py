@@ -29,6 +29,7 @@ from scratchbus.domain.checks import (
     check_tags,
     check_trigger,
 )
+from scratchbus.domain.ownership import owner_token
 from scratchbus.domain.position import Position, moment_of_place
 from scratchbus.domain.values import (
     MOST_TIMES,
@@ -63,6 +64,10 @@ class Claim(BaseModel):
     fence: int
     until: datetime
     owner: str | None = None
+
+    def is_from(self, instance: str) -> bool:
+        """Return whether the claim was made by a connection with this `Bus.instance`, under the name it shows."""
+        return self.owner == owner_token(self.by, instance)
 
 
 class Observation(BaseModel):

@@ -12,7 +12,7 @@ from scratchbus.daemon.telemetry import stderr_logger
 from scratchbus.errors import SettingsError
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.http import Reception, is_local, listen, serve_http
-from scratchbus.mcp.identity import Identity, groups_of
+from scratchbus.mcp.identity import GROUPS, Identity, groups_of
 from scratchbus.mcp.server import server_of
 from scratchbus.mcp.stdio import serve_stdio
 from scratchbus.mcp.tokens import Tokens
@@ -31,13 +31,13 @@ def run_stdio(identity: Identity, settings: dict[str, Any]) -> None:
 
 
 def run_http(
-    where: str, file: Path, groups: Collection[str], settings: dict[str, Any], announce: Callable[[str], None]
+    where: str, file: Path, groups: Collection[str] | None, settings: dict[str, Any], announce: Callable[[str], None]
 ) -> None:
     """Serve the tokens of a file over HTTP; `announce` is called with the URL.
 
     Raises SettingsError, and InvalidField for unknown groups.
     """
-    tokens, offered = Tokens(file), groups_of(groups)
+    tokens, offered = Tokens(file), groups_of(GROUPS if groups is None else groups)
     if not tokens.all():
         raise SettingsError(
             f"{file} has no tokens; create one: scratchbus mcp token add NAME --agent AGENT --tokens {file}"

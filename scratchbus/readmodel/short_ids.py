@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step, ask
@@ -23,15 +22,6 @@ WHOLE = 26
 _SUFFIX = re.compile(rf"[0-9A-HJKMNP-TV-Z]{{{SHORTEST},{WHOLE - 1}}}")  # the alphabet of ULIDs
 _AT_ONCE = 5_000  # heads that one look takes: about a millisecond of the engine's time
 _LISTED = 5
-
-
-def whole_ids(log: Log, page: str, given: Iterable[str]) -> Step[list[str]]:
-    """Return the ids that these texts stand for, in their order; see `whole_id`."""
-    ids = []
-    for text in given:
-        id = yield from whole_id(log, page, text)
-        ids.append(id)
-    return ids
 
 
 def whole_id(log: Log, page: str, given: str) -> Step[str]:

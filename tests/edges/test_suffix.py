@@ -6,7 +6,7 @@ import pytest
 from scratchbus import Bus, NewObservation
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import InvalidId, NotFound
-from scratchbus.readmodel.short_ids import whole_id, whole_ids
+from scratchbus.readmodel.short_ids import whole_id
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_real_engine_finds_one_among_thousands(bus: Bus):
     items = [NewObservation(type="observation", content="x", status="pending_review") for _ in range(1_000)]
     with Bus.connect(bus.settings.url, source="test", max_observations=10_000, home=bus.settings.home) as roomy:
         ids = [each.id for _ in range(7) for each in roomy.page("suffix").add_many(items)]
-    found = bus.converse(whole_ids(bus.core.log, "suffix", [ids[0][-10:], ids[-1][-10:]]))
+    found = [bus.page("suffix").whole_id(id[-10:]) for id in (ids[0], ids[-1])]
     assert found == [ids[0], ids[-1]]
 
 

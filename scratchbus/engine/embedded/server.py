@@ -65,7 +65,7 @@ def find_running(directory: Path) -> EmbeddedEngine | None:
     return answer.engine if answer else None
 
 
-def directory_of(url: str | None, home: Path | None) -> Path | None:
+def directory_of(url: str | None = None, home: Path | None = None) -> Path | None:
     """Return the directory of the embedded engine that a URL and settings name; None for another engine."""
     scheme, _, place = (url or "embedded:").partition(":")
     if scheme.lower() != "embedded":

@@ -1,7 +1,8 @@
-"""What observations and events look like as JSON, wherever they leave scratchbus."""
+"""The JSON documents of observations, notes, events, differences, traces and types, as every interface shows them."""
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any
 
 from scratchbus.domain.difference import Difference
@@ -12,54 +13,64 @@ from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.trace import Trace
 from scratchbus.domain.values import duration_text
 
-_PLACES = {"shard", "ms", "seq", "added_ms", "added_seq"}  # as numbers; `position` and `added` say them as text
+_NUMBERS = {"shard", "ms", "seq", "added_ms", "added_seq"}  # `position` and `added` have them as text
 _FIRST = ("id", "page", "type", "status", "content", "source")  # what people look for when they read JSON
 
 
-def observation_document(observation: Observation) -> dict[str, Any]:
-    """Return all fields of an observation: times in ISO 8601, positions as text."""
-    document = observation.model_dump(mode="json", exclude=_PLACES)
+@singledispatch
+def document_of(value: object) -> dict[str, Any]:
+    """Return an observation, note, event, difference, trace or type as a JSON document.
+
+    It is what the command line prints with `--json`: all fields, times in ISO 8601, positions as text. Events leave out
+    fields that are None. Raises TypeError for anything else.
+    """
+    raise TypeError(f"{type(value).__name__} has no JSON document")
+
+
+@document_of.register
+def _(observation: Observation) -> dict[str, Any]:
+    document = observation.model_dump(mode="json", exclude=_NUMBERS)
     return {name: document[name] for name in _FIRST} | document
 
 
-def note_document(note: Note) -> dict[str, Any]:
-    """Return all fields of a note: times in ISO 8601, its position as text."""
-    document = note.model_dump(mode="json", exclude=_PLACES)
+@document_of.register
+def _(note: Note) -> dict[str, Any]:
+    document = note.model_dump(mode="json", exclude=_NUMBERS)
     return {name: document[name] for name in ("id", "content", "tags", "source")} | document
 
 
-def event_document(event: Event) -> dict[str, Any]:
-    """Return all fields of an event that say something: its time in ISO 8601, its position as text."""
-    document = event.model_dump(mode="json", exclude={*_PLACES, "prev"})
+@document_of.register
+def _(event: Event) -> dict[str, Any]:
+    document = event.model_dump(mode="json", exclude={*_NUMBERS, "prev"})
     said = {name: value for name, value in document.items() if value is not None}  # inside `changes`, None is a value
     return {"position": str(event.position), **said}
 
 
-def difference_document(difference: Difference) -> dict[str, Any]:
-    """Return a difference: which fields changed from what to what, and the whole observation before and after."""
-    before, after = (each and observation_document(each) for each in (difference.before, difference.after))
+@document_of.register
+def _(difference: Difference) -> dict[str, Any]:
+    before, after = (each and document_of(each) for each in (difference.before, difference.after))
     fields = {name: {"before": (before or {})[name], "after": (after or {})[name]} for name in difference.fields}
     return {"difference": difference.kind, "id": difference.id, "fields": fields, "before": before, "after": after}
 
 
-def trace_document(trace: Trace) -> dict[str, Any]:
-    """Return a trace: who linked the action to what, and by id all observations, which name their evidence."""
+@document_of.register
+def _(trace: Trace) -> dict[str, Any]:
     return {
         "action": trace.action,
         "page": trace.page,
         "motives": [motive.model_dump(mode="json") for motive in trace.motives],
-        "observations": {id: observation_document(each) for id, each in trace.observations.items()},
+        "observations": {id: document_of(each) for id, each in trace.observations.items()},
     }
 
 
-def type_document(kind: ObservationType) -> dict[str, Any]:
-    """Return all fields of an observation type, by the names they have in YAML."""
+@document_of.register
+def _(kind: ObservationType) -> dict[str, Any]:
     life = kind.lifecycle
     return {
         "name": kind.name,
         "description": kind.description,
         "priority": kind.priority,
-        "default_ttl": _lasting(kind.default_ttl_ms),
+        "default_ttl": _duration(kind.default_ttl_ms),
         "default_owner": kind.default_owner,
         "initial_status": kind.initial_status,
         "lifecycle": {
@@ -70,13 +81,13 @@ def type_document(kind: ObservationType) -> dict[str, Any]:
         },
         "max_content": kind.max_content,
         "max_tags": kind.max_tags,
-        "auto_archive_after": _lasting(kind.auto_archive_after_ms),
+        "auto_archive_after": _duration(kind.auto_archive_after_ms),
         "dedupe": list(kind.dedupe),
         "context": kind.context_schema,
         "metadata": kind.metadata_schema,
     }
 
 
-def _lasting(own: int | str | None) -> str | None:
-    """Return a length of time as people write it; None where the settings say."""
+def _duration(own: int | str | None) -> str | None:
+    """Return a duration as text; None where the settings decide."""
     return own if own is None or isinstance(own, str) else duration_text(own)

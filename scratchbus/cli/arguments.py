@@ -1,4 +1,4 @@
-"""Values as people write them on the command line: `key=value`, lengths of time and moments, content from a pipe."""
+"""Parsers of command-line arguments: `key=value`, durations, times, positions, content from a pipe."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 import click
 
-from scratchbus.errors import shown
+import scratchbus
+from scratchbus.errors import InvalidField, InvalidPosition, InvalidTTL, shown
 
 
 def pairs(context: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, Any] | None:
-    """Return `key=value` options as an object: values that are JSON are read as JSON, others are text."""
+    """Return `key=value` options as an object; a value that is not JSON is text. Raises BadParameter."""
     if not given:
         return None
     found = {}
@@ -39,7 +40,7 @@ def _refuse(name: str) -> Any:
 
 
 def trigger(context: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, Any] | None:
-    """Return what a reminder waits for: `type=T`, `status=S`, `tags=A,B`."""
+    """Return the event that a reminder waits for: `type=T`, `status=S`, `tags=A,B`."""
     found = pairs(context, option, given)
     if found is not None and isinstance(found.get("tags"), str):
         found["tags"] = found["tags"].split(",")
@@ -47,18 +48,16 @@ def trigger(context: click.Context, option: click.Parameter, given: Sequence[str
 
 
 TIMES = "14:02, yesterday 14:02, 10m or 10m ago, or ISO 8601 as 2026-01-31T12:00:00Z"
-"""The times of the past that are understood, as errors and help say it."""
+"""The forms of a time in the past, for errors."""
 
 _CLOCK = re.compile(r"(?:(today|yesterday)(?: at)? +)?([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 
 
 def past_moment(field: str, text: str) -> datetime:
-    """Return a moment of the past: a length of time ago, a time by the clock here, ISO 8601. Raises InvalidField.
+    """Return a time in the past: a duration ago, a local clock time, or ISO 8601. Raises InvalidField.
 
-    A time without a day is the last one that there was; one in ISO 8601 without a zone counts as UTC.
+    A clock time without a day is the most recent one. ISO 8601 without a zone is UTC.
     """
-    from scratchbus.errors import InvalidField
-
     plain = " ".join(text.split())
     if match := _CLOCK.fullmatch(plain.lower()):
         return _by_the_clock(datetime.now().astimezone(), *match.groups())
@@ -76,17 +75,14 @@ def _by_the_clock(now: datetime, day: str | None, hour: str, minute: str, second
     return then.astimezone(UTC)
 
 
-def when(field: str, text: str) -> datetime | str:
-    """Return a moment of the past, or the text of a position if it is one. Raises InvalidPosition."""
-    from scratchbus.domain.position import Position
-    from scratchbus.errors import InvalidField, InvalidPosition
-
+def time_or_position(field: str, text: str) -> datetime | str:
+    """Return a time in the past, or the text of a position unchanged. Raises InvalidPosition."""
     try:
         return past_moment(field, text)
     except InvalidField:
         pass
     try:
-        Position.parse(text.partition(",")[0])
+        scratchbus.Position.parse(text.partition(",")[0])
     except InvalidPosition:
         problem = f"{shown(text)} is not a position, a time or `now`; write {TIMES}, or a `position` from `tail --json`"
         raise InvalidPosition(f"{field}: {problem}") from None
@@ -94,34 +90,27 @@ def when(field: str, text: str) -> datetime | str:
 
 
 def moment(field: str, text: str, *, back: bool = False) -> datetime:
-    """Return a moment: ISO 8601, or a length of time from now, `back` into the past. Raises InvalidField."""
-    from scratchbus.domain.checks import as_time
-    from scratchbus.domain.values import duration_ms
-    from scratchbus.errors import InvalidField, InvalidTTL
-
+    """Return a time: ISO 8601 (UTC without a zone), or a duration from now, or ago if `back`. Raises InvalidField."""
     try:
-        ms = None if text.isdecimal() else duration_ms(text)
+        ms = None if text.isdecimal() else scratchbus.duration_ms(text)
     except InvalidTTL:
         ms = None
     if ms is not None:
         away = timedelta(milliseconds=ms)
         return datetime.now(UTC) + (-away if back else away)
     try:
-        return as_time(field, text)
-    except InvalidField:
-        problem = (
-            f"{shown(text)} is not a time; write ISO 8601, as 2026-01-31T12:00:00Z, or a length of time, as 90s or 2h"
-        )
+        then = datetime.fromisoformat(text)
+    except ValueError:
+        problem = f"{shown(text)} is not a time; write ISO 8601, as 2026-01-31T12:00:00Z, or a duration, as 90s or 2h"
         raise InvalidField(field, problem) from None
+    return then if then.tzinfo else then.replace(tzinfo=UTC)
 
 
 def content_of(text: str) -> str:
-    """Return the content given: the text, or what comes through the pipe when it is ``-``. Raises InvalidField."""
-    from scratchbus.errors import InvalidField
-
+    """Return a text, or standard input for ``-``. Raises InvalidField unless that is UTF-8."""
     if text != "-":
         return text
     try:
         return sys.stdin.buffer.read().decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise InvalidField("content", "what came through the pipe is not UTF-8 text") from None
+        raise InvalidField("content", "standard input is not UTF-8 text") from None
