@@ -466,7 +466,7 @@ def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(page
     eventually(lambda: view.trouble)
     reads = view.active, view.list, lambda: view.get(story.id), lambda: view.wait_for(story), lambda: next(changes)
     for read in reads:
-        with pytest.raises(LogError, match=r"page 'main' stopped at .*: RuntimeError: out of order; leave all views"):
+        with pytest.raises(LogError, match=r"page 'main' stopped at .*: RuntimeError: out of order; close all views"):
             read()
     monkeypatch.undo()
     view.close()

@@ -64,7 +64,7 @@ def test_a_suffix_that_fits_several_is_refused_and_they_are_listed(fake: Bus):
     ids = [f"01M7YR8MB3MXGS4N{number:04}ABCDEF" for number in range(7)]
     rows = tuple(value for id in ids for value in (id, "1"))
     fake.converse(_write(("HSET", fake.core.log.keys(0).heads("main"), *rows)))
-    with pytest.raises(InvalidId, match=r"ABCDEF fits several") as refused:
+    with pytest.raises(InvalidId, match=r"ABCDEF matches several") as refused:
         _resolve(fake, "abcdef")
     assert all(id in str(refused.value) for id in ids[:5])
     assert "and 2 more" in str(refused.value)
