@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from scratchbus.domain.exposure import Exposure
     from scratchbus.domain.memories import Note, NoteResult, NotesResult, Revised, Session, TagsResult
     from scratchbus.domain.observation import Claim, NewObservation, Observation
+    from scratchbus.domain.patch import ObservationPatch
     from scratchbus.domain.position import BusPosition, Position
     from scratchbus.domain.registry import Registry
     from scratchbus.domain.run import ScratchpadReply
     from scratchbus.domain.todo import TodoItem, TodoList
     from scratchbus.domain.trace import Consequences, Trace
+    from scratchbus.domain.urgency import by_urgency, urgency
     from scratchbus.errors import ScratchbusError
     from scratchbus.eventlog.because import because
     from scratchbus.memory import (
@@ -43,7 +45,8 @@ if TYPE_CHECKING:
     from scratchbus.subscriptions import AsyncDelivery, AsyncSubscription, DeadLetter, Delivery, Subscription
     from scratchbus.timetravel import AsyncPastPage, PastPage
     from scratchbus.views.live_page import Change
-    from scratchbus.views.view import AsyncView, View
+    from scratchbus.views.view import View
+    from scratchbus.views.view_async import AsyncView
     from scratchbus.work import AsyncJob, AsyncWork, Job, Work
 
 _HOMES = {
@@ -75,7 +78,7 @@ _HOMES = {
     "TodoItem": "domain.todo",
     "TodoList": "domain.todo",
     "View": "views.view",
-    "AsyncView": "views.view",
+    "AsyncView": "views.view_async",
     "Change": "views.live_page",
     "Subscription": "subscriptions",
     "AsyncSubscription": "subscriptions",
@@ -99,12 +102,15 @@ _HOMES = {
     "Claim": "domain.observation",
     "NewObservation": "domain.observation",
     "Observation": "domain.observation",
+    "ObservationPatch": "domain.patch",
     "BusPosition": "domain.position",
     "Position": "domain.position",
     "Rebuilt": "readmodel.rebuild",
     "Registry": "domain.registry",
     "Consequences": "domain.trace",
     "Trace": "domain.trace",
+    "by_urgency": "domain.urgency",
+    "urgency": "domain.urgency",
     "Status": "status",
     "Finding": "readmodel.verify",
     "Verified": "readmodel.verify",
@@ -153,6 +159,7 @@ __all__ = [
     "Notes",
     "NotesResult",
     "Observation",
+    "ObservationPatch",
     "Page",
     "PastPage",
     "Position",
@@ -176,6 +183,8 @@ __all__ = [
     "View",
     "Work",
     "because",
+    "by_urgency",
+    "urgency",
 ]
 
 

@@ -29,7 +29,7 @@ from scratchbus.eventlog.codec import (
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.projections import scratch_page, table
 from scratchbus.readmodel.catch_up import fold_once
-from scratchbus.work import Host
+from scratchbus.readmodel.scope import Host
 from tests.oracle.expected import dedupe_keys, head_of, index_scores, next_moment, open_scores
 from tests.oracle.fold import fold
 from tests.waiting import eventually

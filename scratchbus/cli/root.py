@@ -19,7 +19,7 @@ from scratchbus.cli.notepad import notepad
 from scratchbus.cli.notes import note
 from scratchbus.cli.plans import scratchpad, todo
 from scratchbus.cli.read import active, history, list_, show, trace
-from scratchbus.cli.run import demo, status, stop, up
+from scratchbus.cli.run import demo, run, status, stop, up
 from scratchbus.cli.types import types
 
 SECTIONS: dict[str, tuple[click.Command, ...]] = {
@@ -29,7 +29,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "What agents know": (context,),
     "Deal with it": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
     "Remember": (note, notepad, todo, scratchpad, context),
-    "Run it": (up, status, stop, mcp, types, dead_letters, rebuild, verify, erase, import_, demo, completion),
+    "Run it": (up, run, status, stop, mcp, types, dead_letters, rebuild, verify, erase, import_, demo, completion),
 }
 
 

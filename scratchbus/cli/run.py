@@ -1,15 +1,19 @@
-"""The engine and what keeps the page current: `up`, `status`, `stop`, `demo`."""
+"""The engine and the daemons that keep the page current: `up`, `run`, `status`, `stop`, `demo`."""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import click
 
-from scratchbus.cli.common import Session, command, pass_session
+import scratchbus
+from scratchbus.cli.common import BusGroup, Session, command, given, pass_session
 from scratchbus.cli.output import Cell
 from scratchbus.cli.status_view import connection_hint, show_status, where_it_is
 from scratchbus.daemon.metrics_options import metrics_options, start_exporter
@@ -94,6 +98,63 @@ def _side_by_side(*runs: Run) -> Run:
     return run_all
 
 
+class _DaemonGroup(BusGroup):
+    """The commands of the reference daemons, each loaded when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the daemons."""
+        return list(_load().NAMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a daemon, or None when there is no daemon of this name."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        found: click.Command = _load(f".{cmd_name}").main
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that `args` start with, and the rest. Fails with the names if there is no such daemon."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not ctx.resilient_parsing:
+            ctx.fail(f"there is no daemon {args[0]!r}; choose one of: {', '.join(names)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_DaemonGroup,
+    subcommand_metavar="NAME [OPTIONS]",
+    examples=(
+        "scratchbus run projector",
+        "scratchbus run logwatch --log /var/log/auth.log --follow",
+    ),
+)
+@pass_session
+@click.pass_context
+def run(context: click.Context, session: Session) -> None:
+    """Run one of the reference daemons, until Ctrl-C.
+
+    `scratchbus run NAME --help` explains its options.
+    """
+    os.environ |= given(SCRATCHBUS_BUS=session.bus, SCRATCHBUS_CONFIG=session.config)  # daemons have no such options
+    options = given(url=session.url, page=session.page, name=session.source, instance=session.instance)
+    context.default_map = {str(context.invoked_subcommand): options}
+
+
+def _load(module: str = "") -> ModuleType:
+    """Return the package of the reference daemons, or a module of it.
+
+    A wheel has them as a part of scratchbus, a checkout beside it.
+    """
+    package = Path(scratchbus.__file__).parent
+    if (package / "_daemons").is_dir():
+        return import_module(f"scratchbus._daemons{module}")
+    if sys.path[0] != str(package.parent):
+        sys.path.insert(0, str(package.parent))
+    return import_module(f"daemons{module}")
+
+
 @command()
 @pass_session
 def status(session: Session) -> None:
@@ -156,6 +217,4 @@ def demo(context: click.Context, session: Session, log: Path | None) -> None:
     Real daemons read a log and deal with what they find. It runs on an engine of its own, which is gone afterwards,
     unless --url names another.
     """
-    from scratchbus.roles.demo import run_demo
-
-    context.exit(run_demo(log, session.url, as_json=session.as_json))
+    context.exit(_load(".demo").run_demo(log, session.url, as_json=session.as_json))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from scratchbus.commands.outcome import before_of, finish, life_of, type_name, type_or_none
@@ -36,7 +36,7 @@ def update(
     core: Core,
     page: str,
     id: str,
-    changes: dict[str, Any],
+    changes: Mapping[str, Any],
     expected_version: int | None,
     event_id: str | None,
     fence: int | None,

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scratchbus import Bus, NewObservation, Observation, Page, PastPage
+from scratchbus import Bus, NewObservation, Observation, ObservationPatch, Page, PastPage
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.position import millis, moment
 from scratchbus.errors import Conflict, NotFound
@@ -170,7 +170,7 @@ class PageMachine(RuleBasedStateMachine):
     ) -> Any:
         ends = None if life is None else self.now + life
         known, proof = self._proven(id, version, fence)
-        changes = {"tags": list(tags), "expires_at": None if ends is None else moment(ends)}
+        changes: ObservationPatch = {"tags": list(tags), "expires_at": None if ends is None else moment(ends)}
         return self.both_once(
             lambda: self.model.update(id, self.now, self.source(client), tags, ends, known, proof),
             lambda event_id: self.page(client).update(
