@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from scratchbus.domain.events import EVENTS, SCHEMA
-from scratchbus.eventlog.codec import RawEntry, decode_entry, encode_body, encode_document
-from scratchbus.projections import scratch_page, table
+from scratchbus.eventlog.codec import RawEntry, encode_body, encode_document
+from scratchbus.projections import table
+from tests.oracle.fold import fold as fold_log
 
 HERE = Path(__file__).parent
 BEGIN = 1_795_256_156_929
@@ -157,19 +158,9 @@ def read(version: int) -> list[RawEntry]:
 
 def fold(version: int) -> list[Any]:
     """Return the documents that the entries of a version fold to, in the order of their ids."""
-    state: dict[str, Any] = {}
-    remembered: dict[str, Any] = {}
-    for entry in read(version):
-        event = decode_entry(entry, 0)
-        if table.is_remembered(event.subject):
-            table.fold_page(remembered, event)
-        else:
-            state[event.subject] = scratch_page.evolve(state.get(event.subject), event)
-    return [
-        json.loads(encode_document(document))
-        for _, document in sorted((state | remembered).items())
-        if document is not None
-    ]
+    folded = fold_log(read(version), 0)
+    documents = {subject: each for (_, subject), each in (folded.observations() | folded.memories()).items()}
+    return [json.loads(encode_document(document)) for _, document in sorted(documents.items())]
 
 
 def log_file(version: int) -> Path:
