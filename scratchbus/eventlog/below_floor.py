@@ -66,6 +66,17 @@ def stretch_after(log: Log, floor: Floor, after: Position, limit: int, page: str
     return stretch._replace(entries=(yield from _still_there(log, shard, stretch.entries)))
 
 
+def archived_after(log: Log, floor: Floor, after: Position, limit: int, page: str = "") -> Step[Stretch]:
+    """Return the next archived entries behind a position; without entries only when none are left below the floor.
+
+    Raises PositionLost where there is no archive.
+    """
+    stretch = Stretch([], after, "")
+    while not stretch.entries and stretch.at < floor.position:
+        stretch = yield from stretch_after(log, floor, stretch.at, limit, page)
+    return stretch
+
+
 def _still_there(log: Log, shard: int, entries: list[RawEntry]) -> Step[list[RawEntry]]:
     """Leave out what was erased: this process may have read the segment before that."""
     keys = log.keys(shard)

@@ -11,16 +11,14 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
-from scratchbus.errors import LogRewound
+from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.below_floor import read_floor, stretch_after
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
-from scratchbus.eventlog.codec import RawEntry, decode_items, entry_fields, entry_position, is_batch_end, text_of
+from scratchbus.eventlog.codec import decode_items, entry_fields, entry_position, text_of
 from scratchbus.eventlog.gaps import find_gaps
-from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
 from scratchbus.projections.projection import Store
 from scratchbus.projections.table import is_remembered, projection_of
 from scratchbus.readmodel.fold import Fold, needed
@@ -28,10 +26,6 @@ from scratchbus.readmodel.state_commands import commands
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
-CHUNK = 1_000
-"""How many events a projector folds at once; longer when a batch is longer."""
-
-_LONGEST_BATCH = 4_096
 _UNKNOWN = object()
 
 logger = stderr_logger()
@@ -59,12 +53,13 @@ def fold_once(
     """
     keys, key = log.keys(shard), checkpoint_key(log.keys(shard), build)
     begin = Checkpoint.parse(None, shard)._replace(build=build or 1)
-    checkpoint, entries, is_all, is_archived = yield from _read_stretch(log, keys, key, begin, known, chunk)
+    checkpoint, found = yield from _read_stretch(log, key, begin, known, chunk)
+    entries = found.entries
     if not entries:
         return Folded(0, True, Outcome.DONE), checkpoint
     items = decode_items(entries, shard)
-    fold = Fold(shard, is_archived)
-    if entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
+    fold = Fold(shard, found.is_archived)
+    if not found.is_whole:
         fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
     if not (yield from load_documents(log, fold, needed(item for _, item in items), checkpoint, key)):
         return Folded(0, False, Outcome.LOST), checkpoint
@@ -77,7 +72,7 @@ def fold_once(
     counts.commits[outcome.name.lower()] += 1
     counts.folded += folded
     pages = Counter(item.page for item in fold.folded)
-    return Folded(folded, is_all, outcome, pages if folded else {}), now
+    return Folded(folded, found.is_end, outcome, pages if folded else {}), now
 
 
 def catch_up(log: Log, shard: int) -> Step[None]:
@@ -92,59 +87,31 @@ def catch_up(log: Log, shard: int) -> Step[None]:
 
 
 def _read_stretch(
-    log: Log, keys: ShardKeys, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
-) -> Step[tuple[Checkpoint, list[RawEntry], bool, bool]]:
-    """Read the checkpoint first, then whole batches after it; what was trimmed is read from the archive.
+    log: Log, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
+) -> Step[tuple[Checkpoint, Chunk]]:
+    """Read the events behind the checkpoint, and in the same round trip that it is still the one that was known."""
+    shard = begin.position.shard
 
-    Say also whether these are the last ones, and whether they are from the archive.
-    """
-    shard = keys.shard
-    guess = known or begin
-    count = chunk
+    def stored(row: bytes | None) -> Checkpoint:
+        return Checkpoint.parse(row, shard) if row else begin
+
+    guess = known or stored((yield from ask(shard, "GET", key)))
     while True:
-        row, origin, entries = yield from ask_all(
-            shard,
-            [
-                ("GET", key),
-                ("GET", keys.origin),
-                ("XRANGE", keys.log, f"({guess.position.stream_id}", "+", "COUNT", count),
-            ],
-        )
-        checkpoint = Checkpoint.parse(row, shard) if row else begin
-        if checkpoint != guess and checkpoint.position != guess.position:
+        try:
+            found = yield from LogReader(log, guess.position, chunk=chunk).read(("GET", key))
+        except PositionLost:
+            checkpoint = stored((yield from ask(shard, "GET", key)))
+            if checkpoint.position == guess.position:
+                raise
+            guess = checkpoint  # others have folded what was trimmed since
+            continue
+        checkpoint = stored(found.replies[0])
+        if checkpoint.position != guess.position:
             guess = checkpoint
             continue
-        word = origin.decode() if origin else ""
-        if checkpoint.origin and checkpoint.origin != word:
+        if checkpoint.origin and checkpoint.origin != found.origin:
             raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
-        archived: list[RawEntry] = []
-        if entries and entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
-            archived = yield from _read_below(log, checkpoint.position, count)
-        checkpoint = checkpoint._replace(origin=word)
-        entries = archived or entries
-        whole = _whole_batches(entries, chunk)
-        if whole or not entries:
-            return checkpoint, whole, not archived and len(whole) == len(entries) < count, bool(archived)
-        if count >= _LONGEST_BATCH:
-            return checkpoint, list(entries), False, bool(archived)  # no such batch is ever written; do not stand still
-        count = _LONGEST_BATCH
-
-
-def _read_below(log: Log, after: Position, count: int) -> Step[list[RawEntry]]:
-    """Return the next archived entries behind a position, none when it is not below the floor. Raises PositionLost."""
-    floor = yield from read_floor(log, after.shard)
-    while after < floor.position:
-        stretch = yield from stretch_after(log, floor, after, count)
-        if stretch.entries:
-            return stretch.entries
-        after = stretch.at
-    return []
-
-
-def _whole_batches(entries: list[RawEntry], chunk: int) -> list[RawEntry]:
-    """Return so many entries, or fewer, that the last ends its batch; more when the first batch is longer than that."""
-    ends = [at for at, entry in enumerate(entries, 1) if is_batch_end(entry)]
-    return entries[: max((at for at in ends if at <= chunk), default=ends[0] if ends else 0)]
+        return checkpoint._replace(origin=found.origin), found
 
 
 def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint, key: str) -> Step[bool]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Pause, Step, ask
+from scratchbus.engine.steps import Pause, Step
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.codec import decode_items, entry_fields, entry_position
-from scratchbus.readmodel.catch_up import CHUNK, load_documents
+from scratchbus.eventlog.log_reader import CHUNK, LogReader
+from scratchbus.readmodel.catch_up import load_documents
 from scratchbus.readmodel.fold import Fold, needed
 
 
@@ -34,7 +35,7 @@ def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
     """Fold the page's events among the next thousand of the log; say whether the checkpoint is still the same."""
     shard, fold, name = ahead.at.shard, ahead.fold, page.encode()
     keys = log.keys(shard)
-    entries = yield from ask(shard, "XRANGE", keys.log, f"({ahead.at.stream_id}", "+", "COUNT", CHUNK)
+    entries = (yield from LogReader(log, ahead.at, chunk=CHUNK).read()).entries
     if not entries:
         yield Pause(0.02)  # some are missing at the end of the log; they may be on their way from a primary
         return True

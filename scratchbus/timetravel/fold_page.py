@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
@@ -20,7 +21,7 @@ from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.projection import damage
 from scratchbus.projections.table import IN_PLACE
 from scratchbus.readmodel import snapshots
-from scratchbus.readmodel.garbage import collector_at_rest
+from scratchbus.readmodel.garbage import without_collections
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.snapshots import Snapshot
 from scratchbus.timetravel.cut import Cut
@@ -86,18 +87,21 @@ def fold_events(
 ) -> Step[int]:
     """Fold the events of a page behind a cursor, up to a position, into documents; return how many there were."""
     name, begin, count = page.encode(), cursor.position, 0
-    with collector_at_rest():
-        while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
-            entries = chunks[0][1]
-            if cursor.position > end:
-                entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
-            for entry in entries:
-                if _is_of(entry, name):
-                    apply(documents, decode_item(entry, end.shard))
-                    count += 1
-            if progress is not None:
-                progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
+    while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
+        entries = chunks[0][1]
+        if cursor.position > end:
+            entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
+        its = [entry for entry in entries if _is_of(entry, name)]
+        without_collections(partial(_apply_all, documents, its, end.shard))
+        count += len(its)
+        if progress is not None:
+            progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
     return count
+
+
+def _apply_all(documents: Documents, entries: list[RawEntry], shard: int) -> None:
+    for entry in entries:
+        apply(documents, decode_item(entry, shard))
 
 
 def _keep(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:
