@@ -95,7 +95,7 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"evidence": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, InvalidField, "evidence: .* is not a list"),
     ({"evidence": 5}, InvalidField, "evidence: 5 is not a list"),
     ({"remind_at": "1950-01-01T00:00:00Z"}, InvalidField, "remind_at: .* is before 1970"),
-    ({"dedupe_key": ""}, InvalidField, "dedupe_key: must be 1 to 512 bytes"),
+    ({"dedupe_key": ""}, InvalidField, "dedupe_key: has to have 1 to 512 bytes"),
     ({"dedupe_key": "\ud800"}, InvalidField, "dedupe_key: is not valid Unicode"),
     ({"times": 0}, InvalidField, "times: 0 is not a whole number from 1 to 1000000000"),
     ({"dedupe_key": 5}, InvalidField, "dedupe_key"),

@@ -98,7 +98,7 @@ def test_a_claim_is_prolonged_by_its_fence(page, story, clock):
 def test_a_claim_that_is_over_cannot_be_prolonged(page, story, clock):
     claim = page.claim(story.id, ttl="30s")
     clock.advance("31s")
-    with pytest.raises(StaleFence, match=f"the claim with fence {claim.fence} is over"):
+    with pytest.raises(StaleFence, match=f"the claim with fence {claim.fence} has ended"):
         page.claim(story.id, fence=claim.fence)
 
 

@@ -13,7 +13,7 @@ from tests.inspection import log_length
 
 pytestmark = pytest.mark.engines(*ALL)
 
-READS = {"get", "list", "active", "trace", "consequences", "exposure", "history", "as_of"}
+READS = {"get", "list", "active", "trace", "consequences", "evidence", "exposure", "history", "as_of", "whole_id"}
 READ_OF_A_JOB = {"moving", "updating", "linking", "releasing", "failing", "giving_up", "settling", "is_due", "keep"}
 
 

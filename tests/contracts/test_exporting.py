@@ -96,7 +96,7 @@ def test_a_bus_with_events_of_its_own_is_left_alone(bus: Bus, copy: Bus) -> None
     bus.page().add("observation", "one")
     copy.page().add("observation", "own")
     before = export(copy)
-    with pytest.raises(NotEmpty, match="import into a new one"):
+    with pytest.raises(NotEmpty, match="import into a new bus"):
         copy.import_events(export(bus))
     with pytest.raises(NotEmpty):
         copy.import_events([])

@@ -72,8 +72,11 @@ REFUSED = {
     "no replacement": (("find_replace", None, "b", None), "replace: is missing; find_replace needs it"),
     "nothing to append": (("append",), "content: is missing; append needs it"),
     "what it has no use for": (("append", "x", "y"), "find: append does not take it; give content"),
-    "an unknown operation": (("erase", "x"), "operation: 'erase' is none; use one of: append, prepend, find_replace"),
-    "no operation at all": ((["append"], "x"), "operation: ['append'] is none; use one of"),
+    "an unknown operation": (
+        ("erase", "x"),
+        "operation: 'erase' is not an operation; use one of: append, prepend, find_replace",
+    ),
+    "no operation at all": ((["append"], "x"), "operation: ['append'] is not an operation; use one of"),
     "what is no text": (("append", 7), "content: 7 is not a text"),
     "what is no Unicode": (("append", "\ud800"), "content: is not valid Unicode text"),
     "no truth": (("delete", "b", None, None, "yes"), "replace_all: 'yes' is neither true nor false"),

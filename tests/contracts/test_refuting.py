@@ -333,8 +333,8 @@ def test_one_that_is_resolved_meanwhile_is_not_sent_back(page, connect, monkeypa
 
 @pytest.mark.parametrize("place", ["main", "other"])
 def test_more_than_a_batch_holds_go_in_several(connect, place, monkeypatch):
-    for module in ("refutation", "operations.refuting"):
-        monkeypatch.setattr(f"scratchbus.{module}.MAX_BATCH", 50)
+    for module in ("dependents", "refute"):
+        monkeypatch.setattr(f"scratchbus.commands.{module}.MAX_BATCH", 50)
     bus = connect(max_observations=200)
     wrong = on(bus.page())
     new = NewObservation(type="observation", content="x", evidence=[wrong.id])

@@ -294,12 +294,14 @@ def decoded(monkeypatch):
     """The ids of the events that are decoded while the test runs."""
     ids: list[str] = []
 
+    decode = codec.decode_entry
+
     def counting(entry, shard):
-        event = codec.decode_entry(entry, shard)
+        event = decode(entry, shard)
         ids.append(event.id)
         return event
 
-    for module in ("folding.fold", "histories"):
+    for module in ("eventlog.codec", "eventlog.chains", "readmodel.history"):
         monkeypatch.setattr(f"scratchbus.{module}.decode_entry", counting)
     return ids
 

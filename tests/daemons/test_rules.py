@@ -96,7 +96,7 @@ def test_a_group_times_says_how_many_sightings_a_line_stands_for(line, times):
         (one_rule(publish="{type: observation, content: x, tags: a}"), 4, "not a list"),
         (one_rule(publish="{type: observation, content: x, confidence: 2}"), 4, "from 0 to 1"),
         (one_rule(publish="{type: observation, content: x, confidence: .nan}"), 4, "from 0 to 1"),
-        (one_rule(publish="{type: observation, content: x, ttl: soon}"), 4, "not a duration"),
+        (one_rule(publish="{type: observation, content: x, ttl: soon}"), 4, "'soon' is not a valid duration"),
         (one_rule() + one_rule().removeprefix("rules:\n"), 5, "used by two rules"),
     ],
 )

@@ -230,6 +230,8 @@ TRIES: dict[str, Try] = {
     "page: erase": Try(ADMINISTERS, _some, lambda bus, id: bus.page().erase(id, reason="asked for")),
     "page: trace": Try(READS, _linked, lambda bus, _: bus.page().trace("goal-1")),
     "page: consequences": Try(READS, _some, lambda bus, id: bus.page().consequences(id)),
+    "page: evidence": Try(READS, _some, lambda bus, id: bus.page().evidence(id)),
+    "page: whole id": Try(READS, _some, lambda bus, id: bus.page().whole_id(id[-6:])),
     "page: exposure": Try(READS, _some, lambda bus, id: bus.page().exposure(id)),
     "assemble a context": Try(READS, _some, lambda bus, _: _context(bus)),
     "surface": Try(READS, _some, lambda bus, _: bus.context.surface("some")),

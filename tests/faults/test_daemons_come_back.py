@@ -16,6 +16,7 @@ from secrets import token_hex
 
 import pytest
 
+from daemons import NAMES
 from scratchbus import Bus
 from scratchbus.engine.embedded.server import ensure_running, stop
 from scratchbus.errors import EngineError
@@ -165,7 +166,7 @@ def test_all_daemons_end_within_seconds_while_the_engine_hangs(
 ) -> None:
     server = new_server(**DURABLE)
     (tmp_path / "auth.log").touch()
-    names = ["up", *(program.stem for program in DAEMONS.glob("*.py"))]
+    names = ["up", *NAMES]
     options = {"logwatch": ("--log", "auth.log", "--follow")}
     daemons = {name: start(name, server.url, *options.get(name, ())) for name in names}
     server.pause()

@@ -123,7 +123,7 @@ def test_a_daemon_of_the_demo_that_works_and_then_waits_shows_no_password(tmp_pa
             listed = subprocess.run(
                 [ps, "-o", "args=", "-p", str(process)], capture_output=True, text=True, check=True
             ).stdout
-            assert "projector.py" in listed
+            assert "run projector" in listed
             assert_not_shown(listed)
             server.kill()
             log = tmp_path / "projector.log"

@@ -105,7 +105,7 @@ WRONG: dict[str, tuple[str, type[ScratchbusError], str]] = {
     "an expired certificate": (
         "rediss://:{}@<expired>?ssl_ca_certs=FILE:ca.pem",
         EngineUnreachable,
-        r"is not trusted \(certificate has expired\); mend its certificate",
+        r"is not trusted \(certificate has expired\); fix its certificate",
     ),
     "the certificate of another host": (
         "rediss://:{}@<elsewhere>?ssl_ca_certs=FILE:ca.pem",

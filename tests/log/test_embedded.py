@@ -199,7 +199,7 @@ def test_a_server_that_does_not_answer_is_named(directory):
     try:
         with pytest.raises(EngineUnreachable, match=f"process {engine.pid} that serves .* does not answer"):
             ensure_running(directory, timeout=0.2)
-        with pytest.raises(EngineUnreachable, match=f"process {engine.pid} .* did not stop; end it"):
+        with pytest.raises(EngineUnreachable, match=f"process {engine.pid} .* did not stop; kill it"):
             stop(directory, timeout=0.2)
     finally:
         os.kill(engine.pid, signal.SIGCONT)

@@ -218,9 +218,9 @@ async def test_a_signal_ends_it_though_a_client_listens(embedded_url: str, tmp_p
         (("--http", "8000", "--tokens", "{none}"), 5, "scratchbus mcp token add"),
         (("--http", "8000", "--tokens", "{bad}"), 5, "bad.yaml:2: tokens[0]"),
         (("--http", "where", "--tokens", "{good}"), 5, "HOST:PORT"),
-        (("--http", "8000", "--tokens", "{good}", "--tools", "everything"), 5, "no group 'everything'"),
+        (("--http", "8000", "--tokens", "{good}", "--tools", "everything"), 5, "unknown group 'everything'"),
         (("--http", "{taken}", "--tokens", "{good}"), 5, "another host or port"),
-        (("--http", "8000", "--tokens", "{good}", "--agent", "a"), 2, "token says who"),
+        (("--http", "8000", "--tokens", "{good}", "--agent", "a"), 2, "are set by the token; leave out --agent"),
     ],
 )
 def test_a_server_that_cannot_begin_says_why_in_one_line(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import scratchbus
 from scratchbus import Bus
 from scratchbus.cli import main
 from tests.edges.mcp.conftest import ROOT, in_a_process
@@ -186,6 +187,7 @@ def test_a_server_that_cannot_begin_says_why_in_one_line(
 
 def test_without_the_sdk_it_says_what_to_install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "scratchbus.mcp.main", None)
+    monkeypatch.delitem(vars(scratchbus), "serve_mcp_stdio", raising=False)  # it may have been used before
     assert main(["mcp", "--agent", "a"]) == 5
     assert "pip install 'scratchbus[mcp]'" in capsys.readouterr().err
 
