@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from scratchbus.engine.steps import Queued, Step
+
+GATHERING = 0.002
+"""Seconds for which a draining thread lets others queue more, since one batch of many costs less than many batches."""
 
 Drive = Callable[[Step[None]], None]
 AsyncDrive = Callable[[Step[None]], Awaitable[None]]
@@ -95,11 +99,13 @@ class Queues:
         return found
 
     def _drain(self, queued: Queued, drive: Drive) -> None:
+        time.sleep(GATHERING)
         while taken := self._take(queued.key):
             try:
                 drive(_do(queued, taken))
             except Exception as error:  # such as that the bus was closed
                 _fail(taken, error)
+            time.sleep(GATHERING)
 
     async def _drain_async(self, queued: Queued, drive: AsyncDrive) -> None:
         while taken := self._take(queued.key):
