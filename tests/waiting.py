@@ -15,11 +15,3 @@ def eventually(condition: Callable[[], object], what: str = "what was waited for
     while not condition():
         assert time.monotonic() < deadline, f"not within {within} s: {what}"
         time.sleep(0.01)
-
-
-def slowness() -> float:
-    """Return how many times slower than usual the machine is at the moment, 1 at least: shared ones vary by two."""
-    begun, total = time.process_time(), 0
-    for number in range(1_000_000):
-        total += number
-    return max(1.0, (time.process_time() - begun) / 0.06)
