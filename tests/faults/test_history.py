@@ -123,8 +123,11 @@ def write_it_twice(history: History) -> None:
 
 
 def forget_resets(history: History) -> None:
-    """Have no consumer begin a subscription anew, so that it must not go back."""
-    for session in told(history, "session", reset=True):
+    """Have no consumer begin a subscription anew, so that it must not go back.
+
+    One that asked for it under an earlier engine may be waiting still, for the other consumer holds the subscription.
+    """
+    for session in [record for record in history.records if record.what == "session" and record.told["reset"]]:
         edit(history, session, reset=False)
 
 
@@ -385,10 +388,8 @@ def test_an_older_version_may_stop_before_new_data_and_for_no_other_reason(histo
 # -- code that is broken -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def broken() -> list[Violation]:
-    """What is violated in a round with one failover in which everything runs code that is broken."""
-    return judge(play_round(0.9, SEED, ("late failover",), list(SABOTAGE)))
+ROUNDS = 6
+"""How many rounds broken code gets to show itself: on a slow machine, little happens in one."""
 
 
 BREACHES: dict[str, tuple[str, str]] = {
@@ -403,11 +404,26 @@ BREACHES: dict[str, tuple[str, str]] = {
 """Which kind of violation comes of which sabotage, and where."""
 
 
+def is_breach(found: Violation, sabotage: str) -> bool:
+    kind, where = BREACHES[sabotage]
+    return found.kind == kind and found.where.startswith(where)
+
+
+@pytest.fixture(scope="module")
+def broken() -> list[Violation]:
+    """What is violated in rounds with one failover in which everything runs code that is broken, until all of it is."""
+    found: list[Violation] = []
+    for number in range(ROUNDS):
+        found += judge(play_round(0.9, SEED + number, ("late failover",), list(SABOTAGE)))
+        if all(any(is_breach(each, sabotage) for each in found) for sabotage in BREACHES):
+            break
+    return found
+
+
 def test_all_that_can_be_broken_is_looked_for() -> None:
     assert BREACHES.keys() == SABOTAGE.keys()
 
 
 @pytest.mark.parametrize("sabotage", BREACHES)
 def test_the_judge_sees_code_that_is_broken(broken: list[Violation], sabotage: str) -> None:
-    kind, where = BREACHES[sabotage]
-    assert any(found.kind == kind and found.where.startswith(where) for found in broken)
+    assert any(is_breach(found, sabotage) for found in broken)
