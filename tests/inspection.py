@@ -20,7 +20,6 @@ from scratchbus.eventlog import paged_out as paged
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.eventlog.codec import (
-    Head,
     RawEntry,
     decode_entry,
     entry_fields,
@@ -29,6 +28,7 @@ from scratchbus.eventlog.codec import (
     read_remembered,
 )
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.layouts import Head
 from scratchbus.projections import memory, scratch_page
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.work import Host

@@ -18,7 +18,8 @@ from redis import exceptions as redis_errors
 
 from scratchbus.engine.connections import AsyncConnection, Commands, Connection, hang_up, pack, whole_from
 from scratchbus.engine.routing import Address, Sending, Topology, deliver
-from scratchbus.engine.steps import Call, Fetch, Interrupted, Pause, Queued, Script, Step, telling
+from scratchbus.engine.scripts import Script
+from scratchbus.engine.steps import Call, Fetch, Interrupted, Pause, Queued, Step, telling
 from scratchbus.errors import BusClosed, ScratchbusError
 
 T = TypeVar("T")

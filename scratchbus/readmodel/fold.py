@@ -12,7 +12,7 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.eventlog.checkpoint import Command
+from scratchbus.engine.scripts import Command
 from scratchbus.eventlog.codec import (
     Poison,
     RawEntry,

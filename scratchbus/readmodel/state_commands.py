@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 from scratchbus.domain.observation import Observation
+from scratchbus.engine.scripts import Command
 from scratchbus.eventlog import positions
-from scratchbus.eventlog.checkpoint import Checkpoint, Command
+from scratchbus.eventlog.checkpoint import Checkpoint
 from scratchbus.eventlog.codec import Poison, encode_document, encode_remembered, entry_fields
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.projections import scratch_page

@@ -15,8 +15,9 @@ from scratchbus import Bus
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import Position, millis
-from scratchbus.eventlog.codec import Head, Poison, decode_entry, entry_fields, entry_position
+from scratchbus.eventlog.codec import Poison, decode_entry, entry_fields, entry_position
 from scratchbus.eventlog.keys import SYSTEM_PAGE
+from scratchbus.eventlog.layouts import Head
 from scratchbus.projections import scratch_page
 from tests.faults.held import PageState, ShardState, read_shard
 from tests.faults.marks import traced

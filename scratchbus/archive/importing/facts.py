@@ -15,13 +15,13 @@ from scratchbus.domain.position import Position
 from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.codec import (
     LAYOUT,
-    Head,
     RawEntry,
     decode_document,
     decode_remembered,
     encode_document,
     encode_remembered,
 )
+from scratchbus.eventlog.layouts import Head
 from scratchbus.readmodel.verify.expected import PageState, Subject
 
 KEPT_BYTES = 64 * 1024 * 1024

@@ -11,15 +11,15 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.codec import Head, encode_document, encode_remembered, read_document
+from scratchbus.eventlog.codec import encode_document, encode_remembered, read_document
 from scratchbus.eventlog.keys import SYSTEM_PAGE, PageKeys, ShardKeys
+from scratchbus.eventlog.layouts import SPAN, Head
 from scratchbus.projections import scratch_page
 from scratchbus.projections.memory import is_remembered
 from scratchbus.projections.scratch_page import may_be_paged_out
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.readmodel.verify.expected import PageState, State
 
-SPAN = 2**46
 """The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
 
 
