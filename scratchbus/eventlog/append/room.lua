@@ -10,7 +10,8 @@ local function expired_here()
     soonest = @FOREVER@
   else
     local prefix = @PREFIX(TAIL)@
-    local build = match(call('GET', prefix .. @CHECKPOINT_KEY@) or '', @CHECKPOINT(build)@) or '1'
+    local checkpoint = prefix .. @CHECKPOINT_KEY@
+    local build = match(call('GET', checkpoint) or '', @CHECKPOINT(build)@) or '1'
     local due = prefix .. @BUILD_KEY(build, due)@
     for _, member in ipairs(call('ZRANGEBYSCORE', due, '-inf', NOW, 'LIMIT', 0, 1000)) do
       local subject, page = match(member, '^([^@]+)@(.*)$')
