@@ -9,6 +9,9 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 # Runs a command; what it says is shown only when it fails.
 quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 
+# Tests and demos start hundreds of Python processes; without bytecode files each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check generate house bench bench-peers faults soak soak-hour lock clean
 

@@ -1,12 +1,11 @@
 """The archiver: moves old events from the log to the archive, and out of the engine's memory."""
 
-from scratchbus.archive.archiver import run_archiver
-from scratchbus.daemon.command import Daemon, daemon
+from scratchbus.daemon import Daemon, daemon, run_archiver
 
 
 @daemon("archiver", on_one_page=False)
 def main(daemon: Daemon) -> None:
-    """Move what is older than the setting `retain` to the setting `archive_url`, again and again."""
+    """Move events older than the setting `retain` to the setting `archive_url`, at regular intervals."""
     daemon.serve(run_archiver)
 
 

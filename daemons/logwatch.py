@@ -1,26 +1,150 @@
 """The log watcher: publishes what its rules find in a log file."""
 
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import structlog
 
-from scratchbus.daemon.command import Daemon, daemon, file_option
-from scratchbus.roles.logwatch import Logwatch
-from scratchbus.roles.memory import MemoryFile, default_path
-from scratchbus.roles.rules import read_rules
+from scratchbus import Bus, Page
+from scratchbus.daemon import Daemon, daemon, file_option
+from scratchbus.errors import EventIdReused, FileGone, InvalidField, NotFound, UnknownType
 from scratchbus.settings import shipped
+
+if __name__ == "__main__" and not __package__:  # `python daemons/logwatch.py`: name the package (PEP 366)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    __package__ = "daemons"
+
+from .bookmark import Bookmark, BookmarkFile, default_path
+from .log_file import Line
+from .rules import Rule, read_rules
+from .tailer import Tailer
+
+_LOOK_INTERVAL = 0.2  # seconds between two looks at the file
+_SAVE_INTERVAL = 0.5  # seconds of reading between two writes of the bookmark
+
+logger = structlog.get_logger(__name__)
+
+
+class Logwatch:
+    """Publishes an observation for each line that a rule matches, then stores how far it read.
+
+    The event id of a line derives from the identity of its file, its offset and the rule. A line that is published
+    again, after a crash or because the file is read again, is therefore counted once. If the bus does not know the last
+    published observation, it is another bus or was emptied, and the file is read from its start.
+    """
+
+    def __init__(
+        self, page: str, rules: Sequence[Rule], log: Path, file: BookmarkFile, from_start: bool = False
+    ) -> None:
+        self._name = page
+        self._rules = rules
+        self._log = log
+        self._file = file
+        self._saved = file.load()
+        self._saved_at = time.monotonic()
+        self._last_id = self._saved.last_id
+        self._tailer = Tailer(log, self._saved.position, from_start)
+
+    def run(self, bus: Bus, stop: threading.Event, follow: bool) -> None:
+        """Publish what the log holds and, with `follow`, what is appended to it, until `stop` is set.
+
+        With `follow`, a missing log is waited for; else raises FileGone. Raises UnknownType when a rule names a type
+        that the bus does not know. The bookmark is stored before an error is raised, so that a second run, on another
+        connection, continues from there.
+        """
+        page = bus.page(self._name)
+        self._check_types(bus)
+        if not self._is_known(page):
+            self._tailer.close()
+            self._tailer = Tailer(self._log, self._tailer.position, from_start=True)
+        is_awaited = False
+        try:
+            while not stop.is_set():
+                try:
+                    self._publish_lines(page, stop, final=not follow)
+                except FileGone:
+                    if not follow:
+                        raise
+                    if not is_awaited:
+                        logger.warning("there is no log yet; waiting for it", log=str(self._log))
+                    is_awaited = True
+                if not follow:
+                    return
+                stop.wait(_LOOK_INTERVAL)
+        finally:
+            self._tailer.close()
+
+    def _check_types(self, bus: Bus) -> None:
+        bus.refresh_types()
+        for rule in self._rules:
+            if rule.type is not None:
+                bus.types.get(rule.type)
+
+    def _publish_lines(self, page: Page, stop: threading.Event, final: bool) -> None:
+        published = 0
+        try:
+            for line in self._tailer.lines(final):
+                for rule in self._rules:
+                    published += self._publish(page, line, rule)
+                if stop.is_set():
+                    break
+                if time.monotonic() - self._saved_at >= _SAVE_INTERVAL:
+                    self._save()
+        finally:
+            self._save()
+        if published:
+            logger.info("published", sightings=published, log=str(self._log))
+
+    def _publish(self, page: Page, line: Line, rule: Rule) -> bool:
+        """Publish what a rule finds in a line; return False if nothing. What the bus refuses is logged and skipped."""
+        seen = rule.sighting(line.text)
+        if seen is None:
+            return False
+        try:
+            observation = page.add(**seen, event_id=f"logwatch:{line.identity}:{line.offset}:{rule.name}")
+        except EventIdReused:
+            return False  # counted before the rule was changed, or before the line was whole
+        except (InvalidField, UnknownType) as problem:
+            if isinstance(problem, UnknownType) and rule.type is not None:
+                raise  # someone removed the type; the line is not at fault
+            logger.warning("left out", rule=rule.name, log=str(self._log), offset=line.offset, reason=str(problem))
+            return False
+        self._last_id = observation.id
+        return True
+
+    def _save(self) -> None:
+        bookmark = Bookmark(self._tailer.position, self._last_id)
+        if bookmark != self._saved:
+            self._file.save(bookmark)
+            self._saved = bookmark
+        self._saved_at = time.monotonic()
+
+    def _is_known(self, page: Page) -> bool:
+        """Return whether the page knows the last published observation; True if nothing was published."""
+        if self._last_id is None or page.get(self._last_id) is not None:
+            return True
+        try:
+            return bool(page.history(self._last_id))  # the observation may have left the page
+        except NotFound:
+            return False
 
 
 @daemon("logwatch")
 @file_option("--rules", default=lambda: shipped("logwatch.yaml"), help="What to look for, and what to publish.")
 @file_option("--log", required=True, help="The log file.")
-@click.option("--follow", is_flag=True, help="Go on with what is written to it, through rotation and truncation.")
-@click.option("--from-start", is_flag=True, help="Begin at its first line again; nothing is counted twice.")
-@file_option("--state", help="Where to remember how far it was read; a file of its own by default.")
+@click.option("--follow", is_flag=True, help="Keep reading as the log grows, through rotation and truncation.")
+@click.option("--from-start", is_flag=True, help="Read the log from its first line again; nothing is counted twice.")
+@file_option("--state", help="Where to store how far the log was read.  [default: one file per log, bus and page]")
 def main(daemon: Daemon, rules: Path, log: Path, follow: bool, from_start: bool, state: Path | None) -> None:
-    """Publish what the rules find in a log file, and remember how far it was read."""
-    memory = MemoryFile(state or default_path(log, daemon.target))
-    watch = Logwatch(daemon.page, read_rules(rules), log, memory, from_start)
+    """Publish what the rules find in a log file, and store how far it was read."""
+    file = BookmarkFile(state or default_path(log, daemon.target))
+    watch = Logwatch(daemon.page, read_rules(rules), log, file, from_start)
     daemon.serve(lambda bus, stop: watch.run(bus, stop, follow), patient=follow)
 
 

@@ -1,7 +1,6 @@
 """The projector: folds the log into documents, so that readers do not have to."""
 
-from scratchbus.daemon.command import Daemon, daemon
-from scratchbus.readmodel.projector import run_projector
+from scratchbus.daemon import Daemon, daemon, run_projector
 
 
 @daemon("projector", on_one_page=False)

@@ -1,4 +1,4 @@
-"""The asyncio facade: one line per operation."""
+"""The bus: one line per operation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineError
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.consumers import remove
-from scratchbus.eventlog.follow_async import AsyncEvents
+from scratchbus.eventlog.follow_async import follow_events
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.memory import AsyncMemories
 from scratchbus.page_async import AsyncPage
@@ -35,7 +35,7 @@ from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts
 from scratchbus.views.shared import AsyncLivePages
-from scratchbus.views.view import AsyncView
+from scratchbus.views.view_async import AsyncView
 from scratchbus.work import AsyncWork
 from scratchbus.work import Terms as WorkTerms
 
@@ -43,18 +43,29 @@ T = TypeVar("T")
 
 
 class AsyncBus(AsyncMemories):
-    """An open bus for asyncio. `await AsyncBus.connect(…)`, or `async with AsyncBus.connect(…) as bus`."""
+    # asyncio only:
+    """An open bus for asyncio: `await AsyncBus.connect(…)`, or `async with AsyncBus.connect(…) as bus`."""
+
+    # end
+    # blocking only:
+    # """An open bus. Safe to share between threads; usable as a context manager."""
+    # end
 
     def __init__(self, opened: opening.Opened) -> None:
         self._opened = opened
         self._engine = opened.target.async_engine()
         self._reader = opened.target.async_reader()
+        # asyncio only:
         self._is_greeted = False
+        # end
         self.core = opened.core
         self.feeds = AsyncFeeds(self.core.log, self._reader)
         self._contexts = AsyncContexts(self)
         self.keeper = AsyncKeeper(self.converse)
-        self._live_pages = AsyncLivePages(self.core, self._greeted, self.converse, self.feeds, self.keeper)
+        self._live_pages = AsyncLivePages(self.core, self.converse, self.feeds, self.keeper)
+        # blocking only:
+        # self.converse(opening.greet(opened))
+        # end
 
     @classmethod
     def connect(
@@ -66,15 +77,19 @@ class AsyncBus(AsyncMemories):
         config: str | Path | None = None,
         **settings: Any,
     ) -> AsyncBus:
-        """Open a bus: at `url`, else $SCRATCHBUS_URL, else on the embedded engine.
+        """Open a bus: at `url`, else at $SCRATCHBUS_URL, else on the embedded engine.
 
-        `source` is who speaks: the default source of what is added, and the `by` of everything done. `instance` tells
-        this connection from others of the same source: claims belong to both. A program that is restarted with the same
-        instance has its claims again; left out, it is random. Other settings are those of `config/scratchbus.yaml`.
-        What is returned is to be awaited or entered; then it raises an EngineError when the engine cannot be used.
+        `source` says who speaks: it is the default source of what is added, and the `by` of all writes. `instance`
+        tells this connection from others with the same source, since claims belong to both: a program that restarts
+        with the same instance gets its claims back. By default it is random. The other keywords are the settings of
+        `config/scratchbus.yaml`.
+
+        Raises EngineError when the engine cannot be used (asyncio: once awaited or entered), and InvalidInput for a
+        setting.
         """
         return cls(opening.prepare(url, source, instance, config, settings))
 
+    # asyncio only:
     def __await__(self) -> Generator[Any, None, Self]:
         return self._greeted().__await__()
 
@@ -84,11 +99,14 @@ class AsyncBus(AsyncMemories):
             self._is_greeted = True
         return self
 
+    # end
+
     async def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
         try:
-            if not self._is_greeted:
-                await self._greeted()
+            # asyncio only:
+            await self._greeted()
+            # end
             return await self._engine.run(conversation)
         except EngineError as error:
             counts.engine_errors[type(error).__name__] += 1
@@ -99,7 +117,7 @@ class AsyncBus(AsyncMemories):
         return AsyncPage(self, name)
 
     def view(self, page: str = "main") -> AsyncView:
-        """Return a live view of a page: in memory, kept up by the log while its `with` lasts. Raises InvalidName."""
+        """Return a live view of a page, held in memory; it follows the log once it is entered. Raises InvalidName."""
         return AsyncView(self._live_pages, page)
 
     def events(
@@ -112,13 +130,13 @@ class AsyncBus(AsyncMemories):
         kinds: Collection[str] | None = None,
         stop: reader.Stop | None = None,
     ) -> AsyncIterator[Event]:
-        """Yield the events behind a position, oldest first; with `follow`, go on as they happen until `stop` is set.
+        """Yield the events after a position, oldest first; with `follow`, go on as they happen until `stop` is set.
 
-        Raises PositionLost, LogRewound or LogGap rather than leave out an event, and InvalidInput for a filter that
-        names what does not exist.
+        `pages`, `types` and `kinds` select events. Raises InvalidInput for a type or kind that does not exist.
+        Iterating raises PositionLost, LogRewound or LogGap rather than skip an event.
         """
         narrow = read.narrow_of(pages, types, kinds)
-        return AsyncEvents(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
+        return follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
 
     def subscribe(
         self,
@@ -135,12 +153,13 @@ class AsyncBus(AsyncMemories):
         handler_timeout: Duration = "5m",
         stop: reader.Stop | None = None,
     ) -> AsyncSubscription:
-        """Return a durable subscription: its place in the log is kept under this name, and one consumer is active.
+        """Return a durable subscription: its cursor in the log is stored under this name, with one active consumer.
 
-        A new name begins behind `after` when it is entered, or iterated over; one that is known goes on where it was,
-        unless `reset` is set. Deliveries come in order, until they are acked; one that failed `max_attempts` times
-        becomes a dead letter. A `retry_delay` doubles with each attempt; a number is in seconds. Raises InvalidInput;
-        its iteration, SubscriptionMismatch.
+        A new name starts after `after` once the subscription is entered or iterated over; a known name continues at
+        its cursor, unless `reset` is set. Events are delivered in order, and again after a failure; one that has
+        failed `max_attempts` times becomes a dead letter. `retry_delay` doubles with each attempt; numbers are
+        seconds. The lease is not renewed while an event is out for longer than `handler_timeout`. Raises
+        InvalidInput, and when iterated over SubscriptionMismatch.
         """
         filters = Filters.of(read.narrow_of(pages, types, kinds), tags)
         terms = Terms(after, reset, max_attempts, retry_delay, handler_timeout)
@@ -159,56 +178,57 @@ class AsyncBus(AsyncMemories):
         handler_timeout: Duration = "5m",
         stop: reader.Stop | None = None,
     ) -> AsyncWork:
-        """Return work: what is open on these pages, or all, is handed out by priority to one of its workers, claimed.
+        """Return work: hands out the open observations of these pages, or of all, to competing workers, by priority.
 
-        The claim lasts `ttl`, and is prolonged while the worker is at it, up to `handler_timeout`. What fails is given
-        back for a while, and goes to review after `max_attempts`. Numbers are in seconds. Raises InvalidInput.
+        Each is claimed for `ttl`; the claim is renewed while the worker handles it, up to `handler_timeout`. A job
+        that fails is handed out again after `retry_delay`, which doubles with each attempt, and goes to review after
+        `max_attempts`. Numbers are seconds. Raises InvalidInput.
         """
         terms = WorkTerms.of(max_attempts, retry_delay, handler_timeout)
         return AsyncWork(self, name, Wanted.of(types, tags), pages, ttl, terms, stop)
 
     async def unsubscribe(self, name: str) -> None:
-        """Remove a subscription with its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
+        """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
         return await self.converse(remove(self.core.log.keys(0), check_name(name)))
 
     async def dead_letters(self, name: str | None = None) -> list[DeadLetter]:
-        """Return what a subscription, or any, set aside, in the order of the events. Raises NotFound."""
+        """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
         return await self.converse(list_letters(self.core, name))
 
     async def retry_dead_letters(self, name: str, positions: Positions = None) -> int:
-        """Have dead letters delivered again, all or those at these positions; return how many.
+        """Deliver dead letters again, all or those at these positions; return their number.
 
-        Raises NotFound, or PositionLost when an event is no longer in the log; then nothing was done.
+        Raises NotFound, or PositionLost when an event has left the log; then none is delivered again.
         """
         return await self.converse(retry_letters(self.core, name, positions))
 
     async def drop_dead_letters(self, name: str, positions: Positions = None) -> int:
-        """Throw dead letters away, all or those at these positions; return how many. Raises NotFound."""
+        """Delete dead letters, all or those at these positions; return their number. Raises NotFound."""
         return await self.converse(drop_letters(self.core, name, positions))
 
     async def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
-        """Wait until there is an event behind one of these positions, by shard; say whether there is."""
+        """Wait until a shard has an event after its position here; return whether one has."""
         if self.core.log.is_spread and len(behind) > 1:
             return await self.feeds.wait_behind(behind, seconds)
         return await self._reader.run(reader.wait(self.core.log, behind, seconds))
 
     async def position(self) -> BusPosition:
-        """Return where the logs of the bus end, as an opaque token for `events(after=…)`."""
+        """Return the end of all logs of the bus, as an opaque token for `events(after=…)`."""
         return await self.converse(reader.bus_position(self.core.log))
 
     @property
     def context(self) -> AsyncContexts:
-        """What agents are shown: contexts within a budget of tokens, what bears on a question, compaction."""
+        """The contexts of agents: texts within a token budget, relevant memories, compaction."""
         return self._contexts
 
     @property
     def instance(self) -> str:
-        """What tells this connection from others of the same source; keep it to yourself."""
+        """The secret that tells this connection from others with the same source; do not share it."""
         return self.core.instance
 
     @property
     def owner(self) -> str:
-        """The token that claims made through this connection have as their `owner`."""
+        """The token in the `owner` of claims made through this connection."""
         return self.core.log.owner
 
     @property
@@ -217,30 +237,32 @@ class AsyncBus(AsyncMemories):
         return self._opened.settings
 
     async def status(self) -> Status:
-        """Return how the engine, the logs, the projections and the pages are."""
+        """Return the status of the engine, the logs, the projections and the pages."""
         return await self.converse(opening.status_of(self._opened))
 
     async def rebuild(self, progress: Progress | None = None) -> Rebuilt:
-        """Fold the state anew from the whole log, and switch to it at once; readers see no difference meanwhile.
+        """Fold the whole log into a new state, and switch to it atomically; readers never see a gap.
 
-        It rests while others publish. `progress` is told how many events are done, of how many. Raises RebuildHeld
-        while someone else does so, PositionLost, LogRewound or CodeTooOld; then the state is as it was.
+        It yields to publishers. `progress` is called with the number of events folded and the total. Raises
+        RebuildHeld while someone else rebuilds, and PositionLost, LogRewound or CodeTooOld; then the state is
+        unchanged.
         """
         return await self.converse(rebuild(self.core, progress))
 
     async def verify(self, progress: Progress | None = None) -> Verified:
-        """Compare all that the engine holds with what follows from the log, also while others write.
+        """Compare everything the engine stores with what follows from the log; works while others write.
 
-        Returns what is wrong, and how much was looked at. `progress` is told how many events are done, of how many.
+        Returns the differences, and how much was compared. `progress` is called with the number of events read and
+        the total.
         """
         return await self.converse(verify(self.core, progress))
 
     async def import_events(self, lines: Iterable[str | bytes], progress: Callable[[int], object] | None = None) -> int:
-        """Write the events of an export, as `scratchbus tail --format jsonl` prints it, into a bus that has none.
+        """Write the events of an export (`scratchbus tail --format jsonl`) into an empty bus; return their number.
 
-        They keep their places, times and ids, and make an equal page. Returns how many there are. All lines are checked
-        before anything is written, and then all is written or nothing. A bus that has the first of them gets the
-        others. `progress` is told how many lines are checked. Raises InvalidExport, NotEmpty or Conflict.
+        They keep their positions, times and ids, and give equal pages. All lines are checked before the first is
+        written, and the import is all or nothing. A bus that already has the first of these events gets the rest.
+        `progress` is called with the number of lines checked. Raises InvalidExport, NotEmpty or Conflict.
         """
         return await self.converse(import_events(self.core, lines, progress))
 
@@ -249,26 +271,35 @@ class AsyncBus(AsyncMemories):
         """The registry of observation types in use."""
         return self.core.registry
 
+    @property
+    def types_version(self) -> int:
+        """The version of the registry in use; each registry that is pushed gets the next one."""
+        return self.core.registry_version
+
     async def refresh_types(self) -> bool:
-        """Take a newer published registry, if there is one; say whether there was."""
+        """Load the published registry if it is newer; return whether it was."""
         return await self.converse(refresh_registry(self.core))
 
     async def push_types(self, registry: Registry | Path | str, *, event_id: str | None = None) -> bool:
-        """Publish a registry, or the file at a path, to the whole bus; say whether it changed anything.
+        """Publish a registry, or the file at a path, to the whole bus; return whether it changed anything.
 
-        Raises RegistryError for the file, and TypeInUse when an open observation still needs what would go.
+        Raises RegistryError for a bad file, and TypeInUse when an open observation needs a type that would be
+        removed.
         """
         return await self.converse(push_registry(self.core, opening.as_registry(registry), event_id))
 
     async def close(self) -> None:
-        """Close the connections; every operation from then on raises BusClosed, also what waits for events by then."""
+        """Close the connections; from then on every operation, also one that is waiting, raises BusClosed."""
         await self._live_pages.close()
         await self.keeper.close()
         await self._engine.close()
         await self.feeds.close()
 
     async def __aenter__(self) -> Self:
-        return await self._greeted()
+        # asyncio only:
+        await self._greeted()
+        # end
+        return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()

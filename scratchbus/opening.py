@@ -98,7 +98,7 @@ def as_registry(given: object) -> Registry:
     if isinstance(given, Registry):
         return given
     if not isinstance(given, Path | str) or "\0" in str(given):
-        raise RegistryError(shown(given), None, None, "is not a registry, nor the path of a file")
+        raise RegistryError(shown(given), None, None, "is neither a registry nor the path of a file")
     try:
         text = Path(given).read_text("utf-8")
     except OSError as problem:

@@ -1,11 +1,11 @@
-"""A page as an asyncio program uses it: one line per operation."""
+"""A page: one line per operation."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Never, Unpack
 
 from scratchbus.commands import add as adding
 from scratchbus.commands import change
@@ -18,25 +18,28 @@ from scratchbus.commands import trace as tracing
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Claim, NewObservation, Observation
+from scratchbus.domain.patch import ObservationPatch
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.readmodel.rebuild import Progress
+from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.readmodel.short_ids import whole_id
 from scratchbus.timetravel import AsyncPastPage, When, as_of
-from scratchbus.work import AsyncHost, AsyncJob, claim_next
+from scratchbus.work import AsyncJob, claim_next
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Events = list[Event]
 
 
 class AsyncPage:
-    """A named scope of a bus, in which order is total. Get it from `AsyncBus.page`.
+    """A named scope of a bus in which order is total. Get it from `AsyncBus.page`.
 
-    Every write takes `event_id`, a caller's own id that makes a retry safe, and `fence`, the proof of a claim. A write
-    that is refused leaves nothing behind: it raises InvalidInput for what is not acceptable, NotFound for what is not
-    there, and a Conflict for what its state forbids, such as InvalidTransition, Claimed, StaleFence, EventIdReused.
-    Every read sees what was acknowledged before it began, or raises Behind after `fresh_timeout`; with `stale_ok` it
-    answers from what is folded. Anything may raise EngineError.
+    Every write takes `event_id`, an id of the caller's that makes a retry safe, and `fence`, the proof of a claim. A
+    write that is refused changes nothing: it raises InvalidInput for bad arguments, NotFound, and a Conflict when
+    the current state forbids it, such as InvalidTransition, Claimed, StaleFence or EventIdReused. A read sees every
+    write acknowledged before it began, or raises Behind after `fresh_timeout`; with `stale_ok` it returns what is
+    folded so far. Any operation may raise EngineError.
     """
 
     def __init__(self, bus: AsyncHost, name: str) -> None:
@@ -67,23 +70,19 @@ class AsyncPage:
         remind_on: Mapping[str, Any] | None = None,
         event_id: str | None = None,
         fence: int | None = None,
-        **unknown: Any,
+        **unknown: Never,
     ) -> Observation:
-        """Add an observation; one that is open with the same `dedupe_key` is counted again and returned instead.
+        """Add an observation; if an open one has the same `dedupe_key`, count that one again and return it.
 
-        `confidence` is from 0 to 1; `ttl` a number of seconds, "2h", "7d" or "never", and `expires_at` the same as a
-        moment; `evidence` ids of observations that exist, on any page of the bus; content, context and metadata have up
-        to 64 KiB, whole numbers in them 308 digits. On a full page the lowest and oldest gives way, and if none may, it
-        raises PageFull. Raises UnknownType and InvalidField.
+        `confidence` is 0 to 1. `ttl` is a number of seconds, "2h", "7d" or "never"; `expires_at` gives the same as a
+        moment. `evidence` lists ids of observations on any page of the bus. Content, context and metadata hold up to
+        64 KiB each; whole numbers in them up to 308 digits. On a full page the oldest observation of the lowest
+        priority is displaced. Raises PageFull when none may be, UnknownType, UnknownField and InvalidField.
         """
-        new = adding.new(
-            type, content, source, owner, status, confidence, context, tags, ttl, expires_at, metadata, dedupe_key,
-            times, evidence, remind_at, remind_on, unknown,
-        )  # fmt: skip
-        return await self._bus.converse(adding.add(self._bus.core, self.name, new, event_id, fence))
+        return await self._bus.converse(adding.add(self._bus.core, self.name, locals()))
 
     async def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
-        """Add up to 1,000 observations in one atomic batch, and return them in that order. Raises as `add` does."""
+        """Add up to 1,000 observations in one atomic batch; return them in the same order. Raises as `add` does."""
         return await self._bus.converse(adding.add_many(self._bus.core, self.name, items, event_id))
 
     async def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
@@ -105,11 +104,11 @@ class AsyncPage:
         after: Observation | Position | str | None = None,
         stale_ok: bool = False,
     ) -> Observations:
-        """Return the observations that match everything given, newest first; `after` is the last item seen before.
+        """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
-        Type, tags and owner are indexed; status and source are looked at on the way; `text` (in the content, any
-        case) and `context` read every observation that the rest leaves. `since` is about `created_at`. Raises
-        InvalidField, UnknownType, and NotFound for an `after` that is not on the page.
+        `type`, `tags` and `owner` use indexes; `status` and `source` are checked on the way; `text` (in the content,
+        any case) and `context` scan every remaining observation. `since` compares `created_at`. Raises InvalidField,
+        UnknownType, and NotFound when `after` is not on the page.
         """
         wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
         return await self._bus.converse(looking.list_all(self._bus.core, self._reads(stale_ok), wanted, limit, after))
@@ -126,11 +125,12 @@ class AsyncPage:
         expected_version: int | None = None,
         event_id: str | None = None,
         fence: int | None = None,
-        **changes: Any,
+        **changes: Unpack[ObservationPatch],
     ) -> Observation:
-        """Replace content, status, owner, confidence, context, tags, metadata or expires_at.
+        """Replace fields: content, status, owner, confidence, context, tags, metadata, expires_at.
 
-        With `expected_version` it raises VersionConflict when it has moved on. Raises UnknownField and ReadOnlyField.
+        The update is refused with VersionConflict when `expected_version` is given and is not the current version.
+        Raises UnknownField, ReadOnlyField and InvalidField, and InvalidTransition for a status.
         """
         return await self._bus.converse(
             change.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence)
@@ -145,7 +145,7 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Send it back for review: it stays open, but is not active. Raises InvalidTransition, VersionConflict."""
+        """Send it to review: it stays open, but is not active. Raises InvalidTransition, VersionConflict."""
         return await self._bus.converse(
             change.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
         )
@@ -159,7 +159,7 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Close it: what it said has been dealt with. Raises InvalidTransition, Claimed, VersionConflict."""
+        """Close it, because it has been dealt with. Raises InvalidTransition, Claimed, VersionConflict."""
         return await self._bus.converse(
             change.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
         )
@@ -173,7 +173,7 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Put it away for good. Raises InvalidTransition, Claimed, VersionConflict."""
+        """Archive it for good. Raises InvalidTransition, Claimed, VersionConflict."""
         return await self._bus.converse(
             change.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
         )
@@ -187,15 +187,15 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Make it active again. Raises InvalidTransition, PageFull, and KeyHeld when another has its dedupe key."""
+        """Make it active again. Raises InvalidTransition, PageFull, and KeyHeld when another holds its dedupe key."""
         return await self._bus.converse(
             change.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
         )
 
     async def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
-        """Take resolved observations off the page, all or none; their history stays. One id may be given bare.
+        """Take resolved observations off the page, all or none; their history stays. `ids` may be a single id.
 
-        Raises InvalidTransition for one that is not resolved, and TooLarge for more than 1,000.
+        Raises InvalidTransition when one is not resolved, and TooLarge for more than 1,000.
         """
         return await self._bus.converse(change.clear_resolved(self._bus.core, self.name, ids, event_id))
 
@@ -208,9 +208,10 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Claim:
-        """Take an open observation for a while; with `fence`, prolong one's own claim.
+        """Claim an open observation for a while; with `fence`, renew one's own claim.
 
-        `ttl` is a number of seconds, or "30s", "10m" …; it has an end. Raises Claimed, StaleFence, InvalidTransition.
+        `ttl` is a number of seconds, or "30s", "10m"; "never" is refused. Raises Claimed, StaleFence,
+        InvalidTransition.
         """
         return await self._bus.converse(claiming.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
 
@@ -223,9 +224,9 @@ class AsyncPage:
         ttl: Duration = "30s",
         event_id: str | None = None,
     ) -> AsyncJob | None:
-        """Claim the active observation of the highest priority, newest first, that nobody holds; None if there is none.
+        """Claim the unclaimed active observation of the highest priority, newest first; None when there is none.
 
-        It has one of the types, and all the tags. The claim is not prolonged by itself. Raises UnknownType.
+        It has one of the types and all of the tags. The claim is not renewed automatically. Raises UnknownType.
         """
         make = partial(AsyncJob, self._bus, self.name, ttl)
         return await self._bus.converse(claim_next(make, self._bus.core, self.name, types, tags, by, ttl, event_id))
@@ -233,28 +234,28 @@ class AsyncPage:
     async def release(
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
-        """Give a claimed observation back. Raises NotClaimed, Claimed by another, StaleFence."""
+        """Release a claim. Raises NotClaimed, Claimed when another holds it, StaleFence."""
         return await self._bus.converse(claiming.release(self._bus.core, self.name, id, by, event_id, fence))
 
     async def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
-        """Record that this action was taken because of it: a text of the caller's, found again by `trace`."""
+        """Record an action taken because of it; `trace` finds it by this action, a text of the caller's."""
         return await self._bus.converse(claiming.link(self._bus.core, self.name, id, action, event_id, fence))
 
     async def refute(
         self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
-        """Archive it because it is not true; what is open and rests on it goes to review, on every page.
+        """Archive it as untrue; open observations on any page that rest on it as evidence go to review.
 
-        Raises InvalidField without a reason, and NotChangeable for what is archived already.
+        Raises InvalidField without a reason, and NotChangeable when it is archived already.
         """
         return await self._bus.converse(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
 
     async def erase(self, id: str, *, reason: str, event_id: str | None = None) -> Erased:
-        """Take out of the log all events about it, and out of everything that was made of them; return the tombstone.
+        """Erase its events from the log, and everything derived from them; return the tombstone.
 
-        The tombstone says who erased it, why, when, and which positions. Nothing else changes, and nothing brings it
-        back but a backup. Erasing it again changes nothing, and ends what was cut short. Raises NotFound, Conflict, or
-        RebuildHeld while someone rebuilds.
+        The tombstone records who erased it, why, when, and at which positions. Everything else stays as it is, and
+        only a backup can restore what was erased. Erasing it again completes an erasure that was interrupted, and
+        otherwise changes nothing. Raises NotFound, Conflict, or RebuildHeld while someone rebuilds.
         """
         return await self._bus.converse(erasing.erase(self._bus.core, self.name, id, reason, event_id))
 
@@ -266,36 +267,53 @@ class AsyncPage:
         return await self._bus.converse(tracing.trace(self._bus.core, self.name, action))
 
     async def consequences(self, id: str) -> Consequences:
-        """Return what it led to: what rests on it, the actions linked to these, and the events it caused.
+        """Return what it led to: observations that rest on it, actions linked to them, and events it caused.
 
-        Raises NotFound for what never was on the page.
+        Raises NotFound when it was never on the page.
         """
         return await self._bus.converse(tracing.consequences(self._bus.core, self.name, id))
 
     async def exposure(self, id: str) -> Exposure:
-        """Return who has had it in a context, when and in which version, and the actions they linked to anything since.
+        """Return who was shown it, when and in which version, and the actions they have linked since.
 
-        Known is what was assembled with `record=True`. Raises NotFound for what never was on the page.
+        Only contexts assembled with `record=True` are known. Raises NotFound when it was never on the page.
         """
         return await self._bus.converse(exposing.exposure(self._bus.core, self.name, id))
 
-    async def history(self, id: str) -> Events:
-        """Return the events about it, oldest first; also when it has left the page.
+    async def evidence(self, id: str) -> dict[str, Observation]:
+        """Return what it rests on, directly or not, by id: observations of this page, and of others.
 
-        Raises NotFound for what never was on it, and PositionLost when some are no longer in the log.
+        Evidence that is no longer on any page is left out. Raises NotFound for what is not on this page.
+        """
+        return await self._bus.converse(tracing.evidence(self._bus.core, self.name, id))
+
+    async def whole_id(self, text: str) -> str:
+        """Return the whole id that a text stands for: an id, or at least the last 6 characters of one, in any case.
+
+        These are looked up among all observations that were ever on the page. Raises InvalidId for a text that is not
+        an id or fits several, and NotFound when no id ends in it.
+        """
+        return await self._bus.converse(whole_id(self._bus.core.log, self.name, text))
+
+    async def history(self, id: str) -> Events:
+        """Return its events, oldest first, also after it has left the page.
+
+        Raises NotFound when it was never on the page, and PositionLost when some of its events have left the log.
         """
         return await self._bus.converse(looking.list_history(self._bus.core, self.name, id))
 
     async def as_of(
         self, when: When, without_sources: str | Collection[str] = (), *, progress: Progress | None = None
     ) -> AsyncPastPage:
-        """Return the page as it was at a position or time; a batch, being atomic, has happened as a whole or not yet.
+        """Return the page as it was at a position or a time; an atomic batch has happened as a whole or not at all.
 
-        With `without_sources` it is the page as it would have been without what these published and all that rested on
-        it: the further events of what is then not there, what they caused, what has it as evidence, and so on. That
-        reads the whole log up to then, of all pages; `progress` is told how many events are read, and of how many. A
-        text is a position or ISO 8601; a naive time counts as UTC. Raises InvalidPosition for what is none or in the
-        future, LogRewound for what the log does not have, and PositionLost for what it no longer has.
+        With `without_sources` it is the page as it would have been without anything these sources published: without
+        what depends on that as evidence, was caused by it, or happened to it, and so on. This reads the whole log up
+        to then, of all pages; `progress` is called with the number of events read and the total.
+
+        A text is a position or an ISO 8601 time; a time without a zone is UTC. Raises InvalidPosition for anything
+        else or for the future, LogRewound for a position that the log does not have, and PositionLost for one that
+        it no longer has.
         """
         past = await self._bus.converse(as_of(self._bus.core, self.name, when, without_sources, progress))
         return AsyncPastPage(self._bus, past)

@@ -43,13 +43,13 @@ def _duration(value: Any) -> Any:
     try:
         duration_ms(value)
     except InvalidInput:
-        raise ValueError('write a number of seconds above 0, "90s", "2h", "1h30m", "7d" or "never"') from None
+        raise ValueError('use a positive duration, such as 90, "90s", "2h", "1h30m" or "7d", or "never"') from None
     return value
 
 
 def _finite(value: Any) -> Any:
     if duration_ms(_duration(value)) is None:
-        raise ValueError('write one that ends: a number of seconds above 0, "90s", "2h", "1h30m" or "7d"')
+        raise ValueError('use a positive, finite duration, such as 90, "90s", "2h", "1h30m" or "7d"')
     return value
 
 
@@ -161,7 +161,7 @@ def shipped(name: str) -> Path:
     for directory in (package / "_config", package.parent / "config"):
         if (directory / name).is_file():
             return directory / name
-    raise SettingsError(f"{name} did not come with this installation of scratchbus; install it again")
+    raise SettingsError(f"{name} is missing from this installation of scratchbus; reinstall it")
 
 
 def _from_caller(overrides: Mapping[str, Any]) -> dict[str, _Given]:
@@ -214,9 +214,9 @@ def _reason(name: str, value: Any, problem: Mapping[str, Any]) -> str:
     if isinstance(cause, InvalidInput):
         return str(cause).removeprefix(f"{name}: ")
     if cause is not None:
-        return f"{value!r} will not do; {cause}"
+        return f"{value!r} is not valid here; {cause}"
     wanted = "should be a path" if problem["type"] == "path_type" else problem["msg"].removeprefix("Input ")
-    return f"{value!r} will not do; it {wanted}"
+    return f"{value!r} is not valid here; it {wanted}"
 
 
 def _known() -> str:

@@ -1,7 +1,16 @@
-"""The engines that behaviour is tested on, and what a test needs to use one.
+"""The engines that behaviour is tested on, and the fixtures that open a bus on one.
 
-A test that asks for `connect`, `bus` or `page` runs on each of them, on a bus of its own. Servers are started once a
-session, on unix sockets in temporary directories, and are gone after it, whatever the tests did.
+A test that uses `connect`, `bus` or `page` runs once per engine, each time on a new bus. On which engines, the nearest
+`engines` marker says (on the test, else on its module):
+
+- Without a marker: `memory`, and `embedded-4-shards` as the real engine. Four shards exercise everything that one does,
+  and what happens across shards besides.
+- `@pytest.mark.engines(*ALL)`: tests of what the Lua scripts decide, such as guards, claims, idempotency keys, room on
+  a page and imports. A script may behave differently in the fake engine, in Redis and in Valkey, and with one shard.
+- `@pytest.mark.engines(*REAL)`, or some names: tests that need what only those engines have, such as access lists.
+
+Only tests of arguments that are refused before any engine is asked run on the fake engine alone. Servers start once per
+session, on unix sockets in temporary directories, and stop when it ends, whether tests passed or failed.
 """
 
 from __future__ import annotations
@@ -38,12 +47,28 @@ class Engine:
     is_real: bool
 
 
-ENGINES = [
-    pytest.param(("memory", 1), id="memory"),
-    pytest.param(("embedded", 1), id="embedded", marks=pytest.mark.real),
-    pytest.param(("embedded", 4), id="embedded-4-shards", marks=pytest.mark.real),
-    pytest.param(("system", 1), id="system", marks=pytest.mark.real),
-]
+_TOPOLOGIES = {
+    "memory": ("memory", 1),
+    "embedded": ("embedded", 1),
+    "embedded-4-shards": ("embedded", 4),
+    "system": ("system", 1),
+}
+
+ALL = tuple(_TOPOLOGIES)
+REAL = tuple(name for name in ALL if name != "memory")
+USUAL = ("memory", "embedded-4-shards")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that needs an engine on those of its `engines` marker, or on the usual ones."""
+    if "topology" in metafunc.fixturenames:
+        marker = metafunc.definition.get_closest_marker("engines")
+        names = marker.args if marker else USUAL
+        metafunc.parametrize("topology", [_as_parameter(name) for name in names], scope="function", indirect=True)
+
+
+def _as_parameter(name: str) -> Any:
+    return pytest.param(_TOPOLOGIES[name], id=name, marks=[pytest.mark.real] if name in REAL else [])
 
 
 @pytest.fixture(scope="session")
@@ -95,9 +120,16 @@ def system_url(short_directory: Path) -> Iterator[str]:
             process.wait()
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> Engine:
+@pytest.fixture
+def topology(request: pytest.FixtureRequest) -> tuple[str, int]:
+    """The kind of engine that the test runs on, and the number of shards."""
     kind, shards = request.param
+    return kind, shards
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, topology: tuple[str, int]) -> Engine:
+    kind, shards = topology
     url = f"memory://{token_hex(6)}" if kind == "memory" else request.getfixturevalue(f"{kind}_url")
     return Engine(url, shards, kind != "memory")
 

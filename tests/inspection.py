@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from scratchbus import Bus, Event, Observation
 from scratchbus.archive.archiver import Archived, archive_bus
 from scratchbus.domain.memories import Remembered
-from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.eventlog import paged_out as paged
@@ -25,16 +24,15 @@ from scratchbus.eventlog.codec import (
     entry_fields,
     entry_position,
     read_document,
-    read_remembered,
 )
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
-from scratchbus.projections import memory, scratch_page
+from scratchbus.projections import scratch_page, table
 from scratchbus.readmodel.catch_up import fold_once
-from scratchbus.work import Host
+from scratchbus.readmodel.scope import Host
+from tests.oracle.expected import dedupe_keys, head_of, index_scores, next_moment, open_scores
+from tests.oracle.fold import fold
 from tests.waiting import eventually
-
-PRIORITY_SPAN = 2**46  # what one more priority weighs in the score of an open observation
 
 Documents = dict[tuple[str, str], Observation]
 
@@ -137,34 +135,27 @@ def _fold(bus: Host, shard: int) -> bool:
 def remembered(bus: Bus) -> dict[tuple[str, str], Remembered]:
     """Return what the projection has stored of what agents remember."""
     return {
-        (page, subject): read_remembered(subject, row.encode())
+        (page, subject): cast(Remembered, read_document(subject, row.encode()))
         for keys, page in _pages(bus)
         for subject, row in _hash(bus, PageKeys(keys, page, _build(bus, keys)).memory).items()
     }
 
 
-def recollected(bus: Bus) -> dict[tuple[str, str], Remembered]:
-    """Return what the log says that agents remember, folded from its first event on."""
-    pages: dict[str, dict[str, Remembered | None]] = defaultdict(dict)
-    for event in all_events(bus):
-        assert not memory.fold_page(pages[event.page], event)
-    return {
-        (page, subject): document
-        for page, its in pages.items()
-        for subject, document in its.items()
-        if document is not None
-    }
-
-
 def folded(bus: Bus) -> Documents:
-    """Return what the log says, folded from its first event on."""
-    state: Documents = {}
-    for event in all_events(bus):
-        before = state.pop((event.page, event.subject), None)
-        after = scratch_page.evolve(before, event)
-        if after is not None:
-            state[event.page, event.subject] = after
-    return state
+    """Return the observations that the log folds to, from its first event."""
+    return _fold_log(bus)[0]
+
+
+def _fold_log(bus: Bus) -> tuple[Documents, dict[tuple[str, str], Remembered]]:
+    """Return the observations and the memories that the log folds to; there must be nothing wrong with it."""
+    observations, memories = Documents(), dict[tuple[str, str], Remembered]()
+    for shard in range(bus.core.log.shards):
+        found = fold(entries(bus, shard), shard)
+        assert not found.broken, "an event does not follow from the one before it"
+        assert not found.poison, "an entry is not an event"
+        observations |= found.observations()
+        memories |= found.memories()
+    return observations, memories
 
 
 def documents(bus: Bus) -> Documents:
@@ -172,7 +163,7 @@ def documents(bus: Bus) -> Documents:
     state: Documents = {}
     for keys, page in _pages(bus):
         for id, row in _hash(bus, PageKeys(keys, page, _build(bus, keys)).docs).items():
-            state[page, id] = read_document(row.encode())
+            state[page, id] = cast(Observation, read_document(id, row.encode()))
     return state
 
 
@@ -217,7 +208,7 @@ def assert_sound(bus: Bus) -> None:
     with _nothing_changes():
         for shard in range(bus.core.log.shards):
             _assert_ordered(bus, bus.core.log.keys(shard))
-        state = folded(bus)
+        state, memories = _fold_log(bus)
         gone = paged_out(bus)
         assert {key: paged.Place.of(state[key]) for key in gone} == gone, "what is paged out is not the fold of the log"
         assert all(scratch_page.may_be_paged_out(state[key]) for key in gone), (
@@ -226,7 +217,7 @@ def assert_sound(bus: Bus) -> None:
         _assert_heads(bus, state)
         state = {key: document for key, document in state.items() if key not in gone}
         assert documents(bus) == state, "the stored documents are not the fold of the log"
-        assert remembered(bus) == recollected(bus), "what agents remember is not the fold of the log"
+        assert remembered(bus) == memories, "what agents remember is not the fold of the log"
         _assert_versions(bus)
         _assert_open_and_keys(bus)
         _assert_due(bus)
@@ -267,13 +258,9 @@ def _assert_ordered(bus: Bus, keys: ShardKeys) -> None:
     seqs = sorted({position.seq for position in positions} | erased)
     assert seqs == list(range(1, len(log) + len(erased) + 1)), "seq has a gap"
     assert all(a.ms <= b.ms for a, b in pairwise(positions)), "the time of the log went back"
-    last: dict[tuple[bytes, bytes], bytes] = defaultdict(bytes)
     left = 0
     for entry, position in zip(log, positions, strict=True):
         fields = entry_fields(entry)
-        subject = fields[b"page"], fields[b"subject"]
-        assert fields[b"prev"] == last[subject], "an event does not name the one before it"
-        last[subject] = entry[0]
         index, total = (int(part) for part in fields[b"batch"].split(b"/"))
         if position.seq - 1 not in erased:
             assert index == (1 if left == 0 else total - left + 1), "a batch is torn"
@@ -291,26 +278,12 @@ def _assert_heads(bus: Bus, state: Documents) -> None:
     known = {
         key
         for key, head in found.items()
-        if head.status not in ("cleared", "erased") and key[0] != "_bus" and not memory.is_remembered(key[1])
+        if head.status not in ("cleared", "erased") and key[0] != "_bus" and not table.is_remembered(key[1])
     }
     dropped = {key for key, document in state.items() if document.status_class == "final"}
     assert known | dropped == state.keys(), "heads and documents are about different observations"
     for key in known:
-        head, document = found[key], state[key]
-        claim = document.claim
-        assert (head.version, head.status, head.status_class, head.type, head.priority) == (
-            document.version, document.status, document.status_class[0], document.type, document.priority,
-        )  # fmt: skip
-        assert (head.added, head.position) == (document.added_seq, document.position.stream_id)
-        assert head.fence == document.fence
-        holder = held_as(claim.by, claim.owner) if claim else ""
-        assert (head.holder, head.until) == (holder, _ms(claim.until) if claim else 0)
-        assert head.expires == _ms(document.expires_at)
-        assert head.wake == (_ms(document.remind_at) if document.is_open else _ms(document.archive_at))
-        assert head.dedupe_key == (document.dedupe_key or "")
-        assert (head.tries, head.rest, head.tags) == (
-            document.attempts, _ms(document.not_before), tuple(document.tags),
-        )  # fmt: skip
+        assert found[key] == head_of(state[key])
 
 
 def _assert_versions(bus: Bus) -> None:
@@ -320,31 +293,20 @@ def _assert_versions(bus: Bus) -> None:
         assert (head.version, head.position) == (document.version, document.position.stream_id)
 
 
-def _ms(at: Any) -> int:
-    return 0 if at is None else round(at.timestamp() * 1000)
-
-
 def _assert_open_and_keys(bus: Bus) -> None:
     by_page: dict[str, dict[str, Head]] = defaultdict(dict)
     for (page, subject), head in heads(bus).items():
-        if head.status_class == "o":
-            by_page[page][subject] = head
+        by_page[page][subject] = head
     for keys, page in _pages(bus):
-        is_open = by_page[page]
-        scores = {subject: head.priority * PRIORITY_SPAN + head.added for subject, head in is_open.items()}
-        assert _scores(bus, keys.open(page)) == scores, "the open set is not what the heads say"
-        held = {head.dedupe_key: subject for subject, head in is_open.items() if head.dedupe_key}
-        assert _hash(bus, keys.dedupe(page)) == held, "the dedupe keys are not those of the open observations"
+        assert _scores(bus, keys.open(page)) == open_scores(by_page[page]), "the open set is not what the heads say"
+        assert _hash(bus, keys.dedupe(page)) == dedupe_keys(by_page[page]), "the dedupe keys are not what the heads say"
 
 
 def _assert_due(bus: Bus) -> None:
     expected: dict[int, dict[str, int]] = defaultdict(dict)
     for (page, subject), head in heads(bus).items():
-        moments = [head.wake]
-        if head.status_class == "o":
-            moments += [head.expires, head.until if head.holder else 0]
-        if any(moments):
-            expected[bus.core.log.shard(page)][f"{subject}@{page}"] = min(filter(None, moments))
+        if moment := next_moment(head):
+            expected[bus.core.log.shard(page)][f"{subject}@{page}"] = moment
     for shard in range(bus.core.log.shards):
         keys = bus.core.log.keys(shard)
         due = PageKeys(keys, "", _build(bus, keys)).due
@@ -352,13 +314,15 @@ def _assert_due(bus: Bus) -> None:
 
 
 def _assert_indexes(bus: Bus, state: Documents) -> None:
-    expected: dict[str, dict[str, int]] = defaultdict(dict)
+    by_page: dict[str, dict[str, Observation]] = defaultdict(dict)
     for (page, id), document in state.items():
+        by_page[page][id] = document
+    expected: dict[str, dict[str, float]] = {}
+    for page, its in by_page.items():
         keys = keys_of(bus, page)
         names = PageKeys(keys, page, _build(bus, keys))
-        expected[names.all][id] = document.added_seq
-        for index in scratch_page.index_entries(document):
-            expected[names.index(*index)][id] = document.added_seq
+        expected[names.all] = {id: document.added_seq for id, document in its.items()}
+        expected |= {names.index(*index): scores for index, scores in index_scores(its).items()}
     for key, scores in expected.items():
         assert _scores(bus, key) == scores, f"{key} is not the index of the documents"
     assert _index_keys(bus) == expected.keys(), "there are indexes of what is not there"

@@ -12,7 +12,7 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.position import moment
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.queries import look
-from scratchbus.views.view import Observations
+from scratchbus.views.reads import Observations
 
 
 def count_folds(monkeypatch: pytest.MonkeyPatch) -> list[Event]:

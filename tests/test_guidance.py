@@ -53,7 +53,7 @@ def test_the_guidance_for_notes_has_its_headings_and_limits():
 
 def test_the_guidance_for_the_notepad_makes_every_point():
     text = guidance(["notepad"])
-    for point in ("many steps", "plan", "what you find", "compacted", "summary", "word for word", "finished a step"):
+    for point in ("many steps", "plan", "findings", "compacted", "summary", "word for word", "completed step"):
         assert point in text
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
+import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +19,8 @@ from typing import NamedTuple
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+import daemons
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -63,6 +69,34 @@ def packed(wheel: Path) -> list[str]:
         return archive.namelist()
 
 
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel in a fresh virtual environment, which borrows the dependencies; return its `scratchbus`."""
+    home = tmp_path_factory.mktemp("fresh")
+    venv.create(home)
+    programs = home / "bin"
+    pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(programs / "python"), "install", "--no-index"]
+    subprocess.run([*pip, "--no-deps", str(wheel)], check=True, capture_output=True)
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "borrowed.pth").write_text(
+        sysconfig.get_path("purelib")
+    )  # as a plain path: its own .pth files do not count
+    return programs / "scratchbus"
+
+
+def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    return subprocess.run(
+        [program, *arguments],
+        cwd=program.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
 @pytest.mark.parametrize("wanted", _asked_for(), ids=str)
 def test_the_lock_pins_every_dependency_within_its_range(wanted: Requirement):
     versions = {pin.name: pin.version for pin in _pins()}
@@ -107,3 +141,23 @@ def test_the_wheel_brings_the_scripts_that_run_in_the_engine(packed: list[str]):
 def test_the_wheel_holds_the_package_alone(packed: list[str]):
     tops = {name.partition("/")[0] for name in packed}
     assert tops == {"scratchbus", f"scratchbus-{PROJECT['project']['version']}.dist-info"}
+
+
+@pytest.mark.parametrize("name", daemons.NAMES)
+def test_an_installed_wheel_runs_each_daemon(installed: Path, name: str):
+    done = _run(installed, "run", name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"Usage: scratchbus run {name} [OPTIONS]" in done.stdout
+
+
+def test_an_installed_wheel_names_its_daemons(installed: Path):
+    done = _run(installed, "run", "nobody")
+    assert done.returncode == 2
+    assert f"there is no daemon 'nobody'; choose one of: {', '.join(daemons.NAMES)}" in done.stderr
+
+
+@pytest.mark.real
+def test_an_installed_wheel_shows_the_demo(installed: Path):
+    done = _run(installed, "demo", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resolved"] == 5

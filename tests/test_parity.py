@@ -1,4 +1,7 @@
-"""The blocking and the asyncio facade are one contract."""
+"""The public names that programs rely on; and what is written twice, for threads and for tasks, is one contract.
+
+The facades themselves are generated from one source: see `tests/tools/test_generate_blocking.py`.
+"""
 
 import inspect
 import re
@@ -8,20 +11,6 @@ import pytest
 import scratchbus
 from scratchbus import (
     AsyncBus,
-    AsyncContexts,
-    AsyncDelivery,
-    AsyncJob,
-    AsyncMemories,
-    AsyncNotepad,
-    AsyncNotes,
-    AsyncPage,
-    AsyncPastPage,
-    AsyncRun,
-    AsyncScratchpad,
-    AsyncSubscription,
-    AsyncTodo,
-    AsyncView,
-    AsyncWork,
     Bus,
     Contexts,
     Delivery,
@@ -38,31 +27,19 @@ from scratchbus import (
     View,
     Work,
 )
+from scratchbus.engine.renewal import AsyncKeeper, Keeper
+from scratchbus.eventlog import follow, follow_async
+from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
+from scratchbus.readmodel.scope import AsyncHost, Host
+from scratchbus.views.shared import AsyncLivePages, LivePages
 
-FACADES = [
-    (Bus, AsyncBus),
-    (Memories, AsyncMemories),
-    (Notepad, AsyncNotepad),
-    (Notes, AsyncNotes),
-    (Todo, AsyncTodo),
-    (Scratchpad, AsyncScratchpad),
-    (Run, AsyncRun),
-    (Page, AsyncPage),
-    (PastPage, AsyncPastPage),
-    (View, AsyncView),
-    (Subscription, AsyncSubscription),
-    (Delivery, AsyncDelivery),
-    (Work, AsyncWork),
-    (Job, AsyncJob),
-    (Contexts, AsyncContexts),
-]
+WRITTEN_TWICE = [(Feeds, AsyncFeeds), (Keeper, AsyncKeeper), (LivePages, AsyncLivePages), (Host, AsyncHost)]
 SPELLED_DIFFERENTLY = {
     "__enter__": "__aenter__",
     "__exit__": "__aexit__",
     "__iter__": "__aiter__",
     "__next__": "__anext__",
 }
-OWN = {"__await__"}  # an AsyncBus may be awaited to open it
 NOT_OURS = {"AsyncIterator", "Differences", "Events", "Iterator", "None", "Observations", "Self", "Settings", "T"}
 
 # What programs rely on.
@@ -91,80 +68,71 @@ PROMISED = {
     View: {"active", "list", "get", "changes", "wait_for"},
     Subscription: {"name", "is_active", "ack", "run", "close", "__enter__", "__iter__"},
     Delivery: {"ack", "fail", "__enter__"},
-    AsyncBus: {"__await__"},
+    Contexts: {"assemble", "surface", "should_warn", "warning", "after_compaction"},
     Work: {"name", "run", "close", "__enter__", "__iter__"},
     Job: {"resolve", "review", "archive", "update", "link", "release", "fail", "id", "fence", "is_lost", "__enter__"},
 }  # fmt: skip
 
 
 def public(cls):
-    """Return what a class offers, by name as the blocking facade spells it."""
-    back = {theirs: ours for ours, theirs in SPELLED_DIFFERENTLY.items()}
-    return {
-        back.get(name, name): value
-        for name, value in vars(cls).items()
-        if (not name.startswith("_") or name in SPELLED_DIFFERENTLY or name in back) and name not in OWN
-    }
+    return {name: value for name, value in inspect.getmembers(cls) if not name.startswith("_")}
 
 
 def unbound(value):
-    return value.__func__ if isinstance(value, classmethod) else value.fget if isinstance(value, property) else value
+    return value.fget if isinstance(value, property) else value
 
 
-def parameters(value):
+def parameters(function):
+    """Return the names, kinds, defaults and types of parameters; types as blocking code spells them."""
     return [
-        (p.name, p.kind, p.default, blocking(p.annotation))
-        for p in inspect.signature(unbound(value)).parameters.values()
+        (p.name, p.kind, p.default, re.sub(r"Awaitable\[(\w+)\]", r"\1", str(p.annotation)).replace("Async", ""))
+        for p in inspect.signature(function).parameters.values()
     ]
 
 
-def blocking(annotation):
-    """Return a type as the blocking facade spells it."""
-    return str(annotation).replace("Awaitable[object]", "object").replace("Async", "")
-
-
-@pytest.mark.parametrize(("ours", "theirs"), FACADES)
-def test_both_facades_have_the_same_methods(ours, theirs):
-    assert public(ours).keys() == public(theirs).keys()
-    for name, value in public(ours).items():
-        assert isinstance(public(theirs)[name], property) == isinstance(value, property), name
-
-
-@pytest.mark.parametrize(("ours", "theirs"), FACADES)
-def test_each_method_takes_and_returns_the_same(ours, theirs):
-    for name, value in public(ours).items():
-        other = public(theirs)[name]
-        assert parameters(value) == parameters(other), name
-        ours_gives, theirs_gives = (inspect.signature(unbound(one)).return_annotation for one in (value, other))
-        assert blocking(theirs_gives) == blocking(ours_gives), name
-
-
-@pytest.mark.parametrize(("ours", "theirs"), FACADES)
-def test_each_method_says_the_same_of_itself(ours, theirs):
-    for name, value in public(ours).items():
-        if not name.startswith("__") and name != "connect":
-            says, other = (inspect.getdoc(unbound(one)) for one in (value, public(theirs)[name]))
-            assert says == other.replace("Any task", "Any thread"), name
-
-
 @pytest.mark.parametrize("cls", PROMISED)
-def test_what_is_promised_is_there(cls):
+def test_promised_names_are_there(cls):
     assert PROMISED[cls] <= set(dir(cls))
 
 
-def test_what_a_signature_names_can_be_imported_from_the_top():
+@pytest.mark.parametrize("cls", PROMISED)
+def test_promised_names_are_there_for_asyncio(cls):
+    promised = {SPELLED_DIFFERENTLY.get(name, name) for name in PROMISED[cls]}
+    assert promised <= set(dir(getattr(scratchbus, f"Async{cls.__name__}")))
+
+
+def test_an_async_bus_can_be_awaited():
+    assert hasattr(AsyncBus, "__await__")
+
+
+@pytest.mark.parametrize(("ours", "theirs"), WRITTEN_TWICE)
+def test_threads_and_tasks_have_the_same_methods(ours, theirs):
+    assert public(ours).keys() == public(theirs).keys()
+    for name, value in public(ours).items():
+        spelled = [(*rest, re.sub("threading|asyncio", "", kind)) for *rest, kind in parameters(unbound(value))]
+        others = parameters(unbound(public(theirs)[name]))
+        assert spelled == [(*rest, re.sub("threading|asyncio", "", kind)) for *rest, kind in others], name
+
+
+def test_following_takes_the_same_in_threads_and_tasks():
+    assert parameters(follow.follow_events) == parameters(follow_async.follow_events)
+
+
+def test_types_in_signatures_can_be_imported_from_the_top():
+    facades = [*PROMISED, *(getattr(scratchbus, f"Async{cls.__name__}") for cls in PROMISED)]
+    values = [unbound(value) for cls in facades for name, value in vars(cls).items() if not name.startswith("_")]
     mentioned = {
         word
-        for ours, theirs in FACADES
-        for value in [*public(ours).values(), *public(theirs).values()]
-        for word in re.findall(r"\w+", str(inspect.signature(unbound(value)).return_annotation))
+        for value in values
+        if callable(value)
+        for word in re.findall(r"\w+", str(inspect.signature(value).return_annotation))
     }
     own = {word for word in mentioned if word[0].isupper()} - NOT_OURS
     assert own <= set(scratchbus.__all__)
 
 
 def test_every_public_name_is_there():
-    assert all(getattr(scratchbus, name).__name__ for name in scratchbus.__all__ if name != "AnyEvent")
+    assert all(getattr(scratchbus, name) for name in scratchbus.__all__)
 
 
 def test_every_write_can_be_retried_and_fenced():

@@ -64,7 +64,7 @@ def test_the_configuration_keys_of_the_source_have_their_defaults():
 
 
 def test_a_file_that_was_not_shipped_is_an_error_that_says_so():
-    with pytest.raises(SettingsError, match="install it again"):
+    with pytest.raises(SettingsError, match="reinstall it"):
         shipped("no_such_file.yaml")
 
 
@@ -140,7 +140,7 @@ def test_a_password_in_the_url_is_not_shown():
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("max_observations", "many", "'many' will not do; it should be a valid integer"),
+        ("max_observations", "many", "'many' is not valid here; it should be a valid integer"),
         ("max_observations", "0", "greater than or equal to 1"),
         ("max_content", "65537", "less than or equal to 65536"),
         ("shards", "0", "greater than or equal to 1"),
@@ -150,9 +150,9 @@ def test_a_password_in_the_url_is_not_shown():
         ("bus", "a b", "'a b' is not a bus name"),
         ("source", "-", "'-' is not a valid source"),
         ("auto_archive_resolved", "perhaps", "valid boolean"),
-        ("default_expiration", "soon", "'soon' will not do; write a number of seconds"),
-        ("default_expiration", "0", "write a number of seconds above 0"),
-        ("sweep_interval", "never", "write one that ends"),
+        ("default_expiration", "soon", "'soon' is not valid here; use a positive duration"),
+        ("default_expiration", "0", "use a positive duration"),
+        ("sweep_interval", "never", "use a positive, finite duration"),
         ("log_level", "loud", "'debug', 'info', 'warning' or 'error'"),
     ],
 )
@@ -175,12 +175,12 @@ def test_a_bad_value_is_refused_in_one_line_that_says_where_it_was_set(name, val
 
 
 def test_true_is_not_a_number(write):
-    with pytest.raises(SettingsError, match="replicas: True will not do; write a whole number"):
+    with pytest.raises(SettingsError, match="replicas: True is not valid here; write a whole number"):
         load_settings(write("replicas: true\n"))
 
 
 def test_a_path_that_is_a_number_is_refused(write):
-    with pytest.raises(SettingsError, match="home: 5 will not do; it should be a path"):
+    with pytest.raises(SettingsError, match="home: 5 is not valid here; it should be a path"):
         load_settings(write("home: 5\n"))
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from scratchbus import Bus, Observation, Page, PastPage, Position
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.codec import Poison, decode_entry, entry_fields, is_batch_end
+from scratchbus.eventlog.codec import entry_fields, entry_position, is_batch_end
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.projections import scratch_page
 from scratchbus.projections.scratch_page import by_priority, is_active, settled
 from scratchbus.readmodel import snapshots
 from scratchbus.timetravel import past as travelling
 from tests.inspection import entries, keys_of, send
+from tests.oracle.fold import fold
 
 WAYS = ["undone", "folded", "from a snapshot"]
 """How a page of the past comes about: see `only`."""
@@ -54,18 +54,8 @@ def _bus(page: Page) -> Bus:
 
 def told_again(page: Page, until: Position, ms: int) -> list[Observation]:
     """Return what was on a page when its log ended at a position, as it read at a time, newest first."""
-    bus, documents = _bus(page), dict[str, Observation | None]()
-    for entry in entries(bus, until.shard):
-        try:
-            event = decode_entry(entry, until.shard)
-        except Poison as poison:
-            broken = documents.get(poison.envelope["subject"])
-            if poison.envelope["page"] == page.name and poison.position <= until and broken is not None:
-                documents[broken.id] = scratch_page.damage(broken, *poison.position[:2])
-            continue
-        if event.page == page.name and event.position <= until:
-            documents[event.subject], _ = scratch_page.fold(documents.get(event.subject), event)
-    there = [settled(each, ms) for each in documents.values() if each is not None]
+    log = [entry for entry in entries(_bus(page), until.shard) if entry_position(entry, until.shard) <= until]
+    there = [settled(each, ms) for each in fold(log, until.shard, page=page.name).observations().values()]
     return sorted(there, key=lambda each: -each.added_seq)
 
 

@@ -8,6 +8,8 @@ Two kinds of comments steer it, each closed by `# end`:
 
     # asyncio only:        the lines up to the end are left out
     # blocking only:       the commented lines up to the end become code
+
+In docstrings, a remark in parentheses on one line that begins with "asyncio:" is left out.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
+FIXED = "I001,F401,RUF100"
+"""The rules of ruff that are applied: imports are sorted, and what only asyncio code needs goes."""
+
 SUFFIX = "_async"
 NOTE = "by tools/generate_blocking.py"
 
@@ -36,16 +41,21 @@ NAMES = {
     "async_reader": "reader",
     "asyncio": "threading",
 }
+"""What an asyncio name is called in blocking code, besides `async_x`, `x_async` and `AsyncX`."""
+
 PROSE = (
-    (r"`async with`", "`with`"),
-    (r"an `with`", "a `with`"),
+    (r" \(asyncio: [^)\n]*\)", ""),
+    (r"\b([Aa])n `async (with|for)\b", r"\1 `\2"),
     (r"\basync (with|for)\b", r"\1"),
     (r"\bawait ", ""),
+    (r"\b([Aa])n Async(?=[A-Z])", r"\1 "),
     (r"\bAsync([A-Z]\w*)", r"\1"),
     (r"\b([Aa])n asyncio\b", r"\1 blocking"),
     (r"\basyncio\b", "blocking"),
-    (r"\b([Aa]ny|[Oo]ne|[Aa]|[Aa]nother) task\b", r"\1 thread"),
+    (r"\b([Aa]ny|[Oo]ne) task\b", r"\1 thread"),
+    (r"\bbetween tasks\b", "between threads"),
 )
+"""What changes in docstrings, comments and other strings, as regular expressions with their replacements."""
 
 
 def blocking(source: str) -> str:
@@ -118,16 +128,17 @@ def generated(source: Path) -> str:
     docstring, rest = re.match(r'(""".*?"""\n)(.*)', blocking(source.read_text("utf-8")), re.DOTALL).groups()  # type: ignore[union-attr]  # every module has a docstring
     note = f"# Generated from {source.name} {NOTE}. Edit that file, then run `make generate`.\n"
     text = docstring + "\n" + note + rest
-    target = str(_target(source).relative_to(ROOT))
+    target = str(target_of(source).relative_to(ROOT))
     for step in (
-        ["check", "--fix", "--quiet", "--select", "I,F401", "--stdin-filename", target, "-"],
+        ["check", "--fix", "--exit-zero", "--quiet", "--fixable", FIXED, "--stdin-filename", target, "-"],
         ["format", "--stdin-filename", target, "-"],
     ):
         text = subprocess.run([RUFF, *step], input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     return text
 
 
-def _target(source: Path) -> Path:
+def target_of(source: Path) -> Path:
+    """Return the path of the blocking module beside an asyncio one."""
     return source.with_name(source.name.replace(f"{SUFFIX}.py", ".py"))
 
 
@@ -135,7 +146,7 @@ def main() -> int:
     """Write the blocking facades, or with `--check` say which are stale."""
     stale = []
     for source in sorted((ROOT / "scratchbus").rglob(f"*{SUFFIX}.py")):
-        target, text = _target(source), generated(source)
+        target, text = target_of(source), generated(source)
         if not target.exists() or NOTE not in target.read_text("utf-8"):
             continue  # written by hand
         if target.read_text("utf-8") != text:

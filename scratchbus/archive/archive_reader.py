@@ -45,8 +45,8 @@ class Archive:
         if (last := shelf.last()) is not None and last.chain.origin != origin:
             del self._shelves[shard]
             raise ArchiveForeign(
-                f"{shelf.where} is the archive of another log of bus {self._bus!r}, one that was flushed or replaced;"
-                " set archive_url to another place for this one"
+                f"{shelf.where} is the archive of another log of bus {self._bus!r}, which was flushed or replaced;"
+                " set archive_url to a new location for this one"
             )
         return shelf
 
@@ -89,8 +89,8 @@ class Archive:
                     return entries, ""  # what is before an erased one was erased with it
                 if entry[0].decode() != rest:
                     raise ArchiveForeign(
-                        f"{shelf.where} has event {entry[0].decode()} in the place of {rest}: it is the archive of"
-                        " another log; set archive_url to that of this one"
+                        f"{shelf.where} has event {entry[0].decode()} instead of {rest}: it is the archive of"
+                        " another log; set archive_url to the archive of this one"
                     )
                 entries.append(entry)
                 rest = text_of(entry_fields(entry).get(b"prev", b""))

@@ -86,7 +86,7 @@ class Archived(BaseModel):
 def archive_of(core: Core) -> Archive:
     """Return the archive that the settings name. Raises SettingsError when they name none."""
     if not isinstance(core.log.past, Archive):
-        raise SettingsError("archive_url: it is not set; set it to a directory, or to s3://, gs:// or az://")
+        raise SettingsError("archive_url is not set; set it to a directory, or to s3://, gs:// or az://")
     return core.log.past
 
 
@@ -201,7 +201,7 @@ class _LogArchiver:
         if end_of(tail, self._shard).seq < end.seq or (found and not is_there):
             raise ArchiveForeign(
                 f"{shelf.where} ends at {end.at}, an event that the log of shard {self._shard} does not have; the log"
-                " was rewound or restored from an older backup: set archive_url to another place for it"
+                " was rewound or restored from an older backup: set archive_url to a new location for it"
             )
 
     def _has_waited(self, draft: Draft, now: int) -> bool:

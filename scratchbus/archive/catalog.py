@@ -58,9 +58,9 @@ def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
     if found is None:
         raise ArchiveDamaged("it is gone")
     if len(found) != file.size:
-        raise ArchiveDamaged(f"it has {len(found):,} bytes, and had {file.size:,}")
+        raise ArchiveDamaged(f"it has {len(found):,} bytes instead of {file.size:,}")
     if sha256(found).hexdigest() != file.sha256:
-        raise ArchiveDamaged("its SHA-256 is not the one in its manifest: something in it was changed")
+        raise ArchiveDamaged("its SHA-256 differs from the one in its manifest: it was changed")
     return found
 
 
@@ -157,8 +157,8 @@ class Shelf:
             if at >= 0 and self.manifest(self.firsts[at]).chain.last.seq >= seq:
                 return self._manifests[self.firsts[at]]
         raise ArchiveDamaged(
-            f"{self.where} does not have event {seq}, which was archived; set archive_url to where its segment is, or"
-            " put that back"
+            f"{self.where} does not have event {seq}, which was archived; set archive_url to the location of its"
+            " segment, or restore the segment"
         )
 
     def lines(self, manifest: Manifest) -> list[bytes]:
@@ -179,7 +179,7 @@ class Shelf:
 
     def damaged(self, name: str, problem: str) -> ArchiveDamaged:
         """Return the error for a file with which something is wrong."""
-        return ArchiveDamaged(f"{self.where}/{name}: {problem}; put it back from a copy of the archive")
+        return ArchiveDamaged(f"{self.where}/{name}: {problem}; restore it from a copy of the archive")
 
     def _unpacked(self, manifest: Manifest) -> tuple[list[bytes], int]:
         name = manifest.files.segment.name

@@ -154,7 +154,7 @@ class LogCheck:
         if chain.previous != before.name:
             self._say(manifest.name, f"it says that {chain.previous} comes before it, and {before.name} does")
         elif chain.previous_sha256 != before.chain.sha256:
-            self._say(before.name, f"its SHA-256 is not the one that {manifest.name} has of it: it is another by now")
+            self._say(before.name, f"its SHA-256 differs from the one that {manifest.name} has of it: it has changed")
         if chain.origin != before.chain.origin:
             self._say(manifest.name, f"it is of another log than {before.name}: their origins differ")
         if chain.first.position.ms < before.chain.last.position.ms:
@@ -178,7 +178,7 @@ class LogCheck:
                 f" {manifest.chain.count:,} from {ends[0]} to {ends[1]}",
             )
         if sha256(b"".join(hash for _, hash, *_ in lines)).hexdigest() != manifest.chain.events:
-            self._say(name, "the hash over its events is not the one in the chain: an event in it is another by now")
+            self._say(name, "the hash over its events differs from the one in the chain: an event has changed")
         self._index(manifest, lines)
 
     def _lines(self, manifest: Manifest, texts: list[bytes]) -> list[Line] | None:
@@ -189,7 +189,7 @@ class LogCheck:
                 lines.append(check_line(text, seq))
                 at, ms = ms, place_of(text)[0]
                 if ms < at:
-                    raise ValueError("it is older than the one before it")
+                    raise ValueError("it is older than the previous one")
             except ValueError as problem:
                 self._say(name, f"line {seq - manifest.chain.first.seq + 1}, event {seq}: {problem}")
                 return None
@@ -253,7 +253,7 @@ class LogCheck:
             return
         with suppress(ValueError):  # which was reported
             if Manifest.parse(manifest).end != content:
-                self._say(END, f"it does not fit {name}: one of them is another by now")
+                self._say(END, f"it does not match {name}: one of them has changed")
 
     def _unnamed(self, names: list[str]) -> None:
         """Report the files that no manifest names, unless one does by now: an archiver may be at work."""

@@ -84,7 +84,7 @@ def _gap(bus: Host, keys: ShardKeys, shelf: Shelf, seq: int, position: Position)
     if first and entry_position(first[0], 0) == position:
         return ArchiveDamaged(
             f"{shelf.where} ends at event {seq}, and the log of shard {keys.shard} begins at {position.seq}; set"
-            " archive_url to the archive that has what is between them"
+            " archive_url to the archive that has the events between them"
         )
     return LogGap(f"shard {keys.shard}: events {seq + 1} to {position.seq - 1} are missing; see `scratchbus verify`")
 

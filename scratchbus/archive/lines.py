@@ -176,7 +176,7 @@ def check_line(line: bytes, seq: int) -> Line:
         cut = line.find(_SALT)
         (again,) = _encode([entry], [line[cut + len(_SALT) : cut + _AFTER_SALT - 1]])
     if again[0] != line:
-        raise BadLine("it is not as a line is written")
+        raise BadLine("it is not in the format of a line")
     if again[2] != seq:
         raise BadLine(f"it is event {again[2]}")
     return again

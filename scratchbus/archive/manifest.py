@@ -136,7 +136,7 @@ class Manifest(NamedTuple):
         if manifest.chain.format > FORMAT:
             raise ValueError(f"it is of format {manifest.chain.format}, this code knows {FORMAT}; upgrade scratchbus")
         if manifest.encode() != content:
-            raise ValueError("its text is not what was written: something in it was changed")
+            raise ValueError("its text differs from what was written: it was changed")
         manifest._check()
         return manifest
 

@@ -43,7 +43,7 @@ class ObjectStore:
             return cls(objects, where)
         except UnknownConfigurationKeyError:
             names = ", ".join(sorted(dict(parse_qsl(parts.query))))
-            raise InvalidURL(f"archive_url: {where}: one of its options is unknown: {names}") from None
+            raise InvalidURL(f"archive_url: {where}: unknown option: {names}") from None
         except (BaseError, ValueError, TypeError) as problem:
             raise InvalidURL(f"archive_url: {where} cannot be used: {_first_line(problem)}") from None
 
@@ -90,8 +90,8 @@ class ObjectStore:
             yield
         except (BaseError, OSError) as problem:
             raise ArchiveUnavailable(
-                f"archive {self.where}/{name}: {_first_line(problem)}; see to the object store and what its key may do,"
-                " then try again"
+                f"archive {self.where}/{name}: {_first_line(problem)}; check the object store and the permissions"
+                " of its key, then try again"
             ) from None
 
 

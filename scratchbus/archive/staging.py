@@ -109,7 +109,7 @@ class Staging:
         reply = _import.answer((yield from ask(keys.shard, *command)), 1, 0, -1)
         if reply[0] == -1:
             raise Conflict(
-                f"shard {keys.shard}: another import into this bus has begun, and this one was given up; let that one"
-                " end"
+                f"shard {keys.shard}: another import into this bus has started, and this one was given up;"
+                " wait until that one ends"
             )
         return reply

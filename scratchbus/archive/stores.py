@@ -61,7 +61,7 @@ def open_store(url: str) -> Store:
         from scratchbus.archive.object_store import ObjectStore  # late: it is an extra, and costs time to load
 
         return ObjectStore.at(url)
-    raise InvalidURL(f"archive_url: {scheme}:// is no place for an archive; write {_FORMS}")
+    raise InvalidURL(f"archive_url: {scheme}:// is not an archive URL; write {_FORMS}")
 
 
 class DirectoryStore:
@@ -132,7 +132,7 @@ class DirectoryStore:
             yield
         except OSError as problem:
             raise ArchiveUnavailable(
-                f"archive {self._directory / name}: {problem.strerror or problem}; see to the disk and its permissions,"
+                f"archive {self._directory / name}: {problem.strerror or problem}; check the disk and its permissions,"
                 " then try again"
             ) from None
 

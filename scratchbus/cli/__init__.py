@@ -1,4 +1,4 @@
-"""The command line `scratchbus`: errors become one line on stderr and an exit code, see `exit_codes`."""
+"""The command line `scratchbus`. An error becomes one line on stderr and an exit code, see `exit_codes`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 import click
 from click.shell_completion import shell_complete
 
+import scratchbus
 from scratchbus.cli.completion import PROGRAM, VARIABLE
 from scratchbus.cli.root import root
 from scratchbus.cli.text import one_line
 from scratchbus.daemon.exit_codes import INTERNAL, INTERRUPTED, OK, USAGE, exit_code
 from scratchbus.daemon.usage import usage_line
 from scratchbus.errors import ScratchbusError
-from scratchbus.telemetry.terminal import visible
 
 DEBUG = "SCRATCHBUS_DEBUG"
-"""The environment variable that, when set, shows where an error comes from."""
+"""The environment variable that makes errors show a traceback."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,19 +31,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         _forget_output()
-        return OK  # who reads has seen enough, as `head` has
+        return OK  # the reader has seen enough, as `head` has
     except click.exceptions.NoArgsIsHelpError as wanted:
         wanted.show()
         return USAGE
     except click.ClickException as problem:
-        return _say(usage_line(problem, PROGRAM), USAGE)
+        return _fail(usage_line(problem, PROGRAM), USAGE)
     except ScratchbusError as problem:
-        return _say(str(problem), exit_code(problem))
+        return _fail(str(problem), exit_code(problem))
     except OSError as problem:
-        return _say(f"{problem.strerror or problem}; check the disk, the terminal and the files named", INTERNAL)
+        return _fail(f"{problem.strerror or problem}; check the disk, the terminal and the files", INTERNAL)
     except Exception as problem:
         what = f"{type(problem).__name__}: {problem}"
-        return _say(f"internal error, {what}; this is a bug: run it again with {DEBUG}=1 to see where", INTERNAL)
+        return _fail(f"internal error, {what}; a bug; run it again with {DEBUG}=1 to see the traceback", INTERNAL)
 
 
 def _run(arguments: list[str]) -> int:
@@ -70,16 +70,16 @@ def _is_text(argument: str) -> bool:
     return True
 
 
-def _say(text: str, code: int) -> int:
-    """Say what is wrong in one line, after where it comes from when that is wanted."""
+def _fail(text: str, code: int) -> int:
+    """Print an error on one line, below its traceback if that was asked for; return the exit code."""
     if os.environ.get(DEBUG):
-        print(visible(traceback.format_exc()), file=sys.stderr)  # noqa: T201
-    print(f"{PROGRAM}: {one_line(text)}", file=sys.stderr)  # noqa: T201  # this is what standard error is for
+        print(scratchbus.visible(traceback.format_exc()), file=sys.stderr)  # noqa: T201
+    print(f"{PROGRAM}: {one_line(text)}", file=sys.stderr)  # noqa: T201  # what standard error is for
     return code
 
 
 def _forget_output() -> None:
-    """Keep Python from writing the rest of the output, at its end, to a pipe that nobody reads."""
+    """Keep Python from flushing the rest of the output to a pipe that no one reads."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

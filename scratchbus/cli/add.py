@@ -1,4 +1,4 @@
-"""Saying something: `add` and `update`."""
+"""Adding and updating observations: `add` and `update`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from scratchbus.cli.common import Session, command, event_id_option, fence_option, given, pass_session
-from scratchbus.cli.complete import statuses, type_names
-from scratchbus.cli.render import show_change
-from scratchbus.cli.values import content_of, moment, pairs, trigger
+from scratchbus.cli.arguments import content_of, moment, pairs, trigger
+from scratchbus.cli.commands import command, event_id_option, fence_option, given
+from scratchbus.cli.completion import statuses, type_names
+from scratchbus.cli.observation_view import show_change
+from scratchbus.cli.session import Session, pass_session
 
 _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "KEY=VALUE"}
 
@@ -23,21 +24,21 @@ _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "K
 )
 @click.argument("type", shell_complete=type_names)
 @click.argument("content")
-@click.option("--tag", "tags", multiple=True, help="A tag; may be given several times.")
-@click.option("--ttl", metavar="DURATION", help="How long it lives: 90s, 2h, 1h30m, 7d, never.")
-@click.option("--context", **_KEY_VALUE, help="What it is about; the value may be JSON. May be given several times.")
-@click.option("--metadata", **_KEY_VALUE, help="What else there is to know, in the same way.")
-@click.option("--confidence", type=float, metavar="X", help="How sure the source is, from 0 to 1.  [default: 1]")
-@click.option("--owner", help="Who should deal with it.")
-@click.option("--dedupe-key", metavar="KEY", help="While one with this key is open, this is counted as its repeat.")
-@click.option("--times", type=int, metavar="N", help="How many sightings this stands for.  [default: 1]")
-@click.option("--evidence", multiple=True, metavar="ID", help="What it rests on; may be given several times.")
-@click.option("--status", shell_complete=statuses, help="What it begins as, if not as its type says.")
-@click.option("--expires-at", metavar="TIME", help="When it ends, instead of --ttl: ISO 8601.")
-@click.option("--remind-at", metavar="TIME", help="When it falls due: ISO 8601, or 10m, 2h … from now.")
+@click.option("--tag", "tags", multiple=True, help="A tag; repeatable.")
+@click.option("--ttl", metavar="DURATION", help="When it expires: after 90s, 2h, 1h30m, 7d, or never.")
+@click.option("--context", **_KEY_VALUE, help="A field of its context, as JSON or text; repeatable.")
+@click.option("--metadata", **_KEY_VALUE, help="A field of its metadata, as JSON or text; repeatable.")
+@click.option("--confidence", type=float, metavar="X", help="How certain the source is, from 0 to 1.  [default: 1]")
+@click.option("--owner", help="Who should handle it.")
+@click.option("--dedupe-key", metavar="KEY", help="Count it as a repeat of the open observation with this key.")
+@click.option("--times", type=int, metavar="N", help="How many occurrences to count.  [default: 1]")
+@click.option("--evidence", multiple=True, metavar="ID", help="An observation that supports it; repeatable.")
+@click.option("--status", shell_complete=statuses, help="Its first status, instead of the one of its type.")
+@click.option("--expires-at", metavar="TIME", help="When it expires, instead of --ttl: ISO 8601.")
+@click.option("--remind-at", metavar="TIME", help="When it is due: ISO 8601, or 10m, 2h … from now.")
 @click.option(
     "--remind-on", multiple=True, callback=trigger, metavar="KEY=VALUE",
-    help="What makes it fall due: an event with this type=, status=, tags=A,B.",
+    help="The event that makes it due, by type=, status= or tags=A,B.",
 )  # fmt: skip
 @event_id_option
 @pass_session
@@ -50,18 +51,18 @@ def add(
     remind_at: str | None,
     **fields: Any,
 ) -> None:
-    """Put an observation onto the page.
+    """Add an observation to the page.
 
-    CONTENT says what was observed; - reads it from standard input. It prints the id of the observation; if one with
-    the same dedupe key is open, that one is counted again instead.
+    CONTENT is what was observed; - reads it from standard input. Prints the id of the observation. If one with the same
+    dedupe key is open, that one is counted once more instead.
     """
-    with session.open() as place:
-        if place.bus.settings.source is None:
-            raise click.UsageError("who observed it? Give --source NAME, or set SCRATCHBUS_SOURCE")
-        observation = place.page.add(
+    with session.open() as opened:
+        if opened.bus.settings.source is None:
+            raise click.UsageError("add needs a source; give --source NAME, or set SCRATCHBUS_SOURCE")
+        observation = opened.page.add(
             type,
             content_of(content),
-            evidence=place.ids(evidence),
+            evidence=opened.ids(evidence),
             expires_at=None if expires_at is None else moment("expires_at", expires_at),
             remind_at=None if remind_at is None else moment("remind_at", remind_at),
             **given(**fields),
@@ -79,15 +80,15 @@ def add(
     )
 )
 @click.argument("id", metavar="ID")
-@click.option("--content", metavar="TEXT", help="- reads it from standard input.")
-@click.option("--status", shell_complete=statuses, help="Where the type's lifecycle leads from here.")
-@click.option("--owner", metavar="TEXT", help="An empty text takes the owner away.")
-@click.option("--confidence", type=float, metavar="X", help="From 0 to 1.")
-@click.option("--tag", "tags", multiple=True, help="All its tags, once for each; an empty text takes them away.")
-@click.option("--context", **_KEY_VALUE, help="The whole context anew; may be given several times.")
-@click.option("--metadata", **_KEY_VALUE, help="The whole metadata anew, in the same way.")
-@click.option("--expires-at", metavar="TIME", help="ISO 8601; 10m, 2h … from now; or never.")
-@click.option("--expected-version", type=int, metavar="N", help="Only if it is at this version.")
+@click.option("--content", metavar="TEXT", help="Its new content; - reads it from standard input.")
+@click.option("--status", shell_complete=statuses, help="Its new status, which the lifecycle of its type must allow.")
+@click.option("--owner", metavar="TEXT", help="Its new owner; an empty text removes it.")
+@click.option("--confidence", type=float, metavar="X", help="Its new confidence, from 0 to 1.")
+@click.option("--tag", "tags", multiple=True, help="Its new tags; repeatable. An empty text removes all.")
+@click.option("--context", **_KEY_VALUE, help="A field of its new context, as JSON or text; repeatable.")
+@click.option("--metadata", **_KEY_VALUE, help="A field of its new metadata, as JSON or text; repeatable.")
+@click.option("--expires-at", metavar="TIME", help="When it expires: ISO 8601; 10m, 2h … from now; or never.")
+@click.option("--expected-version", type=int, metavar="N", help="Update only this version.")
 @fence_option
 @event_id_option
 @pass_session
@@ -102,7 +103,7 @@ def update(
 ) -> None:
     """Replace fields of an observation.
 
-    What is given replaces what was there, as a whole; the rest stays. All of it happens, or nothing.
+    Each option replaces a whole field; other fields stay as they are. Either all are replaced or none.
     """
     changes = given(**fields)
     if content is not None:
@@ -113,6 +114,6 @@ def update(
         changes["tags"] = [tag for tag in tags if tag]
     if expires_at is not None:
         changes["expires_at"] = None if expires_at == "never" else moment("expires_at", expires_at)
-    with session.open_fenced(id, fields["fence"]) as place:
-        observation = place.page.update(place.id(id), **changes)
+    with session.open_fenced(id, fields["fence"]) as opened:
+        observation = opened.page.update(opened.page.whole_id(id), **changes)
     show_change(session, "updated", observation)

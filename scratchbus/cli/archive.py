@@ -1,39 +1,39 @@
-"""`archive`: with ids it puts observations away; `archive run`, `ls` and `verify` are about the archive of the log."""
+"""`archive` with ids archives observations; `archive run`, `ls` and `verify` manage the archive of the log."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
+import scratchbus
 from scratchbus.cli.change import archive_ids
-from scratchbus.cli.common import BusGroup, Session, pass_session
-from scratchbus.cli.output import WIDE, Cell, Heading
+from scratchbus.cli.commands import BusGroup
+from scratchbus.cli.output import WIDE, Cell, Column, Columns, progress_bar
+from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import plural
 from scratchbus.daemon.exit_codes import INTERNAL, NOT_FOUND
+from scratchbus.errors import SettingsError
 
-if TYPE_CHECKING:
-    from scratchbus.archive.archiver import Archived
-    from scratchbus.archive.stores import Store
-
-_SEGMENTS = (
-    Heading("log", 12),
-    Heading("events", 17, right=True),
-    Heading("count", 8, right=True),
-    Heading("bytes", 10, right=True),
-    Heading("from", 19),
-    Heading("to", 19),
-    Heading("erased", right=True, least=WIDE),
+_SEGMENTS: Columns[scratchbus.SegmentInfo] = (
+    Column("log", lambda each: Cell(f"{each.bus}/{each.shard}", "cyan"), 12),
+    Column("events", lambda each: Cell(f"{each.first_seq}–{each.last_seq}"), 17, right=True),
+    Column("count", lambda each: Cell(f"{each.events:,}"), 8, right=True),
+    Column("bytes", lambda each: Cell(f"{each.bytes:,}"), 10, right=True),
+    Column("from", lambda each: Cell(f"{each.first_at:%Y-%m-%d %H:%M:%S}"), 19),
+    Column("to", lambda each: Cell(f"{each.last_at:%Y-%m-%d %H:%M:%S}"), 19),
+    Column("erased", lambda each: Cell(f"{each.erased:,}" if each.erased else "", "yellow"), right=True, least=WIDE),
 )
 
 
 class _IdsOrCommand(BusGroup):
-    """A command with commands of its own, which with anything else is the one that takes ids."""
+    """A group of commands that is, when called with ids, the command that archives observations."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Parse the arguments for whichever of the two they are."""
+        """Parse the arguments of the group, or those of the command that takes ids."""
         own = {name for parameter in archive_ids.params for name in parameter.opts} - {
             name for parameter in self.params for name in parameter.opts
         }
@@ -56,33 +56,30 @@ class _IdsOrCommand(BusGroup):
     ),
 )
 def archive() -> None:
-    """Put observations away for good, or deal with the archive of the log.
+    """Archive observations, or manage the archive of the log.
 
-    With ids it is about observations: see `scratchbus archive ID --help`. The commands below are about the archive, at
-    the setting archive_url, to which old events are moved.
+    With ids it archives observations: see `scratchbus archive ID --help`. The commands below manage the archive to
+    which old events are moved; the setting archive_url says where it is.
     """
 
 
 @archive.command(examples=("scratchbus archive run", "SCRATCHBUS_RETAIN=1d scratchbus archive run"))
 @pass_session
 def run(session: Session) -> None:
-    """Move what is old to the archive, once.
+    """Move old events to the archive, once.
 
-    What is older than `retain`, and not among the last `retain_events`, is written to segments, and then taken out of
-    the log as far as no projection, subscription or expirer has still to read it.
+    Events that are older than `retain`, and not among the last `retain_events`, are written to segments. They then
+    leave the log, unless a projection, subscription or expirer still has to read them.
     """
-    from scratchbus.archive.archiver import Progress, archive_bus
-    from scratchbus.cli.progress import progress_bar
-
     with session.connect() as bus, progress_bar("Archiving") as show:
-        seen: dict[int, Progress] = {}
+        seen: dict[int, scratchbus.ArchiveProgress] = {}
 
-        def report(progress: Progress) -> None:
+        def report(progress: scratchbus.ArchiveProgress) -> None:
             seen[progress.shard] = progress
             if show is not None:
                 show(sum(each.archived for each in seen.values()), sum(each.wanted for each in seen.values()))
 
-        done = archive_bus(bus, report=report)
+        done = scratchbus.archive_bus(bus, report=report)
     if session.as_json:
         for each in done:
             session.out.document(each.model_dump())
@@ -90,11 +87,11 @@ def run(session: Session) -> None:
         _say_done(session, done)
 
 
-def _say_done(session: Session, done: list[Archived]) -> None:
+def _say_done(session: Session, done: Sequence[scratchbus.Archived]) -> None:
     events, segments = sum(each.events for each in done), sum(each.segments for each in done)
     trimmed = sum(each.trimmed for each in done)
     if not events and not trimmed:
-        session.out.sentence(Cell("Nothing to archive: all of it is to be kept live, or is still to be read"))
+        session.out.sentence(Cell("Nothing to archive: all events are kept live, or have still to be read"))
         return
     text = f"{plural(events, 'event')} in {plural(segments, 'segment')}; {plural(trimmed, 'event')} left the log"
     session.out.sentence(Cell("archived", "green"), Cell(text))
@@ -104,29 +101,10 @@ def _say_done(session: Session, done: list[Archived]) -> None:
 @click.argument("url", required=False, metavar="[URL]")
 @pass_session
 def list_segments(session: Session, url: str | None) -> None:
-    """Show the segments of an archive: their events, sizes and dates. It needs no engine."""
-    from scratchbus.archive.contents import archived_segments
-
-    found = list(archived_segments(_store(session, url)))
-    if session.as_json:
-        for each in found:
-            session.out.document(each.model_dump(mode="json"))
-    elif not found:
-        session.out.note("There are no segments yet; `scratchbus archive run` writes them.")
-    else:
-        rows = [
-            [
-                Cell(f"{each.bus}/{each.shard}", "cyan"),
-                Cell(f"{each.first_seq}–{each.last_seq}"),
-                Cell(f"{each.events:,}"),
-                Cell(f"{each.bytes:,}"),
-                Cell(f"{each.first_at:%Y-%m-%d %H:%M:%S}"),
-                Cell(f"{each.last_at:%Y-%m-%d %H:%M:%S}"),
-                Cell(f"{each.erased:,}" if each.erased else "", "yellow"),
-            ]
-            for each in found
-        ]
-        session.out.table(_SEGMENTS, rows)
+    """Show the segments of an archive with their events, sizes and dates. This needs no engine."""
+    found = list(scratchbus.archived_segments(_store(session, url)))
+    empty = "There are no segments yet; `scratchbus archive run` writes them"
+    session.out.listing(_SEGMENTS, found, empty=empty, document=lambda each: each.model_dump(mode="json"))
 
 
 @archive.command(
@@ -136,18 +114,15 @@ def list_segments(session: Session, url: str | None) -> None:
 @pass_session
 @click.pass_context
 def verify_archive(context: click.Context, session: Session, url: str | None) -> None:
-    """Check an archive: every file, every event, every link of the chain.
+    """Check every file, event and hash of an archive.
 
-    It needs no engine. What is wrong is said line by line, and then it exits with 1; with 3 where there is no archive.
+    This needs no engine. Prints one problem per line and exits with 1 if there are any, with 3 if there is no archive.
     """
-    from scratchbus.archive.check import verify
-    from scratchbus.cli.progress import progress_bar
-
     with progress_bar("Verifying") as show:
         store = _store(session, url)
-        found = verify(store, show) if show else verify(store)
+        found = scratchbus.verify_archive(store, *([show] if show else []))
     if not found:
-        session.out.note(f"There is no archive at {store.where}; name the place, or set archive_url to it")
+        session.out.note(f"There is no archive at {store.where}; name another URL, or set archive_url")
         context.exit(NOT_FOUND)
     problems = [problem for each in found for problem in each.problems]
     if session.as_json:
@@ -164,12 +139,9 @@ def verify_archive(context: click.Context, session: Session, url: str | None) ->
         context.exit(INTERNAL)
 
 
-def _store(session: Session, url: str | None) -> Store:
-    """Return the store that is named, or that of the settings. Raises InvalidURL or SettingsError."""
-    from scratchbus.archive.stores import open_store
-    from scratchbus.errors import SettingsError
-
+def _store(session: Session, url: str | None) -> scratchbus.ArchiveStore:
+    """Return the archive at a URL, or the one in the settings. Raises InvalidURL or SettingsError."""
     url = url or session.settings().archive_url
     if not url:
         raise SettingsError("archive_url: it is not set; set it, or name the archive: scratchbus archive verify URL")
-    return open_store(url)
+    return scratchbus.open_archive(url)

@@ -1,35 +1,38 @@
-"""What agents are shown: `context`, `context surface` and `context exposure`."""
+"""The contexts of agents: `context`, `context surface` and `context exposure`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from scratchbus.cli.common import BusGroup, Session, event_id_option, given, pass_session
-from scratchbus.cli.output import Cell, Heading
+import scratchbus
+from scratchbus.cli.commands import BusGroup, event_id_option, given
+from scratchbus.cli.output import Cell, Column, Columns
+from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import one_line
 
-if TYPE_CHECKING:
-    from scratchbus.context import Context
-
 _BUDGET = click.IntRange(min=1)
-_SEEN = (
-    Heading("session", 20),
-    Heading("agent", 16),
-    Heading("by", 16),
-    Heading("version", 7, right=True),
-    Heading("times", 5, right=True),
-    Heading("first seen", 29),
+_SEEN: Columns[scratchbus.Seen] = (
+    Column("session", lambda each: Cell(each.session or ""), 20),
+    Column("agent", lambda each: Cell(each.agent or "", "cyan"), 16),
+    Column("by", lambda each: Cell(each.by, "cyan"), 16),
+    Column("version", lambda each: Cell(str(each.version)), 7, right=True),
+    Column("times", lambda each: Cell(str(each.times)), 5, right=True),
+    Column("first seen", lambda each: Cell(each.at.isoformat(timespec="milliseconds"), "dim"), 29),
 )
-_ACTIONS = (Heading("time", 29), Heading("by", 16), Heading("action"))
+_ACTIONS: Columns[scratchbus.ActionTaken] = (
+    Column("time", lambda each: Cell(each.at.isoformat(timespec="milliseconds"), "dim"), 29),
+    Column("by", lambda each: Cell(each.by, "cyan"), 16),
+    Column("action", lambda each: Cell(one_line(each.action))),
+)
 
-_budget_option = click.option("--budget", type=_BUDGET, metavar="N", help="At most so many tokens.  [context_budget]")
+_budget_option = click.option("--budget", type=_BUDGET, metavar="N", help="The most tokens to use.  [context_budget]")
 _session_option = click.option(
     "--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID",
-    help="With the memory of this session.  [$SCRATCHBUS_SESSION]",
+    help="Include the memory of this session.  [$SCRATCHBUS_SESSION]",
 )  # fmt: skip
-_record_option = click.option("--record", is_flag=True, help="Record which observations are in it.")
+_record_option = click.option("--record", is_flag=True, help="Record which observations the context contains.")
 
 
 @click.group(
@@ -42,24 +45,24 @@ _record_option = click.option("--record", is_flag=True, help="Record which obser
     ),
 )
 @_session_option
-@click.option("--agent", metavar="NAME", help="With the scratchpad of this agent, which speaks then.")
-@click.option("--query", metavar="TEXT", help="With the notes that bear on this, instead of the newest.")
+@click.option("--agent", metavar="NAME", help="Include the scratchpad of this agent, and use it as the source.")
+@click.option("--query", metavar="TEXT", help="Include the notes that match this, instead of the newest.")
 @_budget_option
 @_record_option
 @event_id_option
 @click.pass_context
 def context(called: click.Context, /, session_id: str | None, agent: str | None, **how: Any) -> None:
-    """Show what an agent would be shown of a session, itself and the page.
+    """Print the context of an agent: its session and the page.
 
-    Notepad, what is to be done, open observations by priority and notes, as many as there is room for.
+    It contains the notepad, the open todo items, open observations by priority, and notes, as far as the budget allows.
     """
     if called.invoked_subcommand is not None:
         return
     session = called.ensure_object(Session)
     if agent is not None:
         session.speak_as(agent)
-    with session.open() as place:
-        found = place.bus.context.assemble(session=session_id, agent=agent, page=place.page.name, **given(**how))
+    with session.open() as opened:
+        found = opened.bus.context.assemble(session=session_id, agent=agent, page=opened.page.name, **given(**how))
     _show(session, found)
 
 
@@ -71,15 +74,15 @@ def context(called: click.Context, /, session_id: str | None, agent: str | None,
 @event_id_option
 @pass_session
 def surface(session: Session, query: str, session_id: str | None, **how: Any) -> None:
-    """Show what bears on a question, the most relevant first.
+    """Print what matches a question, the most relevant first.
 
-    Open observations of the page, and notes of the session, if one is given.
+    Searches the open observations of the page, and the notes of the session if one is given.
     """
-    with session.open() as place:
-        found = place.bus.context.surface(query, session=session_id, page=place.page.name, **given(**how))
+    with session.open() as opened:
+        found = opened.bus.context.surface(query, session=session_id, page=opened.page.name, **given(**how))
     _show(session, found)
     if not found.matches:
-        session.out.note("Nothing bears on that")
+        session.out.note("Nothing matches")
 
 
 @context.command(examples=("scratchbus context exposure 8F3K2M9Q",))
@@ -88,36 +91,19 @@ def surface(session: Session, query: str, session_id: str | None, **how: Any) ->
 def exposure(session: Session, id: str) -> None:
     """Show who has had an observation in a context, and the actions they took since.
 
-    Known is what was recorded: see --record.
+    Only contexts that were recorded count: see --record.
     """
-    with session.open() as place:
-        found = place.page.exposure(place.id(id))
+    with session.open() as opened:
+        found = opened.page.exposure(opened.page.whole_id(id))
     if session.as_json:
         session.out.document(found.model_dump(mode="json"))
         return
-    if not found.seen:
-        session.out.note("Nobody was recorded to have seen it")
-        return
-    session.out.table(
-        _SEEN,
-        [
-            (
-                Cell(each.session or ""),
-                Cell(each.agent or "", "cyan"),
-                Cell(each.by, "cyan"),
-                Cell(str(each.version)),
-                Cell(str(each.times)),
-                Cell(each.at.isoformat(timespec="milliseconds"), "dim"),
-            )
-            for each in found.seen
-        ],
-    )
-    for each in found.actions:
-        when = Cell(each.at.isoformat(timespec="milliseconds"), "dim")
-        session.out.row(_ACTIONS, (when, Cell(each.by, "cyan"), Cell(one_line(each.action))))
+    session.out.table(_SEEN, found.seen, empty="No one was recorded to have seen it")
+    for each in found.actions if found.seen else ():
+        session.out.row(_ACTIONS, each)
 
 
-def _show(session: Session, found: Context) -> None:
+def _show(session: Session, found: scratchbus.Context) -> None:
     if session.as_json:
         session.out.document(
             {

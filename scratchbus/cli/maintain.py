@@ -1,4 +1,4 @@
-"""Keeping what is stored in order: `rebuild`, `verify`, `erase`, `import`."""
+"""Maintenance of a bus: `rebuild`, `verify`, `erase`, `import`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import BinaryIO
 
 import click
 
-from scratchbus.cli.common import Session, command, event_id_option, pass_session
-from scratchbus.cli.output import Cell
+import scratchbus
+from scratchbus.cli.commands import command, event_id_option
+from scratchbus.cli.output import Cell, progress_bar
+from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import one_line, plural
 from scratchbus.daemon.exit_codes import INTERNAL
 
@@ -17,92 +19,77 @@ from scratchbus.daemon.exit_codes import INTERNAL
 @command(examples=("scratchbus rebuild",))
 @pass_session
 def rebuild(session: Session) -> None:
-    """Fold the state anew from the whole log.
+    """Rebuild the state from the whole log.
 
-    It is made beside the one that is in use, and takes its place at once when it is done; readers and writers go on
-    meanwhile. For after an upgrade that says so, and for when `status` shows rejected events that are none any more.
+    Readers and writers continue meanwhile; the new state replaces the old one at once when it is complete. Use it after
+    an upgrade that says so, and when `status` shows rejected events that can be read by now.
     """
-    from scratchbus.cli.progress import progress_bar
-
     with session.connect() as bus, progress_bar("Rebuilding") as progress:
         done = bus.rebuild(progress)
-    if session.as_json:
-        session.out.document({"events": done.events, "seconds": round(done.seconds, 3)})
-    else:
-        session.out.sentence(Cell("rebuilt", "green"), Cell(f"from {plural(done.events, 'event')}"))
+    document = {"events": done.events, "seconds": round(done.seconds, 3)}
+    session.out.result(document, Cell("rebuilt", "green"), Cell(f"from {plural(done.events, 'event')}"))
 
 
 @command(examples=("scratchbus verify", "scratchbus --json verify | jq -r .kind | sort | uniq -c"))
 @pass_session
 def verify(session: Session) -> None:
-    """Compare all that the engine holds with what follows from the log.
+    """Compare all data in the engine with the log.
 
-    Prints what is wrong, one finding a line: its kind, where it is, and what is wrong there. Writers go on meanwhile.
-    The exit code is 1 when anything is wrong. `scratchbus rebuild` mends what is folded; the log itself, and what the
-    append script keeps beside it (heads, room, keys), come back from a backup.
+    Prints one finding per line: its kind, where it is, and what is wrong. Writers continue meanwhile. Exits with 1 if
+    there is a finding. `scratchbus rebuild` repairs the state. The log itself, and what the append script keeps beside
+    it (heads, room, keys), can only be restored from a backup.
     """
-    from scratchbus.cli.progress import progress_bar
-
     with session.connect() as bus, progress_bar("Verifying") as progress:
         verified = bus.verify(progress)
     for finding in verified.findings:
-        if session.as_json:
-            session.out.document(finding._asdict())
-        else:
-            session.out.sentence(Cell(finding.kind, "red"), Cell(one_line(finding.where)), Cell(one_line(finding.what)))
+        cells = (Cell(finding.kind, "red"), Cell(one_line(finding.where)), Cell(one_line(finding.what)))
+        session.out.result(finding._asdict(), *cells)
     looked = f"{plural(verified.events, 'event')}, {plural(verified.documents, 'document')}"
     looked += f" on {plural(verified.pages, 'page')}"
     if verified.is_sound:
-        session.out.note(f"Everything is as it should be: {looked}.")
+        session.out.note(f"Everything is consistent: {looked}.")
         return
     session.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
     raise click.exceptions.Exit(INTERNAL)
 
 
-@command(examples=('scratchbus erase 01M7ZG05XPKZK2CR4XCAZB2BQ8 --reason "asked for by whom it was about"',))
+@command(examples=('scratchbus erase 01M7ZG05XPKZK2CR4XCAZB2BQ8 --reason "the customer asked for it"',))
 @click.argument("id")
-@click.option("--reason", required=True, metavar="TEXT", help="Why: the tombstone keeps it.")
+@click.option("--reason", required=True, metavar="TEXT", help="The reason, which the tombstone keeps.")
 @event_id_option
 @pass_session
 def erase(session: Session, id: str, reason: str, event_id: str | None) -> None:
-    """Take all that was said about an observation out of the log, for good.
+    """Erase an observation from the log, for good.
 
-    Its events go, and everything that was made of them. A tombstone stays in the log: who erased it, why, when, and
-    which positions are empty since. Nothing brings it back but a backup, so see to those too. Give the whole id.
+    This removes its events and all data that was derived from them. A tombstone stays in the log: who erased it, why,
+    when, and which positions are now empty. Backups still contain the observation, so delete it there too. Give the
+    whole id.
     """
-    from scratchbus.cli.documents import event_document
-
-    with session.open() as place:
-        tombstone = place.page.erase(place.id(id), reason=reason, event_id=event_id)
-    if session.as_json:
-        session.out.document(event_document(tombstone))
-    else:
-        count = len(tombstone.positions)
-        session.out.sentence(Cell("erased", "red"), Cell(id), Cell(f"{plural(count, 'event')}"))
+    with session.open() as opened:
+        tombstone = opened.page.erase(opened.page.whole_id(id), reason=reason, event_id=event_id)
+    count = plural(len(tombstone.positions), "event")
+    session.out.result(scratchbus.document_of(tombstone), Cell("erased", "red"), Cell(id), Cell(count))
 
 
 @command("import", examples=("scratchbus tail --format jsonl > all.jsonl", "scratchbus import all.jsonl --bus copy"))
 @click.argument("file", type=click.File("rb"))
 @pass_session
 def import_(session: Session, file: BinaryIO) -> None:
-    """Make an equal bus of an export.
+    """Import an export into a new bus.
 
-    FILE is what `scratchbus tail --format jsonl` printed, from the first event on; `-` is standard input. The bus has
-    to be a new one. All events keep their places, times and ids. The whole file is checked first; then all of it is
-    written or nothing. What was cut short is completed when it is called again.
+    FILE is the output of `scratchbus tail --format jsonl` from the first event on; `-` is standard input. All events
+    keep their positions, times and ids. The whole file is checked first; then either all of it is written or nothing.
+    If an import was interrupted, run it again to complete it.
     """
-    from scratchbus.cli.progress import progress_bar
-
     with session.connect() as bus, progress_bar("Importing") as show:
         count = bus.import_events(file, _bytes_read(file, show))
-    if session.as_json:
-        session.out.document({"events": count, "bus": bus.core.log.bus})
-    else:
-        session.out.sentence(Cell("imported", "green"), Cell(f"{plural(count, 'event')} into {bus.core.log.bus}"))
+    name = bus.settings.bus
+    about = f"{plural(count, 'event')} into {name}"
+    session.out.result({"events": count, "bus": name}, Cell("imported", "green"), Cell(about))
 
 
 def _bytes_read(file: BinaryIO, show: Callable[[int, int], object] | None) -> Callable[[int], object] | None:
-    """Return what shows how much of a file is read; None where nobody looks, or nobody knows how much there is."""
+    """Return a callback that shows how much of a file is read; None without a bar, or for a pipe."""
     if show is None or not file.seekable():
         return None
     size = os.fstat(file.fileno()).st_size

@@ -6,19 +6,12 @@ from typing import Any
 
 import click
 
-from scratchbus.cli.common import (
-    BusGroup,
-    Session,
-    event_id_option,
-    given,
-    pass_session,
-    revision_option,
-    session_option,
-)
+from scratchbus.cli.arguments import content_of
+from scratchbus.cli.commands import BusGroup, event_id_option, given, revision_option, session_option
+from scratchbus.cli.event_view import show_history
 from scratchbus.cli.output import Cell
-from scratchbus.cli.render import show_history
+from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import paragraphs
-from scratchbus.cli.values import content_of
 
 
 @click.group(cls=BusGroup)
@@ -27,11 +20,11 @@ def notepad() -> None:
 
 
 @notepad.command(examples=("scratchbus notepad read --session s1",))
-@click.option("--at", metavar="TIME|POS", help="As it was then.")
+@click.option("--at", metavar="TIME|POS", help="Show it as it was at a time or position.")
 @session_option
 @pass_session
 def read(session: Session, at: str | None, of: str) -> None:
-    """Show what is on the notepad."""
+    """Show the notepad."""
     with session.connect() as bus:
         pad = bus.notepad(of)
         content, revision = pad.read_with_revision() if at is None else (pad.as_of(at), None)
@@ -40,7 +33,7 @@ def read(session: Session, at: str | None, of: str) -> None:
     elif content:
         session.out.line(paragraphs(content) if session.out.is_terminal else content.removesuffix("\n"))
     else:
-        session.out.note("The notepad is empty.")
+        session.out.note("The notepad is empty")
 
 
 @notepad.command(examples=("scratchbus notepad write - --session s1 < plan.md",))
@@ -50,10 +43,13 @@ def read(session: Session, at: str | None, of: str) -> None:
 @event_id_option
 @pass_session
 def write(session: Session, content: str, of: str, revision: int | None, event_id: str | None) -> None:
-    """Replace all that is on the notepad. CONTENT may be `-`, for standard input, or empty."""
+    """Replace the content of the notepad.
+
+    CONTENT may be empty; - reads it from standard input.
+    """
     with session.connect() as bus:
         new = bus.notepad(of).write(content_of(content), revision=revision, event_id=event_id)
-    _say(session, "written", of, new)
+    _show_revision(session, "written", of, new)
 
 
 @notepad.command(examples=('scratchbus notepad append "- Q3 is off by 45,000" --session s1',))
@@ -62,28 +58,31 @@ def write(session: Session, content: str, of: str, revision: int | None, event_i
 @event_id_option
 @pass_session
 def append(session: Session, text: str, of: str, event_id: str | None) -> None:
-    """Put a text behind what is on the notepad, on a line of its own. TEXT may be `-`, for standard input."""
+    """Append a text to the notepad, on a new line.
+
+    - reads TEXT from standard input.
+    """
     with session.connect() as bus:
         new = bus.notepad(of).append(content_of(text), line=True, event_id=event_id)
-    _say(session, "appended", of, new)
+    _show_revision(session, "appended", of, new)
 
 
 @notepad.command(
     "update", examples=('scratchbus notepad update find_replace --find "[ ] plan" --replace "[x] plan" --session s1',)
 )  # fmt: skip
 @click.argument("operation")
-@click.option("--content", metavar="TEXT", help="What is appended, prepended or deleted.")
+@click.option("--content", metavar="TEXT", help="The text to append, prepend or delete.")
 @click.option("--find", metavar="TEXT", help="The exact text to replace.")
-@click.option("--replace", metavar="TEXT", help="What comes in its place.")
-@click.option("--all", "replace_all", is_flag=True, help="All of it, when it is there several times.")
+@click.option("--replace", metavar="TEXT", help="The new text.")
+@click.option("--all", "replace_all", is_flag=True, help="Replace or delete every occurrence.")
 @session_option
 @event_id_option
 @pass_session
 def update_notepad(session: Session, operation: str, of: str, event_id: str | None, **edit: Any) -> None:
-    """Edit a part of the notepad: append, prepend, find_replace or delete."""
+    """Edit the notepad: append, prepend, find_replace or delete."""
     with session.connect() as bus:
         new = bus.notepad(of).update(operation, event_id=event_id, **edit)
-    _say(session, "updated", of, new)
+    _show_revision(session, "updated", of, new)
 
 
 @notepad.command(examples=("scratchbus notepad history --session s1",))
@@ -95,8 +94,6 @@ def history(session: Session, of: str) -> None:
         show_history(session, bus.notepad(of).history())
 
 
-def _say(session: Session, verb: str, of: str, revision: int) -> None:
-    if session.as_json:
-        session.out.document({"session": of, "ok": True, "revision": revision})
-    else:
-        session.out.sentence(Cell(verb, "green"), Cell(f"the notepad of {of}"))
+def _show_revision(session: Session, verb: str, of: str, revision: int) -> None:
+    document = {"session": of, "ok": True, "revision": revision}
+    session.out.result(document, Cell(verb, "green"), Cell(f"the notepad of {of}"))

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
-from scratchbus.cli.common import BusGroup, Session, event_id_option, pass_session, session_option
-from scratchbus.cli.output import Cell, Heading
-from scratchbus.cli.render import show_history
+import scratchbus
+from scratchbus.cli.arguments import content_of
+from scratchbus.cli.commands import BusGroup, event_id_option, session_option
+from scratchbus.cli.event_view import show_history
+from scratchbus.cli.output import Cell, Column, Columns
+from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import ago, one_line
-from scratchbus.cli.values import content_of
 
-if TYPE_CHECKING:
-    from scratchbus.domain.memories import Note, NoteResult, NotesResult
-
-_NOTE = (Heading("id", 18), Heading("age", 4, right=True), Heading("tags", 12), Heading("content"))
+_TAG: Columns[tuple[str, int]] = (
+    Column("notes", lambda each: Cell(str(each[1])), 5, right=True),
+    Column("tag", lambda each: Cell(one_line(each[0]), "cyan")),
+)
 
 
 @click.group(cls=BusGroup)
 def note() -> None:
-    """Take, find and change the notes of a session."""
+    """Add, search and change the notes of a session."""
 
 
 @note.command(examples=('scratchbus note add "Q3 is off by 45,000" --tag analysis --session s1',))
 @click.argument("content")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="May be given several times.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; repeatable.")
 @session_option
 @event_id_option
 @pass_session
 def add(session: Session, content: str, tags: tuple[str, ...], of: str, event_id: str | None) -> None:
-    """Take a note. CONTENT may be `-`, for standard input."""
+    """Add a note.
+
+    - reads CONTENT from standard input.
+    """
     with session.connect() as bus:
         _show_note(session, "added", bus.notes(of).add(content_of(content), list(tags), event_id=event_id))
 
@@ -43,24 +46,27 @@ def add(session: Session, content: str, tags: tuple[str, ...], of: str, event_id
 @event_id_option
 @pass_session
 def scratch(session: Session, content: str, of: str, event_id: str | None) -> None:
-    """Take a note without tags."""
+    """Add a note without tags.
+
+    - reads CONTENT from standard input.
+    """
     with session.connect() as bus:
         _show_note(session, "added", bus.notes(of).scratch(content_of(content), event_id=event_id))
 
 
 @note.command(examples=("scratchbus note search leak --tag analysis --session s1",))
 @click.argument("query", default="")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="With this tag; with each of them.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only notes with this tag; repeatable.")
 @session_option
 @pass_session
 def search(session: Session, query: str, tags: tuple[str, ...], of: str) -> None:
-    """Find notes by a text in them and by tags, in any case; where the text comes early is first."""
+    """Search notes by text and tags, ignoring case; early matches come first."""
     with session.connect() as bus:
         _show_notes(session, bus.notes(of).search(query, list(tags)))
 
 
 @note.command("list", examples=("scratchbus note list --session s1",))
-@click.option("--tag", metavar="TAG", help="With this tag.")
+@click.option("--tag", metavar="TAG", help="Only notes with this tag.")
 @session_option
 @pass_session
 def list_(session: Session, tag: str | None, of: str) -> None:
@@ -71,9 +77,9 @@ def list_(session: Session, tag: str | None, of: str) -> None:
 
 @note.command(examples=('scratchbus note update note_1795256156929 --content "Q3 is right" --session s1',))
 @click.argument("id")
-@click.option("--content", metavar="TEXT", help="The new content; `-` for standard input.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="The new tags, instead of those it has.")
-@click.option("--no-tags", is_flag=True, help="Take its tags away.")
+@click.option("--content", metavar="TEXT", help="The new content; - reads it from standard input.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="A new tag, instead of all current ones; repeatable.")
+@click.option("--no-tags", is_flag=True, help="Remove its tags.")
 @session_option
 @event_id_option
 @pass_session
@@ -93,7 +99,7 @@ def update(
 @event_id_option
 @pass_session
 def delete(session: Session, id: str, of: str, event_id: str | None) -> None:
-    """Throw a note away; its history stays."""
+    """Delete a note; its history stays."""
     with session.connect() as bus:
         _show_note(session, "deleted", bus.notes(of).delete(id, event_id=event_id))
 
@@ -102,18 +108,13 @@ def delete(session: Session, id: str, of: str, event_id: str | None) -> None:
 @session_option
 @pass_session
 def list_tags(session: Session, of: str) -> None:
-    """Show the tags in use, and how many notes have each."""
+    """Show the tags in use, each with its number of notes."""
     with session.connect() as bus:
         found = bus.notes(of).tags()
     if session.as_json:
         session.out.document(found.tags)
-    elif found.tags:
-        headings = (Heading("notes", 5, right=True), Heading("tag"))
-        session.out.table(
-            headings, [[Cell(str(count)), Cell(one_line(tag), "cyan")] for tag, count in found.tags.items()]
-        )
     else:
-        session.out.note("No note has a tag.")
+        session.out.table(_TAG, [*found.tags.items()], empty="No note has a tag")
 
 
 @note.command("history", examples=("scratchbus note history --session s1",))
@@ -121,41 +122,28 @@ def list_tags(session: Session, of: str) -> None:
 @session_option
 @pass_session
 def note_history(session: Session, id: str | None, of: str) -> None:
-    """Show what happened to a note, or to all, oldest first; also when they are gone."""
+    """Show the events about a note, or all notes, oldest first, deleted ones included."""
     with session.connect() as bus:
         show_history(session, bus.notes(of).history(id))
 
 
-def _show_note(session: Session, verb: str, result: NoteResult) -> None:
-    if session.as_json:
-        from scratchbus.cli.documents import note_document
-
-        session.out.document({**result.model_dump(mode="json"), "note": note_document(result.note)})
-    else:
-        session.out.sentence(
-            Cell(verb, "green"),
-            Cell(result.note.id, "bold"),
-            Cell(" ".join(f"#{one_line(tag)}" for tag in result.note.tags), "cyan"),
-            Cell(one_line(result.note.content)),
-        )
-
-
-def _show_notes(session: Session, result: NotesResult) -> None:
-    if session.as_json:
-        from scratchbus.cli.documents import note_document
-
-        for each in result.notes:
-            session.out.document(note_document(each))
-    elif result.notes:
-        session.out.table(_NOTE, [_note_row(each) for each in result.notes])
-    else:
-        session.out.note("There are no such notes.")
-
-
-def _note_row(note: Note) -> Sequence[Cell]:
-    return (
+def _show_note(session: Session, verb: str, result: scratchbus.NoteResult) -> None:
+    note = result.note
+    session.out.result(
+        {**result.model_dump(mode="json"), "note": scratchbus.document_of(note)},
+        Cell(verb, "green"),
         Cell(note.id, "bold"),
-        Cell(ago(note.created_at, datetime.now(UTC)), "dim"),
-        Cell(",".join(map(one_line, note.tags)), "cyan"),
+        Cell(" ".join(f"#{one_line(tag)}" for tag in note.tags), "cyan"),
         Cell(one_line(note.content)),
     )
+
+
+def _show_notes(session: Session, result: scratchbus.NotesResult) -> None:
+    now = datetime.now(UTC)
+    columns: Columns[scratchbus.Note] = (
+        Column("id", lambda each: Cell(each.id, "bold"), 18),
+        Column("age", lambda each: Cell(ago(each.created_at, now), "dim"), 4, right=True),
+        Column("tags", lambda each: Cell(",".join(map(one_line, each.tags)), "cyan"), 12),
+        Column("content", lambda each: Cell(one_line(each.content))),
+    )
+    session.out.listing(columns, result.notes, empty="There are no such notes")

@@ -1,6 +1,6 @@
-"""Where results go: JSON for programs, plain columns into pipes, colour on terminals.
+"""Standard output in the form that was asked for: JSON for programs, plain columns in pipes, colour on terminals.
 
-What comes from data may hold anything. Here, on its way out, it loses what a terminal would obey.
+Content may come from anyone. On its way out it loses every character that a terminal would obey.
 """
 
 from __future__ import annotations
@@ -9,20 +9,24 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from io import StringIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from scratchbus.telemetry.terminal import escaped, visible
+import scratchbus
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
+
+T = TypeVar("T")
 
 
 class Cell(NamedTuple):
-    """A text and its style; `short`, when given, is what a terminal shows of it."""
+    """A text and its style; a terminal shows `short` instead, if it is given."""
 
     text: str
     style: str = ""
@@ -30,38 +34,41 @@ class Cell(NamedTuple):
 
     @property
     def plain(self) -> str:
-        """What a pipe gets of it."""
-        return _cell_text(self.text)
+        """The text for a pipe, on one line."""
+        return _one_line(self.text)
 
     @property
-    def shown(self) -> str:
-        """What a terminal shows of it."""
-        return self.plain if self.short is None else _cell_text(self.short)
+    def rich(self) -> Text:
+        """The text for a terminal, on one line."""
+        from rich.text import Text
+
+        return Text(_one_line(self.text if self.short is None else self.short), style=self.style)
 
 
-class Heading(NamedTuple):
-    """The head of a column.
+class Column(NamedTuple, Generic[T]):
+    """A column of a table: its title, and the cell of an item.
 
-    `width` is the least it has, so that rows printed one by one line up too. On a terminal with fewer characters than
-    `least` it is left out.
+    `width` is its least width, so that rows that are printed one by one line up. A terminal with fewer characters than
+    `least` does not show it.
     """
 
     title: str
+    cell: Callable[[T], Cell]
     width: int = 0
     right: bool = False
     least: int = 0
 
 
-Row = Sequence[Cell]
+Columns = Sequence[Column[T]]
 
 WIDE, WIDER, WIDEST = 100, 120, 140
-"""The characters of a terminal that has room for more than what matters most, and for yet more."""
-
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # wide ones are formulas too
-_ON_ONE_LINE = {ord("\r"): None, ord("\n"): " ", ord("\t"): " "}
+"""Widths of terminals, in characters, that have room for more and more columns."""
 
 IN_PIPES = sys.maxsize
 """The `least` of a column that no terminal shows."""
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
+_ON_ONE_LINE = {ord("\r"): None, ord("\n"): " ", ord("\t"): " "}
 
 
 class Output:
@@ -79,152 +86,180 @@ class Output:
 
         return Console(no_color=self.no_color, highlight=False, markup=False, emoji=False)
 
+    # -- lines; each is flushed, because its reader may be waiting for it ----------------------------------------------
+
     def document(self, document: Mapping[str, Any]) -> None:
-        """Print one JSON document on one line, at once."""
+        """Print a JSON document on one line."""
         is_unicode = sys.stdout.encoding.lower().startswith("utf")
         self.json_line(json.dumps(document, ensure_ascii=not is_unicode))
 
     def json_line(self, document: str) -> None:
-        """Print a line of JSON, at once."""
-        self._write(escaped(document))
+        """Print a line of JSON."""
+        self._write(scratchbus.escaped(document))
 
     def line(self, text: str) -> None:
-        """Print plain text, at once: who reads it may be waiting for it."""
-        self._write(visible(text))
+        """Print plain text."""
+        self._write(scratchbus.visible(text))
 
     def csv_row(self, cells: Sequence[str]) -> None:
-        """Print a line of CSV, at once; no cell of it is a formula to a spreadsheet."""
+        """Print a line of CSV; a cell that a spreadsheet would take for a formula gets a quote before it (OWASP)."""
+        shown = map(scratchbus.visible, cells)
         line = StringIO()
-        csv.writer(line, lineterminator="\n").writerow([_no_formula(visible(cell)) for cell in cells])
+        csv.writer(line, lineterminator="\n").writerow([f"'{c}" if c.startswith(_FORMULAS) else c for c in shown])
         self._write(line.getvalue()[:-1])
 
-    def _write(self, line: str) -> None:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
     def note(self, text: str) -> None:
-        """Tell a person something beside the result; programs that asked for JSON are left alone."""
+        """Print a note for a person on standard error, unless JSON was asked for."""
         if not self.as_json:
-            print(visible(text), file=sys.stderr, flush=True)  # noqa: T201  # this is what standard error is for
-
-    def table(self, headings: Sequence[Heading], rows: Sequence[Row], empty: str = "There is nothing to show") -> None:
-        """Print rows below each other; the last column takes what room is left. No rows are a note for people."""
-        if not rows:
-            self.note(empty)
-            return
-        if self.is_terminal:
-            self.console.print(self.rich_table(headings, rows))
-            return
-        widths = [max(head.width, *map(len, column)) for head, column in zip(headings, _texts(rows), strict=True)]
-        for row in rows:
-            self.line(_plain(headings, row, widths))
-
-    def row(self, headings: Sequence[Heading], row: Row) -> None:
-        """Print one row of a table whose other rows come when they come."""
-        if self.is_terminal:
-            self.console.print(self._one_row(headings, row), no_wrap=True, overflow="ellipsis", crop=True)
-        else:
-            self.line(_plain(headings, row, [head.width for head in headings]))
+            print(scratchbus.visible(text), file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
 
     def sentence(self, *cells: Cell) -> None:
-        """Print cells as one line."""
+        """Print cells on one line."""
         if self.is_terminal:
             self.console.print(_joined(cells, " "), no_wrap=True, overflow="ellipsis")
         else:
             self.line(" ".join(cell.plain for cell in cells if cell.text))
 
-    def block(self, title: Sequence[Cell], body: str, pairs: Iterable[tuple[str, Cell]]) -> None:
-        """Print a title, a text and what belongs to it, as a card on a terminal."""
-        if self.is_terminal:
-            self.console.print(_card(_joined(title, " · "), body, list(pairs)))
-            return
-        self.line("  ".join(cell.plain for cell in title if cell.text))
-        for text in body.splitlines():
-            self.line(f"  {text}")
-        for name, cell in pairs:
-            self.line(f"{name and name + ':':<12} {cell.plain}")
+    def result(self, document: Mapping[str, Any], *cells: Cell) -> None:
+        """Print a result: the document if JSON was asked for, else the cells on one line."""
+        if self.as_json:
+            self.document(document)
+        else:
+            self.sentence(*cells)
 
-    def rich_table(self, headings: Sequence[Heading], rows: Sequence[Row]) -> RenderableType:
-        """Return a table for the terminal."""
+    # -- tables --------------------------------------------------------------------------------------------------------
+
+    def listing(
+        self,
+        columns: Columns[T],
+        items: Sequence[T],
+        *,
+        empty: str = "There is nothing to show",
+        document: Callable[[T], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Print items: as JSON documents if JSON was asked for, else as a table; note `empty` if there are none."""
+        if not self.as_json:
+            self.table(columns, items, empty)
+            return
+        for item in items:
+            self.document((document or scratchbus.document_of)(item))
+
+    def table(self, columns: Columns[T], items: Sequence[T], empty: str = "", *, titled: bool = False) -> None:
+        """Print items as rows that line up; note `empty` if there are none. In a pipe only `titled` has a heading."""
+        if not items:
+            self.note(empty)
+        elif self.is_terminal:
+            self.console.print(self.rich_table(columns, items))
+        else:
+            rows = [[column.cell(item).plain for column in columns] for item in items]
+            rows = [[column.title for column in columns], *rows] if titled else rows
+            widths = [max(map(len, texts)) for texts in zip(*rows, strict=True)]
+            for row in rows:
+                self.line(_plain(columns, row, widths))
+
+    def row(self, columns: Columns[T], item: T) -> None:
+        """Print one row of a table whose other rows are printed later."""
+        if self.is_terminal:
+            self.console.print(self.rich_table(columns, [item], as_part=True))
+        else:
+            self.line(_plain(columns, [column.cell(item).plain for column in columns]))
+
+    def rich_table(self, columns: Columns[T], items: Sequence[T], *, as_part: bool = False) -> Table:
+        """Return a table for the terminal, without columns that are empty or for which there is no room.
+
+        A part of a longer table has no heading, and keeps the columns that are empty in this part.
+        """
         from rich.table import Table
 
-        shown = self._shown(headings, rows)
-        table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        for index in shown[:-1]:
-            head = headings[index]
-            table.add_column(head.title, justify="right" if head.right else "left", no_wrap=True)
-        table.add_column(headings[-1].title, no_wrap=True, overflow="ellipsis", ratio=1)
-        for row in rows:
-            table.add_row(*(_text(row[index]) for index in shown))
+        table = Table(
+            box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=not as_part
+        )
+        *_, last = columns
+        shown = []
+        for column in columns:
+            cells = [column.cell(item) for item in items]
+            if column is last:
+                table.add_column(column.title, no_wrap=True, overflow="ellipsis", ratio=1)
+            elif column.least <= self.console.width and (as_part or any(cell.rich for cell in cells)):
+                width = column.width if as_part and cells[0].short is None else None
+                table.add_column(
+                    column.title, justify="right" if column.right else "left", no_wrap=True, min_width=width
+                )
+            else:
+                continue
+            shown.append([cell.rich for cell in cells])
+        for row in zip(*shown, strict=True):
+            table.add_row(*row)
         return table
 
-    def _shown(self, headings: Sequence[Heading], rows: Sequence[Row]) -> list[int]:
-        """Return the columns to show in a table: those that there is room for and that are not empty."""
-        last = len(headings) - 1
-        return [
-            index
-            for index, head in enumerate(headings)
-            if index == last or (head.least <= self.console.width and any(_text(row[index]) for row in rows))
-        ]
+    # -- cards ---------------------------------------------------------------------------------------------------------
 
-    def _one_row(self, headings: Sequence[Heading], row: Row) -> Text:
-        cells = zip(row, headings, strict=True)
-        return _joined([_padded(cell, head) for cell, head in cells if head.least <= self.console.width], "  ")
+    def block(self, title: Sequence[Cell], body: str, pairs: Iterable[tuple[str, Cell]]) -> None:
+        """Print a title, a text and named details, as a card on a terminal."""
+        if not self.is_terminal:
+            self.line("  ".join(cell.plain for cell in title if cell.text))
+            for text in body.splitlines():
+                self.line(f"  {text}")
+            for name, cell in pairs:
+                self.line(f"{name and name + ':':<12} {cell.plain}")
+            return
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.table import Table
+        from rich.text import Text
 
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(style="dim")
+        grid.add_column(overflow="fold")
+        for name, cell in pairs:
+            grid.add_row(name, cell.rich)
+        content = Group(Text(f"{scratchbus.visible(body)}\n"), grid) if body else grid
+        self.console.print(
+            Panel(content, title=_joined(title, " · "), title_align="left", padding=(1, 2), expand=False)
+        )
 
-def _padded(cell: Cell, head: Heading) -> Cell:
-    """Return a cell as wide as its column; one that is shortened is as wide as it is."""
-    if cell.short is not None:
-        return cell
-    return Cell(cell.text.rjust(head.width) if head.right else cell.text.ljust(head.width), cell.style)
-
-
-def _no_formula(cell: str) -> str:
-    """Return a cell with a quote before it, as OWASP has it, if a spreadsheet would take it for a formula."""
-    return f"'{cell}" if cell.startswith(_FORMULAS) else cell
-
-
-def _cell_text(text: str) -> str:
-    """Return a text that may stand in a cell: on one line."""
-    return visible(text).translate(_ON_ONE_LINE)
-
-
-def _texts(rows: Sequence[Row]) -> list[list[str]]:
-    return [[cell.plain for cell in column] for column in zip(*rows, strict=True)]
+    def _write(self, line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
 
-def _plain(headings: Sequence[Heading], row: Row, widths: Sequence[int]) -> str:
-    """Return a row for a pipe: no column is ever empty, so that they can be counted."""
-    texts = [cell.plain or "-" for cell in row[:-1]] + [row[-1].plain]
-    return "  ".join(
-        text.rjust(width) if head.right else text.ljust(width)
-        for text, head, width in zip(texts, headings, widths, strict=True)
-    ).rstrip()
+def _one_line(text: str) -> str:
+    return scratchbus.visible(text).translate(_ON_ONE_LINE)
 
 
-def _text(cell: Cell) -> Text:
+def _plain(columns: Columns[T], texts: Sequence[str], widths: Sequence[int] | None = None) -> str:
+    """Return a row for a pipe. No column but the last is empty, so that a reader can count them."""
+    padded = []
+    for index, (column, text) in enumerate(zip(columns, texts, strict=True)):
+        shown = text or ("-" if index < len(columns) - 1 else "")
+        width = max(column.width, widths[index] if widths else 0)
+        padded.append(shown.rjust(width) if column.right else shown.ljust(width))
+    return "  ".join(padded).rstrip()
+
+
+def _joined(cells: Iterable[Cell], separator: str) -> Text:
     from rich.text import Text
 
-    return Text(cell.shown, style=cell.style)
+    return Text(separator).join(cell.rich for cell in cells if cell.text)
 
 
-def _joined(cells: Iterable[Cell], between: str) -> Text:
-    from rich.text import Text
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], object] | None]:
+    """Yield a callback that draws a bar on standard error from (done, total); None if that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
 
-    return Text(between).join(_text(cell) for cell in cells if cell.text)
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task(title, total=None)
 
+    def show(done: int, total: int) -> None:
+        bar.start()
+        bar.update(task, completed=done, total=total)
 
-def _card(title: Text, body: str, pairs: Sequence[tuple[str, Cell]]) -> RenderableType:
-    from rich import box
-    from rich.console import Group
-    from rich.panel import Panel
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim")
-    grid.add_column(overflow="fold")
-    for name, cell in pairs:
-        grid.add_row(name, _text(cell))
-    parts: list[RenderableType] = [Text(visible(body)), Text()] if body else []
-    return Panel(Group(*parts, grid), title=title, title_align="left", box=box.ROUNDED, padding=(1, 2), expand=False)
+    try:
+        yield show
+    finally:
+        bar.stop()

@@ -1,35 +1,26 @@
-"""What agents plan, and what they leave for their future selves: `todo` and `scratchpad`."""
+"""Todo lists of sessions and scratchpads of agents: `todo` and `scratchpad`."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from scratchbus.cli.common import (
-    BusGroup,
-    Session,
-    event_id_option,
-    given,
-    pass_session,
-    revision_option,
-    session_option,
-)
+import scratchbus
+from scratchbus.cli.arguments import content_of
+from scratchbus.cli.commands import BusGroup, event_id_option, given, revision_option, session_option
 from scratchbus.cli.output import Cell
+from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import TODO_MARKS, one_line, paragraphs, plural
-from scratchbus.cli.values import content_of
+from scratchbus.errors import InvalidField, shown
 
-if TYPE_CHECKING:
-    from scratchbus.domain.todo import TodoList
-
-_STATUSES = "pending, in_progress, completed or cancelled."
 _STYLES = {"in_progress": "bold", "completed": "dim", "cancelled": "dim"}
 
 
 @click.group(cls=BusGroup)
 def todo() -> None:
-    """See and change the todo list of a session."""
+    """Show and change the todo list of a session."""
 
 
 @todo.command("read", examples=("scratchbus todo read --session s1", "scratchbus todo read --session s1 --json"))
@@ -38,7 +29,7 @@ def todo() -> None:
 def read_todo(session: Session, of: str) -> None:
     """Show the todo list of a session.
 
-    [ ] is pending, [>] in progress, [x] completed, [-] cancelled.
+    [ ] means pending, [>] in progress, [x] completed, [-] cancelled.
     """
     with session.connect() as bus:
         found = bus.todo(of).read()
@@ -54,7 +45,7 @@ def read_todo(session: Session, of: str) -> None:
 )
 @session_option
 @click.argument("todos")
-@click.option("--merge", is_flag=True, help="Change these items, and keep the others.")
+@click.option("--merge", is_flag=True, help="Change these items and keep the others.")
 @revision_option
 @event_id_option
 @pass_session
@@ -72,12 +63,12 @@ def write_todo(session: Session, of: str, todos: str, merge: bool, revision: int
 @todo.command("set", examples=("scratchbus todo set --session s1 2 --status in_progress",))
 @session_option
 @click.argument("id", metavar="ID")
-@click.option("--content", metavar="TEXT", help="What is to be done.")
-@click.option("--status", metavar="STATUS", type=click.Choice(list(TODO_MARKS)), help=_STATUSES)
+@click.option("--content", metavar="TEXT", help="The task.")
+@click.option("--status", metavar="STATUS", type=click.Choice(list(TODO_MARKS)), help="Its status.")
 @event_id_option
 @pass_session
 def set_todo(session: Session, of: str, id: str, event_id: str | None, **fields: str | None) -> None:
-    """Change one item of a todo list, or add it at its end."""
+    """Change an item of the todo list, or append it if it is new."""
     with session.connect() as bus:
         found = bus.todo(of).write([{"id": id, **given(**fields)}], merge=True, event_id=event_id)
     _show_todo(session, of, found)
@@ -87,25 +78,20 @@ def set_todo(session: Session, of: str, id: str, event_id: str | None, **fields:
 @session_option
 @pass_session
 def inject_todo(session: Session, of: str) -> None:
-    """Print the block that brings a plan through compaction; nothing, when nothing is left to do."""
+    """Print the todo list as the text that survives compaction; nothing if no item is open."""
     with session.connect() as bus:
         text = bus.todo(of).format_for_injection()
-    if session.as_json:
-        session.out.document({"session": of, "text": text})
-    elif text is not None:
-        _show_text(session, text)
+    _show_text(session, {"session": of, "text": text}, text)
 
 
 def _json_of(text: str) -> Any:
-    from scratchbus.errors import InvalidField, shown
-
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidField("todos", f"{shown(text)} is not JSON; write a list of items with id and content") from None
+        raise InvalidField("todos", f"{shown(text)} is not JSON; give a list of items with id and content") from None
 
 
-def _show_todo(session: Session, of: str, found: TodoList) -> None:
+def _show_todo(session: Session, of: str, found: scratchbus.TodoList) -> None:
     if session.as_json:
         session.out.document({"session": of, **found.model_dump(mode="json")})
         return
@@ -119,24 +105,21 @@ def _show_todo(session: Session, of: str, found: TodoList) -> None:
 
 @click.group(cls=BusGroup)
 def scratchpad() -> None:
-    """See and write the scratchpad of an agent: what it keeps from one run to the next."""
+    """Show and write the scratchpad of an agent, which it keeps from one run to the next."""
 
 
 @scratchpad.command("show", examples=("scratchbus scratchpad show analyst",))
 @click.argument("agent")
 @pass_session
 def show_scratchpad(session: Session, agent: str) -> None:
-    """Show what an agent's scratchpad says.
+    """Show the scratchpad of an agent.
 
-    Only the agent itself may: AGENT is who speaks, unless --source or the settings name another one.
+    Only the agent itself may read it: AGENT is the source, unless --source or the settings name another one.
     """
     session.speak_as(agent)
     with session.connect() as bus:
         content, revision = bus.scratchpad(agent).read_with_revision()
-    if session.as_json:
-        session.out.document({"agent": agent, "content": content, "revision": revision})
-    elif content:
-        _show_text(session, content)
+    _show_text(session, {"agent": agent, "content": content, "revision": revision}, content)
 
 
 @scratchpad.command(
@@ -152,34 +135,32 @@ def show_scratchpad(session: Session, agent: str) -> None:
 @event_id_option
 @pass_session
 def write_scratchpad(session: Session, agent: str, content: str, revision: int | None, event_id: str | None) -> None:
-    """Replace what an agent's scratchpad says; an empty text clears it.
+    """Replace the scratchpad of an agent.
 
-    - reads CONTENT from standard input.
+    An empty CONTENT clears it; - reads it from standard input.
     """
     text = content_of(content)
     session.speak_as(agent)
     with session.connect() as bus:
         new = bus.scratchpad(agent).write(text, revision=revision, event_id=event_id)
-    if session.as_json:
-        session.out.document({"agent": agent, "characters": len(text), "revision": new})
-    else:
-        session.out.sentence(Cell("saved", "green"), Cell(f"{plural(len(text), 'character')} for {agent}"))
+    document = {"agent": agent, "characters": len(text), "revision": new}
+    session.out.result(document, Cell("saved", "green"), Cell(f"{plural(len(text), 'character')} for {agent}"))
 
 
 @scratchpad.command("whoami", examples=("scratchbus scratchpad whoami analyst",))
 @click.argument("agent")
 @pass_session
 def whoami(session: Session, agent: str) -> None:
-    """Show what an agent is shown at the start of a run."""
+    """Print the text that an agent gets at the start of a run."""
     session.speak_as(agent)
     with session.connect() as bus:
         text = bus.scratchpad(agent).whoami()
+    _show_text(session, {"agent": agent, "text": text}, text)
+
+
+def _show_text(session: Session, document: dict[str, Any], text: str | None) -> None:
+    """Print a document, or a text: unchanged into a pipe, as paragraphs on a terminal, not at all if it is empty."""
     if session.as_json:
-        session.out.document({"agent": agent, "text": text})
-    else:
-        _show_text(session, text)
-
-
-def _show_text(session: Session, text: str) -> None:
-    """Print a text with its layout into a pipe, and as paragraphs onto a terminal."""
-    session.out.line(paragraphs(text) if session.out.is_terminal else text)
+        session.out.document(document)
+    elif text:
+        session.out.line(paragraphs(text) if session.out.is_terminal else text)

@@ -1,4 +1,4 @@
-"""Looking at the page: `list`, `active`, `show`, `history`, `trace`."""
+"""The page as it is now: `list`, `active`, `show`, `history`, `trace`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Any
 
 import click
 
-from scratchbus.cli.common import Session, command, given, pass_session
-from scratchbus.cli.complete import statuses, type_names
-from scratchbus.cli.render import show_card, show_gone, show_history, show_list, show_trace
-from scratchbus.cli.values import pairs, past_moment
+from scratchbus.cli.arguments import pairs, past_moment
+from scratchbus.cli.commands import command, given
+from scratchbus.cli.completion import statuses, type_names
+from scratchbus.cli.event_view import show_history
+from scratchbus.cli.observation_view import columns_at, show_card, show_gone, show_trace
+from scratchbus.cli.session import Session, pass_session
+from scratchbus.errors import NotFound
 
 _COUNT = click.IntRange(min=1)
-_FIRST = "Nothing here yet: add something with `scratchbus add TYPE CONTENT --source NAME`, or give another --page"
+_EMPTY = "The page is empty; add something with `scratchbus add TYPE CONTENT --source NAME`, or give another --page"
 
 
 @command(
@@ -23,19 +26,19 @@ _FIRST = "Nothing here yet: add something with `scratchbus add TYPE CONTENT --so
         "scratchbus --json list --all | jq .content",
     ),
 )
-@click.option("--type", shell_complete=type_names, help="Of this type.")
-@click.option("--status", multiple=True, shell_complete=statuses, help="In this status; may be given several times.")
-@click.option("--owner", help="Of this owner.")
-@click.option("--source", help="From this source.")
-@click.option("--tag", "tags", multiple=True, help="With this tag; with each of them when given several times.")
-@click.option("--text", help="With this text in the content, in any case.")
+@click.option("--type", shell_complete=type_names, help="Only this type.")
+@click.option("--status", multiple=True, shell_complete=statuses, help="Only this status; repeatable.")
+@click.option("--owner", help="Only this owner.")
+@click.option("--source", help="Only this source.")
+@click.option("--tag", "tags", multiple=True, help="Only with this tag; repeatable.")
+@click.option("--text", help="Only with this text in the content, ignoring case.")
 @click.option(
-    "--context", multiple=True, callback=pairs, metavar="KEY=VALUE", help="With this in the context; the same way."
+    "--context", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Only with this in the context; repeatable."
 )
-@click.option("--since", metavar="TIME", help="Added since then: 2h ago, 14:02, ISO 8601.")
-@click.option("--limit", type=_COUNT, metavar="N", help="At most so many.  [default: 100]")
-@click.option("--all", "is_all", is_flag=True, help="As many as there are.")
-@click.option("--after", metavar="ID", help="Go on after this one, the last of the list before.")
+@click.option("--since", metavar="TIME", help="Only added since: 2h ago, 14:02, ISO 8601.")
+@click.option("--limit", type=_COUNT, metavar="N", help="The most observations to show.  [default: 100]")
+@click.option("--all", "is_all", is_flag=True, help="Show all of them.")
+@click.option("--after", metavar="ID", help="Continue after this one, the last of the previous list.")
 @pass_session
 def list_(
     session: Session,
@@ -45,63 +48,54 @@ def list_(
     after: str | None,
     **narrow: Any,
 ) -> None:
-    """List what is on the page, newest first.
+    """List the observations of the page, newest first.
 
-    Every option narrows it. On a terminal ids are shown by their last characters; those are enough wherever an id is
-    asked for.
+    Each option narrows the list. A terminal shows the last characters of ids; every command accepts these as an id.
     """
     wanted = given(**narrow)
     if since is not None:
         wanted["since"] = past_moment("since", since)
     if is_all or limit is not None:
         wanted["limit"] = limit
-    with session.open() as place:
+    with session.open() as opened:
         if after is not None:
-            wanted["after"] = place.id(after)
-        found = place.page.list(**wanted)
-        show_list(session, found)
-        if not found:
-            session.out.note("Nothing matches" if wanted.keys() - {"limit"} else _FIRST)
+            wanted["after"] = opened.page.whole_id(after)
+        found = opened.page.list(**wanted)
+    session.out.listing(columns_at(), found, empty="Nothing matches" if wanted.keys() - {"limit"} else _EMPTY)
 
 
 @command(examples=("scratchbus active --limit 10",))
-@click.option("--limit", type=_COUNT, metavar="N", help="At most so many.  [default: all]")
+@click.option("--limit", type=_COUNT, metavar="N", help="The most observations to show.  [default: all]")
 @pass_session
 def active(session: Session, limit: int | None) -> None:
-    """Show what is active, by priority."""
-    with session.open() as place:
-        found = place.page.active(limit)
-    show_list(session, found)
-    if not found:
-        session.out.note("Nothing is active; see all with `scratchbus list`")
+    """Show the active observations, by priority."""
+    with session.open() as opened:
+        found = opened.page.active(limit)
+    session.out.listing(columns_at(), found, empty="Nothing is active; see all with `scratchbus list`")
 
 
 @command(examples=("scratchbus show 8F3K2M9Q --history",))
 @click.argument("id", metavar="ID")
-@click.option("--history", "with_history", is_flag=True, help="With the events about it.")
+@click.option("--history", "with_history", is_flag=True, help="Show its events too.")
 @pass_session
 def show(session: Session, id: str, with_history: bool) -> None:
     """Show one observation in full.
 
-    ID is its id, or at least the last 6 characters of it. Of one that has left the page there is the history.
+    ID is its id, or at least the last 6 characters of it. If it has left the page, --history shows its events.
     """
-    from scratchbus.commands.trace import with_evidence
-    from scratchbus.errors import NotFound
-
-    with session.open() as place:
-        whole = place.id(id)
-        observation = place.page.get(whole)
-        evidence = observation.evidence if observation else []
-        found = place.bus.converse(with_evidence(place.bus.core, place.page.name, evidence))
-        refuted = {each.id for each in found.values() if each.reason_code == "refuted"}
-        is_wanted = with_history or observation is None  # which says when there never was one
-        events = place.page.history(whole) if is_wanted else None
+    with session.open() as opened:
+        whole = opened.page.whole_id(id)
+        observation = opened.page.get(whole)
+        evidence = opened.page.evidence(whole) if observation and observation.evidence else {}
+        refuted = {each.id for each in evidence.values() if each.reason_code == "refuted"}
+        is_wanted = with_history or observation is None  # its history is an error if there never was one
+        events = opened.page.history(whole) if is_wanted else None
     if observation is not None:
         show_card(session, observation, events, refuted)
     elif with_history:
-        show_gone(session, place.page.name, whole, events or ())
+        show_gone(session, opened.page.name, whole, events or ())
     else:
-        raise NotFound(f"{whole} is no longer on page {place.page.name!r}; see `scratchbus history {whole}`")
+        raise NotFound(f"{whole} is no longer on page {opened.page.name!r}; see `scratchbus history {whole}`")
 
 
 @command(examples=("scratchbus trace goal-17", "scratchbus --json trace goal-17 | jq .motives"))
@@ -110,10 +104,10 @@ def show(session: Session, id: str, with_history: bool) -> None:
 def trace(session: Session, action: str) -> None:
     """Show what led to an action.
 
-    Those are the observations that ACTION is linked to and, below each, the evidence it rests on, on whatever page.
+    Shows the observations linked to ACTION and, below each, the evidence it rests on, on any page.
     """
-    with session.open() as place:
-        found = place.page.trace(action)
+    with session.open() as opened:
+        found = opened.page.trace(action)
     show_trace(session, found)
 
 
@@ -121,10 +115,10 @@ def trace(session: Session, action: str) -> None:
 @click.argument("id", metavar="ID")
 @pass_session
 def history(session: Session, id: str) -> None:
-    """Show what happened to an observation, oldest first.
+    """Show the events about an observation, oldest first.
 
-    Also when it has left the page.
+    This also works when it has left the page.
     """
-    with session.open() as place:
-        events = place.page.history(place.id(id))
+    with session.open() as opened:
+        events = opened.page.history(opened.page.whole_id(id))
     show_history(session, events)

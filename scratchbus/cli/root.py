@@ -1,4 +1,4 @@
-"""The command `scratchbus`: all its commands, in the order in which people need them."""
+"""The command `scratchbus` with all its commands, in sections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scratchbus.cli.add import add, update
 from scratchbus.cli.archive import archive
 from scratchbus.cli.audit import diff, replay
 from scratchbus.cli.change import claim, claim_next, clear_resolved, link, refute, release, reopen, resolve, review
-from scratchbus.cli.common import BusGroup
+from scratchbus.cli.commands import BusGroup
 from scratchbus.cli.completion import completion
 from scratchbus.cli.context import context
 from scratchbus.cli.dead_letters import dead_letters
@@ -19,22 +19,35 @@ from scratchbus.cli.notepad import notepad
 from scratchbus.cli.notes import note
 from scratchbus.cli.plans import scratchpad, todo
 from scratchbus.cli.read import active, history, list_, show, trace
-from scratchbus.cli.run import demo, status, stop, up
+from scratchbus.cli.run import demo, run, status, stop, up
 from scratchbus.cli.types import types
 
 SECTIONS: dict[str, tuple[click.Command, ...]] = {
-    "Say what was observed": (add, update),
-    "See what is going on": (active, list_, show, history, trace, watch, tail),
-    "See what was": (replay, diff),
-    "What agents know": (context,),
-    "Deal with it": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
-    "Remember": (note, notepad, todo, scratchpad, context),
-    "Run it": (up, status, stop, mcp, types, dead_letters, rebuild, verify, erase, import_, demo, completion),
+    "Add observations": (add, update),
+    "See the page and the log": (active, list_, show, history, trace, watch, tail),
+    "See the past": (replay, diff),
+    "Change observations": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
+    "Memory of agents": (note, notepad, todo, scratchpad, context),
+    "Run and maintain a bus": (
+        up,
+        run,
+        status,
+        stop,
+        mcp,
+        types,
+        dead_letters,
+        rebuild,
+        verify,
+        erase,
+        import_,
+        demo,
+        completion,
+    ),
 }
 
 
 class _Root(BusGroup):
-    """The command itself, whose help shows the commands in their sections."""
+    """The command itself; its help shows the commands in sections."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections."""
@@ -45,14 +58,14 @@ class _Root(BusGroup):
                 formatter.write_dl([(str(each.name).ljust(widest), each.get_short_help_str(room)) for each in commands])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands first: they are what people look for."""
+        """Write the commands before the options, because people look for these."""
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
 
 _EXIT_CODES = (
-    "Exit codes: 0 fine, 1 internal, 2 usage, 3 not found, 4 conflict or invalid transition, 5 invalid input, 6 engine"
-    " unreachable, 130 Ctrl-C."
+    "Exit codes: 0 success, 1 internal, 2 usage, 3 not found, 4 conflict or invalid transition, 5 invalid input, 6"
+    " engine unreachable, 130 Ctrl-C."
 )
 
 
@@ -69,8 +82,9 @@ _EXIT_CODES = (
 def root() -> None:
     """The shared working memory of daemons and agents.
 
-    Anyone publishes observations, everyone sees one current Scratch Page, and nothing that happened is ever lost.
-    Without --url it lives on an embedded engine that starts when it is needed.
+    Everyone publishes observations and sees the same Scratch Page; the log keeps everything that happened.
+
+    Without --url it uses an embedded engine, which is started when it is needed.
     """
 
 

@@ -1,21 +1,26 @@
-"""The engine and what keeps the page current: `up`, `status`, `stop`, `demo`."""
+"""The engine, its background work and the daemons: `up`, `run`, `status`, `stop`, `demo`."""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import click
 
-from scratchbus.cli.common import Session, command, pass_session
+import scratchbus
+from scratchbus.cli.commands import BusGroup, command, given
 from scratchbus.cli.output import Cell
-from scratchbus.cli.status_view import connection_hint, show_status, where_it_is
+from scratchbus.cli.session import Session, pass_session
+from scratchbus.cli.status_view import connection_hint, engine_document, show_status
 from scratchbus.daemon.metrics_options import metrics_options, start_exporter
+from scratchbus.errors import EngineUnreachable, InvalidURL
 
 if TYPE_CHECKING:
-    from scratchbus import Bus
     from scratchbus.daemon.runtime import Run
 
 _NAP = 0.1  # seconds that a stop may go unnoticed
@@ -30,45 +35,43 @@ _NAP = 0.1  # seconds that a stop may go unnoticed
 @metrics_options
 @pass_session
 def up(session: Session, metrics_host: str, metrics_port: int | None) -> None:
-    """Run what keeps the page current, until Ctrl-C.
+    """Run the engine and its background work until Ctrl-C.
 
-    That is the engine, a projector and an expirer, and an archiver where archive_url is set. Without --url it is the
-    embedded engine, which all processes of this user share; it stays when this command ends, and `scratchbus stop` ends
-    it.
+    The background work is a projector, an expirer, and an archiver if archive_url is set. Without --url the engine is
+    the embedded one, which all processes of this user share. It keeps running when this command ends; `scratchbus stop`
+    stops it.
     """
-    from scratchbus import Bus
-    from scratchbus.archive.archiver import run_archiver
     from scratchbus.daemon.runtime import configure_logging, serve
-    from scratchbus.readmodel.projector import run_projector
-    from scratchbus.scheduling.expiry import run_expirer
 
     configure_logging(session.settings().log_level)
     exporter = start_exporter(metrics_host, metrics_port)
     with session.connect() as bus:
         status = bus.status()
     source = session.settings().source or "up"
-    runs = [run_projector, run_expirer, *([run_archiver] if session.settings().archive_url else [])]
+    runs = [scratchbus.run_projector, scratchbus.run_expirer]
+    if session.settings().archive_url:
+        runs.append(scratchbus.run_archiver)
     names = ", ".join(run.__name__.removeprefix("run_") for run in runs)
     if session.as_json:
         metrics = {"metrics": exporter.url} if exporter else {}
-        session.out.document({**where_it_is(status), **metrics, "pid": os.getpid()})
+        session.out.document({**engine_document(status), **metrics, "pid": os.getpid()})
     else:
-        ends = "Ctrl-C; the engine stays" + (", `scratchbus stop` ends it" if status.directory else "")
+        ends = "Ctrl-C; the engine stays" + (", `scratchbus stop` stops it" if status.directory else "")
         pairs = [*connection_hint(status), ("runs", Cell(names))]
         pairs += [("metrics", Cell(exporter.url, "cyan"))] if exporter else []
         pairs += [("ends", Cell(ends))]
         session.out.block([Cell("scratchbus is up", "bold green")], "", pairs)
 
-    def connect() -> Bus:
-        return Bus.connect(session.url, source=source, config=session.config, bus=session.bus)
+    def connect() -> scratchbus.Bus:
+        return scratchbus.Bus.connect(session.url, source=source, config=session.config, bus=session.bus)
 
     serve(exporter.watching(connect) if exporter else connect, _side_by_side(*runs))
 
 
 def _side_by_side(*runs: Run) -> Run:
-    """Return work that is several at once: when one of them ends or fails, all end."""
+    """Return a run that does all of these at once; when one of them ends or fails, all end."""
 
-    def run_all(bus: Bus, stop: threading.Event) -> None:
+    def run_all(bus: scratchbus.Bus, stop: threading.Event) -> None:
         over = threading.Event()
         failures: list[BaseException] = []
 
@@ -94,22 +97,74 @@ def _side_by_side(*runs: Run) -> Run:
     return run_all
 
 
+class _DaemonGroup(BusGroup):
+    """The commands of the reference daemons, each loaded when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the daemons."""
+        return list(_load().NAMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a daemon, or None when there is no daemon of this name."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        found: click.Command = _load(f".{cmd_name}").main
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that `args` start with, and the rest. Fails with the names if there is no such daemon."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not ctx.resilient_parsing:
+            ctx.fail(f"there is no daemon {args[0]!r}; choose one of: {', '.join(names)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_DaemonGroup,
+    subcommand_metavar="NAME [OPTIONS]",
+    examples=(
+        "scratchbus run projector",
+        "scratchbus run logwatch --log /var/log/auth.log --follow",
+    ),
+)
+@pass_session
+@click.pass_context
+def run(context: click.Context, session: Session) -> None:
+    """Run one of the reference daemons, until Ctrl-C.
+
+    `scratchbus run NAME --help` explains its options.
+    """
+    os.environ |= given(SCRATCHBUS_BUS=session.bus, SCRATCHBUS_CONFIG=session.config)  # daemons have no such options
+    options = given(url=session.url, page=session.page, name=session.source, instance=session.instance)
+    context.default_map = {str(context.invoked_subcommand): options}
+
+
+def _load(module: str = "") -> ModuleType:
+    """Return the package of the reference daemons, or a module of it.
+
+    A wheel has them as a part of scratchbus, a checkout beside it.
+    """
+    package = Path(scratchbus.__file__).parent
+    if (package / "_daemons").is_dir():
+        return import_module(f"scratchbus._daemons{module}")
+    if sys.path[0] != str(package.parent):
+        sys.path.insert(0, str(package.parent))
+    return import_module(f"daemons{module}")
+
+
 @command()
 @pass_session
 def status(session: Session) -> None:
-    """Show how things are, and where.
+    """Show the state of the bus.
 
-    The engine and how to reach it, the log, the projection, the pages.
+    Shows the engine and how to connect to it, the log, the projection, subscriptions and pages.
     """
-    from scratchbus.engine.embedded import server
-    from scratchbus.errors import EngineUnreachable
-
     settings = session.settings()
-    directory = server.directory_of(settings.url, settings.home)
-    if directory is not None and server.find_running(directory) is None:
-        raise EngineUnreachable(
-            f"no engine runs in {directory}; `scratchbus up` starts it, as every other command does"
-        )
+    directory = scratchbus.embedded_directory(settings.url, settings.home)
+    if directory is not None and scratchbus.find_engine(directory) is None:
+        raise EngineUnreachable(f"no engine runs in {directory}; start it with `scratchbus up` or any other command")
     with session.connect() as bus:
         found = bus.status()
     show_status(session, found)
@@ -118,24 +173,18 @@ def status(session: Session) -> None:
 @command()
 @pass_session
 def stop(session: Session) -> None:
-    """End the embedded engine. Nothing is lost; the next command or program that connects starts it again.
+    """Stop the embedded engine. Nothing is lost; the next command or program that connects starts it again.
 
-    Those that are connected now do not: they wait for it.
+    Programs that are connected now wait until it is started.
     """
-    from scratchbus.engine.embedded import server
-    from scratchbus.errors import InvalidURL
-
     settings = session.settings()
-    directory = server.directory_of(settings.url, settings.home)
+    directory = scratchbus.embedded_directory(settings.url, settings.home)
     if directory is None:
-        raise InvalidURL("stop ends the embedded engine only; end a server of your own where you started it")
-    has_run = server.stop(directory)
-    if session.as_json:
-        session.out.document({"directory": str(directory), "stopped": has_run})
-    elif has_run:
-        session.out.sentence(Cell("stopped", "green"), Cell(f"the engine in {directory}"))
-    else:
-        session.out.sentence(Cell(f"No engine runs in {directory}"))
+        raise InvalidURL("stop is only for the embedded engine; stop your own server where you started it")
+    has_run = scratchbus.stop_engine(directory)
+    stopped = (Cell("stopped", "green"), Cell(f"the engine in {directory}"))
+    cells = stopped if has_run else (Cell(f"No engine runs in {directory}"),)
+    session.out.result({"directory": str(directory), "stopped": has_run}, *cells)
 
 
 @command(
@@ -146,16 +195,13 @@ def stop(session: Session) -> None:
 )
 @click.option(
     "--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Read this log; else a small one that is made up.",
+    help="The log to read.  [default: a small made-up one]",
 )  # fmt: skip
 @pass_session
 @click.pass_context
 def demo(context: click.Context, session: Session, log: Path | None) -> None:
-    """See it all at work, within a minute.
+    """Watch the daemons work on a log, for about a minute.
 
-    Real daemons read a log and deal with what they find. It runs on an engine of its own, which is gone afterwards,
-    unless --url names another.
+    The daemons find attacks in the log and handle them. The demo uses a temporary engine, unless --url names another.
     """
-    from scratchbus.roles.demo import run_demo
-
-    context.exit(run_demo(log, session.url, as_json=session.as_json))
+    context.exit(_load(".demo").run_demo(log, session.url, as_json=session.as_json))

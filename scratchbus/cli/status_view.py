@@ -1,53 +1,39 @@
-"""How the state of a bus looks."""
+"""How the status of a bus looks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-from scratchbus.cli.common import Session
-from scratchbus.cli.output import Cell, Heading, Output, Row
+import scratchbus
+from scratchbus.cli.output import Cell, Column, Columns, Output
+from scratchbus.cli.session import Session
 from scratchbus.cli.text import clock, plural, span
 
-if TYPE_CHECKING:
-    from scratchbus.status import PageStatus, ShardStatus, Status
-    from scratchbus.subscriptions import SubscriptionStatus
+T = TypeVar("T")
 
-_PAGES = (Heading("open", 5, right=True), Heading("claimed", right=True), Heading("page"))
-_SUBSCRIPTIONS = (
-    Heading("subscription"),
-    Heading("behind", right=True),
-    Heading("oldest", right=True),
-    Heading("dead letters", right=True),
-    Heading("failed", right=True),
-    Heading("consumer"),
-)
 _MOST = 20  # subscriptions
 _MIB = 1 << 20
-_NEARLY = 0.9  # of the memory that the engine may use
+_NEARLY = 0.9  # of the memory limit of the engine
 
 
-def where_it_is(status: Status) -> dict[str, Any]:
-    """Return where the engine is, and what it is; the socket and process of an embedded one too."""
-    from scratchbus.engine.embedded.server import find_running
-
+def engine_document(status: scratchbus.Status) -> dict[str, Any]:
+    """Return the engine as a JSON document, with the socket and process of an embedded one."""
     found: dict[str, Any] = {
         "url": status.url, "bus": status.bus, "engine": status.engine, "version": status.version,
         "directory": status.directory, "socket": None, "engine_pid": None,
     }  # fmt: skip
-    running = find_running(Path(status.directory)) if status.directory else None
+    running = scratchbus.find_engine(Path(status.directory)) if status.directory else None
     if running is not None:
         found |= {"socket": str(running.socket), "engine_pid": running.pid}
     return found
 
 
-def connection_hint(status: Status) -> Iterator[tuple[str, Cell]]:
-    """Yield where the engine is and how a program comes to it, by name."""
-    from scratchbus.engine.embedded.server import default_directory
-
-    where = where_it_is(status)
+def connection_hint(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
+    """Yield the engine and how to connect to it, by name."""
+    where = engine_document(status)
     kind = "embedded, shared by all your processes" if status.directory else "a server"
     name = f"{status.engine} {status.version}" if status.version != status.engine else status.engine
     yield "engine", Cell(f"{name}, {kind}")
@@ -55,7 +41,7 @@ def connection_hint(status: Status) -> Iterator[tuple[str, Cell]]:
     if where["socket"]:
         yield "socket", Cell(f"{where['socket']} (process {where['engine_pid']})", "dim")
     bus = "" if status.bus == _default_bus() else f", bus={status.bus!r}"
-    is_default = status.directory is not None and Path(status.directory) == default_directory()
+    is_default = status.directory is not None and Path(status.directory) == scratchbus.embedded_directory()
     address = "" if is_default and not bus else repr(None if is_default else status.url)
     yield "connect", Cell(f"Bus.connect({address}{bus})", "cyan")
     yield "", Cell("scratchbus active" if is_default else f"scratchbus --url {status.url} active", "cyan")
@@ -67,39 +53,33 @@ def _default_bus() -> str:
     return str(Settings.model_fields["bus"].default)
 
 
-def show_status(session: Session, status: Status) -> None:
-    """Show a bus as a whole."""
+def show_status(session: Session, status: scratchbus.Status) -> None:
+    """Show the status of a bus."""
     out = session.out
     if out.as_json:
-        out.document({**status.model_dump(mode="json"), **where_it_is(status)})
+        out.document({**status.model_dump(mode="json"), **engine_document(status)})
         return
     name = "" if status.bus == _default_bus() else f"bus {status.bus}"
     out.block([Cell("scratchbus", "bold"), Cell(name)], "", [*connection_hint(status), *_state(status)])
     if status.subscriptions:
-        now = datetime.now(UTC)
         worst = sorted(status.subscriptions, key=lambda each: (-each.dead_letters, -each.lag, each.name))
-        _section(out, _SUBSCRIPTIONS, [_subscription(each, now) for each in worst[:_MOST]])
-        _rest(out, len(worst) - _MOST, "subscription")
+        _section(out, _subscription_columns(), worst[:_MOST], len(worst), "subscription")
     if status.pages:
-        _section(out, _PAGES, [_page(each) for each in status.pages])
-        _rest(out, status.page_count - len(status.pages), "page")
+        _section(out, _PAGE, status.pages, status.page_count, "page")
     else:
-        out.note("No page yet: add something with `scratchbus add TYPE CONTENT --source NAME`")
+        out.note("There is no page yet; add an observation with `scratchbus add TYPE CONTENT --source NAME`")
 
 
-def _section(out: Output, headings: Sequence[Heading], rows: Sequence[Row]) -> None:
-    """Show a table below others; in a pipe, too, its first line says what is in it."""
+def _section(out: Output, columns: Columns[T], items: Sequence[T], total: int, noun: str) -> None:
+    """Print a table with a heading, and how many items it leaves out."""
     out.line("")
-    titles = [] if out.is_terminal else [[Cell(head.title) for head in headings]]
-    out.table(headings, [*titles, *rows])
+    out.table(columns, items, titled=True)
+    if total > len(items):
+        rest = total - len(items)
+        out.sentence(Cell(f"and {rest:,} more {noun}{'' if rest == 1 else 's'}", "dim"))
 
 
-def _rest(out: Output, count: int, noun: str) -> None:
-    if count > 0:
-        out.sentence(Cell(f"and {count:,} more {noun}{'' if count == 1 else 's'}", "dim"))
-
-
-def _state(status: Status) -> Iterator[tuple[str, Cell]]:
+def _state(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
     if status.memory_bytes != 0:
         yield "memory", _memory(status)
     yield "keeps", Cell(status.persistence)
@@ -122,7 +102,7 @@ def _state(status: Status) -> Iterator[tuple[str, Cell]]:
         yield "open", Cell(f"{plural(status.open, 'observation')} on {plural(status.page_count, 'page')}")
 
 
-def _memory(status: Status) -> Cell:
+def _memory(status: scratchbus.Status) -> Cell:
     if status.memory_bytes is None:
         return Cell("unknown")
     used = f"{status.memory_bytes / _MIB:,.1f} MiB"
@@ -132,8 +112,8 @@ def _memory(status: Status) -> Cell:
     return Cell(f"{used} of {status.memory_limit_bytes / _MIB:,.1f} MiB", "bold red" if is_short else "")
 
 
-def _projection(shard: ShardStatus) -> Cell:
-    """Return how far the projection is; reading catches up with it in any case."""
+def _projection(shard: scratchbus.ShardStatus) -> Cell:
+    """Return how far the projection is behind the log; readers catch up themselves."""
     if shard.lag:
         behind = f"projection {plural(shard.lag, 'event')} behind, the oldest {_age(shard.lag_seconds)}"
         return Cell(f"{behind}; `scratchbus up` keeps it current", "yellow")
@@ -144,23 +124,34 @@ def _age(seconds: float) -> str:
     return f"{span(seconds)} old" if seconds >= 1 else "new"
 
 
-def _page(page: PageStatus) -> list[Cell]:
-    claimed = "?" if page.claimed is None else str(page.claimed or "")
-    return [Cell(f"{page.open:,}"), Cell(claimed, "magenta"), Cell(page.page, "cyan")]
+_PAGE: Columns[scratchbus.PageStatus] = (
+    Column("open", lambda each: Cell(f"{each.open:,}"), 5, right=True),
+    Column(
+        "claimed", lambda each: Cell("?" if each.claimed is None else str(each.claimed or ""), "magenta"), right=True
+    ),
+    Column("page", lambda each: Cell(each.page, "cyan")),
+)
 
 
-def _subscription(each: SubscriptionStatus, now: datetime) -> list[Cell]:
-    """Return how far it is, what it failed at, and who has its lease."""
-    holder = Cell("nobody", "yellow" if each.lag else "dim")
-    if each.dropped is not None:
-        holder = Cell(f"dropped {clock(each.dropped, now)}, unconsumed for too long", "yellow")
-    if each.holder is not None and each.since is not None:
-        holder = Cell(f"{each.holder}, since {clock(each.since, now)}")
-    return [
-        Cell(each.name, "cyan"),
-        Cell(f"{each.lag:,}", "yellow" if each.lag else "green"),
-        Cell(span(each.lag_seconds) if each.lag else "", "yellow"),
-        Cell(f"{each.dead_letters:,}" if each.dead_letters else "", "bold red"),
-        Cell(f"{each.attempts}×" if each.attempts else "", "yellow"),
-        holder,
-    ]
+def _subscription_columns() -> Columns[scratchbus.SubscriptionStatus]:
+    now = datetime.now(UTC)
+
+    def consumer(each: scratchbus.SubscriptionStatus) -> Cell:
+        if each.holder is not None and each.since is not None:
+            return Cell(f"{each.holder}, since {clock(each.since, now)}")
+        if each.dropped is not None:
+            return Cell(f"dropped {clock(each.dropped, now)}, unconsumed for too long", "yellow")
+        return Cell("nobody", "yellow" if each.lag else "dim")
+
+    return (
+        Column("subscription", lambda each: Cell(each.name, "cyan")),
+        Column("behind", lambda each: Cell(f"{each.lag:,}", "yellow" if each.lag else "green"), right=True),
+        Column("oldest", lambda each: Cell(span(each.lag_seconds) if each.lag else "", "yellow"), right=True),
+        Column(
+            "dead letters",
+            lambda each: Cell(f"{each.dead_letters:,}" if each.dead_letters else "", "bold red"),
+            right=True,
+        ),
+        Column("failed", lambda each: Cell(f"{each.attempts}×" if each.attempts else "", "yellow"), right=True),
+        Column("consumer", consumer),
+    )

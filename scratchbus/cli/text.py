@@ -1,4 +1,4 @@
-"""How the command line says things to people: short, on one line, and nothing that a terminal would obey."""
+"""Short texts for people: ages, durations, ids, counts, and any text on one line."""
 
 from __future__ import annotations
 
@@ -6,22 +6,40 @@ import json
 from datetime import datetime
 from typing import Any
 
+from scratchbus.cli.output import Cell
+
 SHORT = 8
-"""How many characters of an id people are shown: its last ones, which are random."""
+"""The length of the end of an id that people are shown; the end is random."""
 
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 
 TODO_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
-"""How the statuses of a todo list are shown."""
+"""The marks of the statuses of todo items."""
+
+STATUS_STYLES = {"pending_review": "yellow", "resolved": "green", "archived": "dim"}
+"""The colours of statuses; the others have none."""
 
 
 def short(id: str) -> str:
-    """Return the end of an id, as people read it."""
+    """Return the end of an id, which people read and type."""
     return id[-SHORT:]
 
 
+def id_cell(id: str) -> Cell:
+    """Return an id: whole in a pipe; on a terminal its end, unless it is a word such as that of a note."""
+    return Cell(id, "bold", None if id[:1] > "Z" else short(id))
+
+
+def type_style(priority: int) -> str:
+    """Return the colour of a type by its priority: the more urgent, the warmer."""
+    for least, style in ((80, "bold red"), (60, "yellow"), (40, "cyan")):
+        if priority >= least:
+            return style
+    return "blue"
+
+
 def span(seconds: float) -> str:
-    """Return a length of time in one unit: ``now``, ``45s``, ``3m``, ``26h``, ``7d``."""
+    """Return a duration in one unit: ``now``, ``45s``, ``3m``, ``26h``, ``7d``."""
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
         if seconds >= 1.98 * size:
             return f"{round(seconds / size)}{unit}"
@@ -29,28 +47,28 @@ def span(seconds: float) -> str:
 
 
 def ago(then: datetime, now: datetime) -> str:
-    """Return how long ago a moment was."""
+    """Return how long ago a time was."""
     return span((now - then).total_seconds())
 
 
 def ahead(then: datetime | None, now: datetime) -> str:
-    """Return how far ahead a moment is; nothing for one that never comes."""
+    """Return how long it is until a time; nothing for None."""
     return "" if then is None else span((then - now).total_seconds())
 
 
 def clock(then: datetime, now: datetime) -> str:
-    """Return a moment by the clock on this machine's wall, with the date when it was another day."""
+    """Return a time in the local time zone, with its date if that is not today's."""
     here, today = then.astimezone(), now.astimezone()
     return f"{here:%H:%M:%S}" if here.date() == today.date() else f"{here:%Y-%m-%d %H:%M}"
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, with a mark for each character that is not for reading."""
+    """Return a text on one line, with a mark for each character that is not printable."""
     return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
 
 
 def paragraphs(text: str) -> str:
-    """Return a text with its line breaks, but without any other character that is not for reading."""
+    """Return a text with its line breaks, and a mark for each other character that is not printable."""
     lines = (line.expandtabs(4) for line in text.splitlines())
     return "\n".join("".join(char if char.isprintable() else "�" for char in line) for line in lines)
 

@@ -3,56 +3,62 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from scratchbus.cli.common import BusGroup, Session, event_id_option, pass_session
-from scratchbus.cli.output import Cell
-from scratchbus.cli.text import plural
-
-if TYPE_CHECKING:
-    from scratchbus.domain.registry import RegistryChanges
+import scratchbus
+from scratchbus.cli.commands import BusGroup, event_id_option
+from scratchbus.cli.output import Cell, Column, Columns
+from scratchbus.cli.session import Session, pass_session
+from scratchbus.cli.text import one_line, plural, type_style
 
 _FILE = click.Path(path_type=Path)
 
 
+def _duration_cell(own: int | str | None) -> Cell:
+    """Return a duration; an empty cell where the settings decide."""
+    return Cell("" if own is None else own if isinstance(own, str) else scratchbus.duration_text(own), "dim")
+
+
+_TYPE: Columns[scratchbus.ObservationType] = (
+    Column("type", lambda each: Cell(each.name, type_style(each.priority)), 20),
+    Column("pri", lambda each: Cell(str(each.priority)), 3, right=True),
+    Column("ttl", lambda each: _duration_cell(each.default_ttl_ms), 5, right=True),
+    Column("owner", lambda each: Cell(each.default_owner or "", "cyan"), 8),
+    Column(
+        "lifecycle",
+        lambda each: Cell(each.lifecycle.name, "dim", "" if each.lifecycle.name == "default" else None),
+        10,
+    ),
+    Column("description", lambda each: Cell(one_line(each.description))),
+)
+
+
 @click.group(cls=BusGroup)
 def types() -> None:
-    """See and change which types of observations there are."""
+    """Show, check and publish the observation types."""
 
 
 @types.command("list")
 @pass_session
 def list_types(session: Session) -> None:
-    """Show the types of the bus, the most urgent first."""
-    from scratchbus.cli import columns
-    from scratchbus.cli.documents import type_document
-
+    """Show the types of the bus, the highest priority first."""
     with session.connect() as bus:
         found = sorted(bus.types.types.values(), key=lambda each: (-each.priority, each.name))
-    if session.as_json:
-        for each in found:
-            session.out.document(type_document(each))
-    else:
-        session.out.table(columns.heads(columns.TYPE), columns.rows_of(columns.TYPE, found))
+    session.out.listing(_TYPE, found)
 
 
 @types.command(examples=("scratchbus types check config/observation_types.yaml",))
 @click.argument("file", type=_FILE)
 @pass_session
 def check(session: Session, file: Path) -> None:
-    """Say whether a file of types is right.
+    """Check a file of types.
 
-    If not, it says what is wrong in which line. No engine is needed.
+    Prints the first error with its line. This needs no engine.
     """
-    from scratchbus.opening import as_registry
-
-    registry = as_registry(file)
-    if session.as_json:
-        session.out.document({"file": str(file), "types": sorted(registry.types)})
-    else:
-        session.out.sentence(Cell("right", "green"), Cell(f"{file} has {plural(len(registry.types), 'type')}"))
+    registry = scratchbus.load_registry(file)
+    document = {"file": str(file), "types": sorted(registry.types)}
+    session.out.result(document, Cell("valid", "green"), Cell(f"{file} has {plural(len(registry.types), 'type')}"))
 
 
 @types.command(examples=("scratchbus types push config/observation_types.yaml",))
@@ -62,16 +68,14 @@ def check(session: Session, file: Path) -> None:
 def push(session: Session, file: Path, event_id: str | None) -> None:
     """Publish a file of types to the bus.
 
-    Every daemon takes it, without a restart. A type cannot go, nor get another lifecycle, while an observation of it is
-    open.
+    Running daemons use it without a restart. A type cannot be removed, or get another lifecycle, while an observation
+    of it is open.
     """
-    from scratchbus.opening import as_registry
-
-    registry = as_registry(file)
+    registry = scratchbus.load_registry(file)
     with session.connect() as bus:
         changes = registry.changes_from(bus.types)
         has_changed = bus.push_types(registry, event_id=event_id)
-        version = bus.core.registry_version
+        version = bus.types_version
     if session.as_json:
         session.out.document(
             {
@@ -80,12 +84,12 @@ def push(session: Session, file: Path, event_id: str | None) -> None:
             }
         )  # fmt: skip
     elif has_changed:
-        session.out.sentence(Cell("published", "green"), Cell(f"version {version}: {_told(changes)}"))
+        session.out.sentence(Cell("published", "green"), Cell(f"version {version}: {_summary(changes)}"))
     else:
-        session.out.sentence(Cell(f"The bus has these types already, as version {version}"))
+        session.out.sentence(Cell(f"The bus already has these types, as version {version}"))
 
 
-def _told(changes: RegistryChanges) -> str:
-    """Return what changes, for people."""
-    told = (("new", changes.added), ("changed", changes.changed), ("gone", changes.removed))
+def _summary(changes: scratchbus.RegistryChanges) -> str:
+    """Return a sentence about the changed types."""
+    told = (("new", changes.added), ("changed", changes.changed), ("removed", changes.removed))
     return "; ".join(f"{word}: {', '.join(names)}" for word, names in told if names) or "the same types"

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from scratchbus.commands.outcome import before_of, finish, life_of, type_name, type_or_none
-from scratchbus.domain.checks import check_changes, check_guards, check_reason
+from scratchbus.domain.checks import (
+    MAX_LABEL,
+    as_time,
+    check_content,
+    check_end,
+    check_guards,
+    check_label,
+    check_object,
+    check_reason,
+    check_tags,
+)
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.observation import UPDATABLE, Observation
 from scratchbus.domain.position import millis
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import check_id
+from scratchbus.domain.values import MAX_BYTES, check_confidence, check_id
 from scratchbus.engine.steps import Step
-from scratchbus.errors import Conflict, InvalidField, InvalidTransition, TooLarge, shown
+from scratchbus.errors import (
+    Conflict,
+    InvalidField,
+    InvalidTransition,
+    ReadOnlyField,
+    TooLarge,
+    UnknownField,
+    shown,
+)
 from scratchbus.eventlog.append import MAX_BATCH, append
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.ids import new_event_id
@@ -36,7 +55,7 @@ def update(
     core: Core,
     page: str,
     id: str,
-    changes: dict[str, Any],
+    changes: Mapping[str, Any],
     expected_version: int | None,
     event_id: str | None,
     fence: int | None,
@@ -45,7 +64,7 @@ def update(
     id, by = check_id(id), core.acting()
     check_guards(event_id, fence, expected_version)
     before, kind = yield from before_of(core, page, id, event_id)
-    patch = check_changes(changes, kind, core.max_content)
+    patch = _parse(changes, kind, core.max_content, datetime.now(UTC))
     given = digest_of("update", page, id, patch, expected_version) if event_id else ""
     status = patch.pop("status", None)
     first = event_id or new_event_id()
@@ -80,6 +99,37 @@ def update(
     return (yield from finish(core, page, before, writes, done))
 
 
+def _parse(changes: Mapping[str, Any], kind: ObservationType | None, max_content: int, now: datetime) -> dict[str, Any]:
+    """Return the fields to replace, checked. Raises ReadOnlyField, UnknownField, InvalidField, TooLarge."""
+    known = Observation.model_fields.keys() | Observation.model_computed_fields.keys()
+    for name in changes:
+        if name not in UPDATABLE:
+            raise (ReadOnlyField if name in known else UnknownField)(name, UPDATABLE)
+    checked: dict[str, Any] = {}
+    for name, value in changes.items():
+        match name:
+            case "content":
+                checked[name] = check_content(value, min(max_content, kind.max_content if kind else MAX_BYTES))
+            case "owner":
+                checked[name] = None if value is None else check_label("owner", value)
+            case "confidence":
+                checked[name] = check_confidence(value)
+            case "tags":
+                checked[name] = check_tags(value, kind.max_tags if kind else MAX_LABEL)
+            case "expires_at":
+                checked[name] = None if value is None else check_end(as_time(name, value), now)
+            case "status":
+                checked[name] = check_label(name, value)
+            case _:
+                checked[name] = check_object(name, value)
+    if kind is not None:
+        if "context" in checked:
+            kind.check_context(checked["context"])
+        if "metadata" in checked:
+            kind.check_metadata(checked["metadata"])
+    return checked
+
+
 def transition(
     core: Core,
     page: str,
@@ -103,7 +153,7 @@ def transition(
         try:
             writes = [write, *then]
             for index, each in enumerate(then, 1):
-                each.event.placed(id=f"{write.event.id}/{index}")
+                each.event = each.event.placed(id=f"{write.event.id}/{index}")
             done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
         except InvalidTransition as error:
             if error.from_status not in life_of(kind).sources_of(status):

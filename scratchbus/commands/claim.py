@@ -58,7 +58,9 @@ def claim(
 def _ttl_ms(ttl: Duration) -> int:
     ms = duration_ms(ttl)
     if ms is None:
-        raise InvalidTTL('ttl: a claim has to end; write "30s", "10m" …, and prolong it with fence=')
+        raise InvalidTTL(
+            'ttl: a claim must have an end; use a duration such as "30s" or "10m", and renew it with fence='
+        )
     return ms
 
 

@@ -23,8 +23,8 @@ from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections import scratch_page
-from scratchbus.projections.memory import check_subject
 from scratchbus.projections.session import SUBJECT as SESSION
+from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import read_head
@@ -43,9 +43,9 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     """
     id, reason = check_subject(id), cast(str, check_reason(reason))
     if id == SESSION:
-        raise InvalidId("id: what is known of a session itself is not erased; erase its notepad, notes or todo")
+        raise InvalidId("id: the record of a session itself cannot be erased; erase its notepad, notes or todo list")
     if not reason:
-        raise InvalidField("reason", "say why it is erased: the tombstone keeps it")
+        raise InvalidField("reason", "say why it is erased; the tombstone records it")
     check_guards(event_id, None, None)
     keys, who = core.log.keys(core.log.shard(page)), f"{core.by}@{socket.gethostname()}:{os.getpid()}"
     known = yield from history(core.log, page, id)

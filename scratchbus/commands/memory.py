@@ -33,7 +33,7 @@ from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections import session
-from scratchbus.projections.memory import MEMORIES, fold, is_over, memory_of
+from scratchbus.projections.table import is_over, projection_of
 from scratchbus.readmodel.history import history, known_events, walk_back
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
@@ -74,7 +74,7 @@ class Edit:
 
     def write(self, event: Event, version: int | None, status: str = "") -> Write:
         """Return the write of an event upon a version of its subject; with a status it is the last one."""
-        event.placed(id=self.event_id or new_event_id(), page=self.page, subject=self.subject)
+        event = event.placed(id=self.event_id or new_event_id(), page=self.page, subject=self.subject)
         final = "final" if status else ""
         return Write(event, "g", self.digest, version, status=status, status_class=final, argument=session.SUBJECT)
 
@@ -169,19 +169,26 @@ def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
             yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is at it
             continue
         except EngineError as error:
-            return [_copied(error, made.id if isinstance(made, Event) else job.asked.event_id) for job, made in decided]
+            told = _with_events(decided, [write.event for write in writes])
+            return [_copied(error, made.id if isinstance(made, Event) else job.asked.event_id) for job, made in told]
         if done.recalled is None:
             prev = before.position.stream_id if before else ""
+            written: list[Event] = []
             for write, row in zip(writes, done.written, strict=True):
-                write.event.placed(ms=row.position.ms, seq=row.position.seq, shard=row.position.shard, prev=prev)
+                written.append(write.event.placed(**row.position._asdict(), prev=prev))
                 prev = row.position.stream_id
-            return (yield from _answers(core, decided, before))
+            return (yield from _answers(core, _with_events(decided, written), before))
         if len(done.recalled) != len(writes):
             raise EventIdReused(writes[0].event.id)
-        events = iter((yield from known_events(core.log, done.recalled)))
-        known: _Decided = [(job, next(events) if isinstance(made, Event) else made) for job, made in decided]
-        return (yield from _answers(core, known, None))
+        known = yield from known_events(core.log, done.recalled)
+        return (yield from _answers(core, _with_events(decided, known), None))
     raise Conflict(f"{asked.subject} keeps changing; try again")
+
+
+def _with_events(decided: _Decided, events: Sequence[Event]) -> _Decided:
+    """Return what was decided with these events in the place of those that were made."""
+    rest = iter(events)
+    return [(job, next(rest) if isinstance(made, Event) else made) for job, made in decided]
 
 
 def _decide(
@@ -201,7 +208,7 @@ def _decide(
         made = job.decide(document, its_session)
         if isinstance(made, Event):
             write = job.asked.write(made, version + len(writes), job.status)
-            write.body = encode_body(made)
+            made, write.body = write.event, encode_body(made)
             size += len(write.body)
             if writes and (size > _MOST_BYTES or len(writes) == MAX_BATCH):
                 break
@@ -235,7 +242,7 @@ def _answers(core: Core, decided: _Decided, document: Remembered | None) -> Step
 
 
 def _folded_on(document: Remembered | None, event: Event) -> Remembered | None:
-    return fold(document, event, MEMORIES[event.subject.partition("_")[0]])[0]
+    return projection_of(event.subject).fold(document, event)[0]
 
 
 def _copied(error: Exception, event_id: str | None, position: Position | None = None) -> Exception:
@@ -288,11 +295,11 @@ def folded(events: list[Event], subject: str, until: Position | None = None) -> 
 
     The event that ended its session, which is about another subject, leaves nothing of it.
     """
-    memory = memory_of(subject)
+    projection = projection_of(subject)
     document: Remembered | None = None
     for event in events:
-        if memory is not None and (until is None or event.position <= until):
-            document = None if event.subject != subject else fold(document, event, memory)[0]
+        if until is None or event.position <= until:
+            document = None if event.subject != subject else projection.fold(document, event)[0]
     return document
 
 

@@ -111,11 +111,11 @@ def append_line(core: Core, page: str, text: str, event_id: str | None) -> Step[
 def _given(operation: object, fields: dict[str, str | None]) -> dict[str, str]:
     """Return what an operation takes, checked. Raises InvalidField for what it lacks or has no use for."""
     if operation not in OPERATIONS:
-        raise InvalidField("operation", f"{shown(operation)} is none; use one of: {', '.join(OPERATIONS)}")
+        raise InvalidField("operation", f"{shown(operation)} is not an operation; use one of: {', '.join(OPERATIONS)}")
     wanted = _WANTED[str(operation)]
     for name, value in fields.items():
         if value not in (None, "") and name not in wanted:
-            raise InvalidField(name, f"{operation} has no use for it; give {' and '.join(wanted)}")
+            raise InvalidField(name, f"{operation} does not take it; give {' and '.join(wanted)}")
     return {name: _checked(name, fields[name], str(operation)) for name in wanted}
 
 
@@ -131,7 +131,7 @@ def _checked(field: str, value: object, operation: str = "write") -> str:
 def _check_there(field: str, wanted: str, text: str, is_all: bool) -> None:
     """Make sure that a text is on the notepad: once, or with `is_all` at least once."""
     if not wanted:
-        raise InvalidField(field, "is empty; give the exact text that is to go")
+        raise InvalidField(field, "is empty; give the exact text to find")
     count = _count(wanted, text)
     if not count:
         what = "which is empty" if not text else "read it, and give the text exactly as it is there"
@@ -140,8 +140,8 @@ def _check_there(field: str, wanted: str, text: str, is_all: bool) -> None:
         often = f"{count} times" if count < _MOST else f"{count} times or more"
         raise InvalidField(
             field,
-            f"{shown(wanted)} is on the notepad {often}; give more of the text around the one you mean, or"
-            " replace_all=true for all of them; nothing was changed",
+            f"{shown(wanted)} is on the notepad {often}; include more of the surrounding text to pick one, or pass"
+            " replace_all=true to change all of them; nothing was changed",
         )
 
 

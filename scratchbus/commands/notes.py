@@ -17,9 +17,9 @@ from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.reader import Narrow, cursors, decode_wanted, read
-from scratchbus.projections.memory import is_over
 from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.projections.session import PAGES
+from scratchbus.projections.table import is_over
 from scratchbus.readmodel.history import history, known_events
 from scratchbus.readmodel.scope import Core
 
@@ -38,7 +38,7 @@ def add(core: Core, page: str, content: str, tags: Sequence[str], event_id: str 
         (event,) = yield from known_events(core.log, done.recalled)
     else:
         row = done.written[0]
-        event.placed(subject=row.subject, ms=row.position.ms, seq=row.position.seq, shard=row.position.shard)
+        event = event.placed(subject=row.subject, **row.position._asdict())
     return (yield from _result(core, page, evolve(None, event), "Added"))
 
 
@@ -48,7 +48,7 @@ def update(
     """Replace the content of a note, its tags, or both."""
     id = _check_id(id)
     if content is None and tags is None:
-        raise InvalidField("content", "nothing is to be changed; give content, tags, or both")
+        raise InvalidField("content", "nothing to change; give content, tags, or both")
     content = None if content is None else _content(core, content)
     tags = None if tags is None else _tags(core, tags)
 
@@ -140,7 +140,9 @@ def _count(number: int, what: str) -> str:
 
 def _check_id(id: object) -> str:
     if not isinstance(id, str) or not _ID.fullmatch(id):
-        raise InvalidId(f"id: {shown(id)} is not the id of a note; they look like note_1795256156929, as `list` shows")
+        raise InvalidId(
+            f"id: {shown(id)} is not the id of a note; note ids look like note_1795256156929, as `list` shows"
+        )
     return id
 
 

@@ -13,7 +13,7 @@ from scratchbus.domain.registry import ObservationType
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.eventlog.append_replies import Appended, Written
-from scratchbus.eventlog.codec import decode_document, encode_document
+from scratchbus.eventlog.codec import decode_observation, encode_document
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.history import known_events, walk_back
@@ -137,7 +137,7 @@ def _recall(core: Core, page: str, event: Event) -> Step[Observation | None]:
         most = _MANY
         for one in some:
             if one.id == kept_id:
-                observation, at = decode_document(kept), ""
+                observation, at = decode_observation(kept), ""
                 break
             events.append(one)
     for one in reversed(events):
@@ -163,4 +163,4 @@ def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
 
 def not_found(page: str, id: str) -> NotFound:
     """Return the error for an observation that a page does not have."""
-    return NotFound(f"there is no {id} on page {page!r}; list the page to see what there is")
+    return NotFound(f"there is no {id} on page {page!r}; list the page to find ids")

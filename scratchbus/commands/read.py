@@ -19,7 +19,7 @@ from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.reader import Narrow
 from scratchbus.projections.filters import Filter
-from scratchbus.projections.memory import check_subject
+from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import Freshness, active, get, read_head
 from scratchbus.readmodel.scope import Core, type_of
@@ -57,7 +57,7 @@ def check_names(field: str, given: str | Collection[str] | None) -> frozenset[st
     if given is None:
         return None
     if not isinstance(given, Collection):
-        raise InvalidField(field, f"{shown(given)} is not a text, nor a list of texts")
+        raise InvalidField(field, f"{shown(given)} is neither a text nor a list of texts")
     names = [given] if isinstance(given, str) else given
     for name in names:
         _check_text(field, name)

@@ -38,7 +38,7 @@ def refute(
     """
     id, reason = check_id(id), check_reason(reason)
     if reason is None:
-        raise InvalidField("reason", "is missing; say why it is not true")
+        raise InvalidField("reason", "is missing; say why it is wrong")
     check_guards(event_id, fence)
     given = digest_of("refute", page, id, reason) if event_id else ""
     own = event_id or new_event_id()

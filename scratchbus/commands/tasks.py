@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from scratchbus.commands.add import add
+from scratchbus.commands.add import add_many
 from scratchbus.commands.memory import Edit, edit
 from scratchbus.domain.agent_events import TaskBegun, TaskEnded
 from scratchbus.domain.checks import check_guards
@@ -46,11 +46,11 @@ def end(core: Core, task: str, summary: str, event_id: str | None) -> Step[str]:
 
     def make(document: Remembered | None) -> Event | None:
         if not isinstance(document, Task):
-            raise NotFound(f"there is no task {task!r}; give the id that begin_task returned")
+            raise NotFound(f"there is no task {task!r}; pass the id that begin_task returned")
         if document.summary == summary:
             return None
         if document.summary is not None:
-            raise Conflict(f"{task} is over, with another summary; begin a new one")
+            raise Conflict(f"{task} has ended with another summary; begin a new task")
         return TaskEnded(by=core.acting(), **reasons(), summary=summary)
 
     ended = cast(Task, (yield from edit(core, Edit.of(page, subject, event_id, "end_task", summary), make)))
@@ -64,6 +64,9 @@ def report(core: Core, session: str, result: str, event_id: str | None) -> Step[
     found = yield from recollect(core.log, page, [SESSION], core.fresh)
     known = found.get(SESSION)
     if not isinstance(known, Session) or known.parent is None:
-        raise NotFound(f"session {session!r} has no parent to report to; begin it with spawn_session or fork_session")
+        raise NotFound(
+            f"session {session!r} has no parent to report to; only sessions from spawn_session or fork_session have one"
+        )
     new = NewObservation(type="observation", content=result, tags=[RESULT], context={"session": session})
-    return (yield from add(core, page_of_session(known.parent), new, event_id, None))
+    (observation,) = yield from add_many(core, page_of_session(known.parent), [new], event_id)
+    return observation

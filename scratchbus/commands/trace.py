@@ -46,6 +46,14 @@ def trace(core: Core, page: str, action: str) -> Step[Trace]:
     )
 
 
+def evidence(core: Core, page: str, id: str) -> Step[dict[str, Observation]]:
+    """Return what an observation of a page rests on, directly or not. Raises InvalidId or NotFound."""
+    found = yield from with_evidence(core, page, [check_id(id)])
+    if id not in found or found[id].page != page:
+        raise NotFound(f"{id} is not on page {page!r}; see `history`")
+    return {other: each for other, each in found.items() if other != id}
+
+
 def with_evidence(core: Core, page: str, ids: list[str]) -> Step[dict[str, Observation]]:
     """Return these observations and what they rest on, directly or not: of this page, else of another."""
     found: dict[str, Observation] = {}

@@ -6,7 +6,8 @@ from typing import Any
 
 from scratchbus.context.assemble import Context, Surfaced
 from scratchbus.context.compaction import WARNING
-from scratchbus.context.contexts import AsyncContexts, Contexts
+from scratchbus.context.contexts import Contexts
+from scratchbus.context.contexts_async import AsyncContexts
 from scratchbus.context.surface import Match
 from scratchbus.context.tokens import TokenCounter, estimate_tokens
 

@@ -75,7 +75,7 @@ class Asked:
         if not _are_texts(self.own):
             raise InvalidField("sections", f"{shown(self.own)} is not a list of texts")
         if self.session is None and self.agent is None and self.page is None:
-            raise InvalidField("session", "is missing; give a session, an agent or a page to show something of")
+            raise InvalidField("session", "is missing; give a session, an agent or a page")
 
 
 def _are_texts(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Compaction: an agent is warned once before its conversation is compacted, and gets back what it must not lose."""
+"""Compaction: warn an agent once before its conversation is compacted, and build the text it continues with."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from scratchbus.domain.values import LARGEST
 from scratchbus.errors import InvalidField, shown
 
 WARNING: Final = (
-    "[System] This conversation is coming close to its token limit: once you have answered, it is compacted. Go"
-    " through your session notepad now, and add to it what you will still need: the state of your work, what you have"
-    " found, how far you have come. Of the conversation perhaps only a summary remains; what is on the notepad stays in"
-    " full."
+    "[System] This conversation is close to its token limit and will be compacted after your next response. Review your"
+    " session notepad now and add what you still need: the state of your work, your findings, your progress. The"
+    " conversation may be reduced to a summary; the notepad is kept in full."
 )
 """The message that gives an agent one more turn before its conversation is compacted."""
 
-_MOST: Final = 10_000  # conversations that are remembered
+_MOST: Final = 10_000  # conversations to remember
 
 
 @dataclass(slots=True)
 class Warnings:
-    """Which conversations have been warned since they were compacted last, each with how much it had used then."""
+    """The conversations warned since their last compaction, each with the tokens it had used by then."""
 
     threshold: float
     _warned: dict[str | None, float] = field(default_factory=dict)
 
     def should_warn(self, used: float, limit: float, session: str | None) -> bool:
-        """Say whether a conversation is to be warned now: at the threshold, once until it is compacted.
+        """Return whether to warn a conversation now: at the threshold, once per compaction.
 
-        One that has come down to three quarters of what it had is taken for compacted. Raises InvalidField.
+        A conversation that has shrunk to less than three quarters of its tokens counts as compacted. Raises
+        InvalidField.
         """
         _check("used", used, 0)
         _check("limit", limit, 1)
@@ -50,7 +50,7 @@ class Warnings:
         return True
 
     def forget(self, session: str | None) -> None:
-        """Take note that a conversation was compacted."""
+        """Record that a conversation was compacted."""
         self._warned.pop(session, None)
 
 
@@ -60,9 +60,9 @@ def _check(field: str, number: object, least: int) -> None:
 
 
 def after_compaction(system: str, summary: str, notepad: str, todos: Sequence[TodoItem]) -> str:
-    """Return what a compacted conversation goes on with: system prompt, summary, the full notepad, what is to be done.
+    """Return the text a compacted conversation continues with: system prompt, summary, full notepad, open todo items.
 
-    What is empty is left out, but for the notepad.
+    Empty parts are left out, except the notepad.
     """
     check_text("system", system)
     check_text("summary", summary)

@@ -1,4 +1,6 @@
-"""Contexts as programs use them: one line per operation."""
+"""The contexts of a bus: one line per operation."""
+
+# Generated from contexts_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
 
 from __future__ import annotations
 
@@ -7,14 +9,14 @@ from collections.abc import Sequence
 from scratchbus.context import assemble as assembling
 from scratchbus.context.assemble import Asked, Context, Surfaced
 from scratchbus.context.compaction import WARNING, Warnings
-from scratchbus.context.host import AsyncHost, Host
 from scratchbus.context.tokens import TokenCounter, estimate_tokens
+from scratchbus.readmodel.scope import Host
 
 
 class Contexts:
-    """What agents are shown, by a blocking program. Get it from `Bus.context`.
+    """The text that agents are shown. Get it from `Bus.context`.
 
-    A budget is in tokens, as `counter` counts them, else by estimate; left out, it is the setting `context_budget`.
+    A budget is in tokens, counted by `counter`, or else estimated; it defaults to the setting `context_budget`.
     """
 
     def __init__(self, bus: Host) -> None:
@@ -34,13 +36,13 @@ class Contexts:
         record: bool = False,
         event_id: str | None = None,
     ) -> Context:
-        """Return one text within the budget: what is there of an agent, a session and a page.
+        """Return one text within the budget from the memories of an agent, a session and a page.
 
-        In this order: the caller's own `sections`, the agent's scratchpad (if it is who speaks), the session's notepad,
-        what is to be done, what was reported to the session, the page's open observations by priority, and the
-        session's notes: the newest, or with a `query` those that bear on it. The first and the notepad are never cut;
-        of the rest there are whole items, and it says how many were left out. With `record` it is recorded which
-        observations were in it. Raises BudgetTooSmall, InvalidName and InvalidField.
+        In this order: the caller's own `sections`, the agent's scratchpad (if the bus speaks as that agent), the
+        session's notepad, its todo list, the results reported to it, the page's open observations by priority, and
+        the session's notes: the newest, or with a `query` the most relevant. `sections` and the notepad are never
+        cut; the rest is cut to whole items, and the text says how many were left out. With `record`, an event
+        records which observations were included. Raises BudgetTooSmall, InvalidName and InvalidField.
         """
         asked = self._asked(session, agent, page, budget, query, sections, counter)
         return self._bus.converse(assembling.assemble(self._bus.core, asked, record, event_id))
@@ -56,18 +58,19 @@ class Contexts:
         record: bool = False,
         event_id: str | None = None,
     ) -> Surfaced:
-        """Return what bears on a question, of a session's notes and a page's open observations, the best first.
+        """Return the notes of a session and the open observations of a page that are relevant to a query, best first.
 
-        It is ranked by words in content and tags, in any of their grammatical forms in English, by priority, and by
+        The rank comes from words in content and tags, in any grammatical form of English, from priority, and from
         age. Raises InvalidName and InvalidField.
         """
         asked = self._asked(session, None, page, budget, query, (), counter)
         return self._bus.converse(assembling.surface(self._bus.core, asked, record, event_id))
 
     def should_warn(self, used: float, limit: float, *, session: str | None = None) -> bool:
-        """Say whether to send `warning` now: a conversation has used so much of its limit that it will be compacted.
+        """Return whether to send `warning` now, because a conversation will soon be compacted.
 
-        That is true once at the setting `compaction_threshold`, until `after_compaction`. Raises InvalidField.
+        True once, when the conversation has used the share `compaction_threshold` of its limit, until
+        `after_compaction` is called. Raises InvalidField.
         """
         return self._warnings.should_warn(used, limit, session)
 
@@ -77,101 +80,13 @@ class Contexts:
         return WARNING
 
     def after_compaction(self, session: str, *, system: str = "", summary: str = "") -> str:
-        """Return what a conversation goes on with once it was compacted; it may be warned anew from then on.
+        """Return the text with which a compacted conversation continues, and allow the next warning.
 
-        That is the system prompt, the summary, the full notepad and what is to be done. Raises InvalidName.
+        It holds the system prompt, the summary, the whole notepad and the open todo items. Raises InvalidName.
         """
         self._warnings.forget(session)
         self._warnings.forget(None)
         return self._bus.converse(assembling.compacted(self._bus.core, session, system, summary))
-
-    def _asked(
-        self,
-        session: str | None,
-        agent: str | None,
-        page: str | None,
-        budget: int | None,
-        query: str | None,
-        sections: Sequence[str],
-        counter: TokenCounter | None,
-    ) -> Asked:
-        budget = self._bus.settings.context_budget if budget is None else budget
-        return Asked(session, agent, page, budget, query, sections, counter or estimate_tokens)
-
-
-class AsyncContexts:
-    """What agents are shown, by an asyncio program. Get it from `AsyncBus.context`.
-
-    A budget is in tokens, as `counter` counts them, else by estimate; left out, it is the setting `context_budget`.
-    """
-
-    def __init__(self, bus: AsyncHost) -> None:
-        self._bus = bus
-        self._warnings = Warnings(bus.settings.compaction_threshold)
-
-    async def assemble(
-        self,
-        *,
-        session: str | None = None,
-        agent: str | None = None,
-        page: str | None = None,
-        budget: int | None = None,
-        query: str | None = None,
-        sections: Sequence[str] = (),
-        counter: TokenCounter | None = None,
-        record: bool = False,
-        event_id: str | None = None,
-    ) -> Context:
-        """Return one text within the budget: what is there of an agent, a session and a page.
-
-        In this order: the caller's own `sections`, the agent's scratchpad (if it is who speaks), the session's notepad,
-        what is to be done, what was reported to the session, the page's open observations by priority, and the
-        session's notes: the newest, or with a `query` those that bear on it. The first and the notepad are never cut;
-        of the rest there are whole items, and it says how many were left out. With `record` it is recorded which
-        observations were in it. Raises BudgetTooSmall, InvalidName and InvalidField.
-        """
-        asked = self._asked(session, agent, page, budget, query, sections, counter)
-        return await self._bus.converse(assembling.assemble(self._bus.core, asked, record, event_id))
-
-    async def surface(
-        self,
-        query: str,
-        budget: int | None = None,
-        *,
-        session: str | None = None,
-        page: str | None = "main",
-        counter: TokenCounter | None = None,
-        record: bool = False,
-        event_id: str | None = None,
-    ) -> Surfaced:
-        """Return what bears on a question, of a session's notes and a page's open observations, the best first.
-
-        It is ranked by words in content and tags, in any of their grammatical forms in English, by priority, and by
-        age. Raises InvalidName and InvalidField.
-        """
-        asked = self._asked(session, None, page, budget, query, (), counter)
-        return await self._bus.converse(assembling.surface(self._bus.core, asked, record, event_id))
-
-    def should_warn(self, used: float, limit: float, *, session: str | None = None) -> bool:
-        """Say whether to send `warning` now: a conversation has used so much of its limit that it will be compacted.
-
-        That is true once at the setting `compaction_threshold`, until `after_compaction`. Raises InvalidField.
-        """
-        return self._warnings.should_warn(used, limit, session)
-
-    @property
-    def warning(self) -> str:
-        """The message that gives an agent one more turn before its conversation is compacted."""
-        return WARNING
-
-    async def after_compaction(self, session: str, *, system: str = "", summary: str = "") -> str:
-        """Return what a conversation goes on with once it was compacted; it may be warned anew from then on.
-
-        That is the system prompt, the summary, the full notepad and what is to be done. Raises InvalidName.
-        """
-        self._warnings.forget(session)
-        self._warnings.forget(None)
-        return await self._bus.converse(assembling.compacted(self._bus.core, session, system, summary))
 
     def _asked(
         self,

@@ -1,7 +1,7 @@
-"""The fence around what others said: it is shown as data, and can neither end its fence nor pass for anything else.
+"""The fence around quoted text: it marks the text as data, and nothing inside can end the fence or imitate its outside.
 
-Every line within begins with a mark, so there is nothing that could be written to get out. What makes text read other
-than it is stored goes: control characters, and what is invisible or changes the direction of writing.
+Every quoted line starts with a mark, so no content can escape. Characters that make text look different from what is
+stored are removed: control characters, invisible characters, and those that change the direction of writing.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from typing import Final
 from unicodedata import category
 
 MARK: Final = "> "
-"""What each line of the fence begins with."""
+"""The mark at the start of each fenced line."""
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _SELECTORS: Final = range(0xE0100, 0xE01F0)
-"""Variation selectors of no visible effect, which can carry a text of their own; the plain ones belong to emoji."""
+"""Invisible variation selectors, which can smuggle hidden text; the ordinary ones belong to emoji."""
 
 
 def fenced(text: str) -> str:
-    """Return a text of others as a block in which every line is marked as theirs."""
+    """Return quoted text as a block in which every line is marked."""
     return "\n".join(MARK + visible(line) for line in text.splitlines() or [""])
 
 
 def visible(line: str) -> str:
-    """Return a line without control characters, direction marks and what else cannot be seen; tabs are spaces."""
+    """Return a line without control, direction and other invisible characters; a tab becomes four spaces."""
     if line.isascii() and line.isprintable():
         return line
     return "".join(char for char in line.replace("\t", "    ") if not _is_hidden(char))

@@ -1,6 +1,6 @@
-"""Laying out a context: sections within a budget of tokens.
+"""Lay out a context: sections within a token budget.
 
-Some are never cut; the others have whole items, and say how many of them were left out.
+Some sections are never cut. The others show whole items and say how many were left out.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from scratchbus.context.tokens import TokenCounter
 from scratchbus.errors import BudgetTooSmall
 
 _TRIES: Final = 20
-"""How many items in a row may be too long before the rest of a section is left out."""
+"""How many oversized items in a row end a section."""
 
 _MUCH: Final = 0.5
-"""What part of a section an item may fill before others pass it by where it has no room."""
+"""An item that does not fit and needs more than this share of a section is skipped; a smaller one ends it."""
 
 _SEPARATOR: Final = "\n\n"
 
 
 @dataclass(slots=True)
 class Section:
-    """A part of a context: its head, then items by priority, each as `show` writes it.
+    """A part of a context: a head, then items by priority, each rendered by `show`.
 
-    Without items it is its head, and is never cut. `share` is how much of what is left it may fill before the sections
-    after it have had theirs. `unread` are items that nobody asked for, since there could be no room for them.
+    A section without items is never cut. `share` is the share of the remaining room it may fill before the later
+    sections get theirs. `unread` counts items that were not even read because they could not fit.
     """
 
     name: str
@@ -38,13 +38,13 @@ class Section:
 
     @property
     def total(self) -> int:
-        """How many items there are in all."""
+        """The number of items, shown or not."""
         return len(self.items or ()) + self.unread
 
 
 @dataclass(slots=True)
 class Laid:
-    """A context that was laid out: the text, its tokens, and by section which items are in it and how many are not."""
+    """A finished context: the text, its tokens, and by section the items shown and the number left out."""
 
     text: str
     tokens: int
@@ -53,9 +53,9 @@ class Laid:
 
 
 def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter) -> Laid:
-    """Return the sections in this order, in all within the budget. Raises BudgetTooSmall.
+    """Return the sections in this order, within the budget in total. Raises BudgetTooSmall.
 
-    The room goes to the sections in their order, to each up to its share, and what is left then once more.
+    Each section in turn gets room up to its share; what is left over is then offered once more in the same order.
     """
     between = count(_SEPARATOR)
     room = budget - sum(count(section.head) + between for section in sections if section.items is None)
@@ -82,7 +82,7 @@ def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter) -> La
         section.name: missing for section in sections if (missing := section.total - len(chosen.get(section.name, ())))
     }
     unsaid = ", ".join(f"{name} {missing}" for name, missing in left_out.items() if name not in chosen)
-    more = _SEPARATOR.join(filter(None, (text, f"(left out for want of room: {unsaid})")))
+    more = _SEPARATOR.join(filter(None, (text, f"(left out for lack of room: {unsaid})")))
     if unsaid and count(more) <= budget:
         text, tokens = more, count(more)
     return Laid(text, tokens, chosen, left_out)
@@ -99,10 +99,10 @@ def _texts(sections: Iterable[Section], fillings: Iterable[_Filling]) -> Iterato
 
 @dataclass(slots=True)
 class _Filling:
-    """A section while it is filled: `taken` are its items that are in, by place, `waiting` those that were too long.
+    """A section being filled: `taken` are the items shown, by index, `waiting` those that were too long.
 
-    `most` is the most room that it was ever offered. An item that has no room ends the section, so that what is in it
-    is what comes first; but for one that would fill much of all that, which others pass by.
+    `most` is the most room it was ever offered. An item that does not fit ends the section, so that the items shown
+    are the first ones; an item that alone would fill much of the section is skipped instead.
     """
 
     section: Section
@@ -122,7 +122,7 @@ class _Filling:
         return self.section.total - len(self.taken)
 
     def fill(self, room: int) -> int:
-        """Take what has room, in order; return how much room it took."""
+        """Take the items that fit, in order; return the tokens they use."""
         before = room
         self.most = max(self.most, room)
         for place, (text, cost) in list(self.waiting.items()):
@@ -146,11 +146,11 @@ class _Filling:
         return before - room
 
     def chosen(self) -> list[tuple[Any, str]]:
-        """Return the items that are in, in order, each with its text."""
+        """Return the items shown, in order, each with its text."""
         return [(self._items[place], self.taken[place]) for place in sorted(self.taken)]
 
     def drop(self) -> bool:
-        """Leave out the last item after all; say whether there was one."""
+        """Drop the last item; return False if there is none."""
         if not self.taken:
             return False
         del self.taken[max(self.taken)]
@@ -164,4 +164,4 @@ class _Filling:
 
 
 def _left_out(count: int) -> str:
-    return f"({count:,} more left out for want of room)"
+    return f"({count:,} more left out for lack of room)"

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Daemon:
-    """Where a daemon works, who it is there, and what shows its metrics, if anything does.
+    """Where a daemon works, under which name, and what serves its metrics, if anything does.
 
-    It has one instance for as long as it runs, so that it has its claims again after the engine was away.
+    Its instance stays the same while it runs, so that it still has its claims when the engine comes back.
     """
 
     settings: Settings
@@ -44,15 +44,15 @@ class Daemon:
 
     @property
     def target(self) -> str:
-        """What tells the bus and page it works on from others, for files that go with them.
+        """A text that identifies the bus and page, for naming files that belong to them.
 
-        The password is no part of it: it may change while the bus stays the same.
+        It has no password, which may change while the bus stays the same.
         """
         where = without_password(self.settings.url) if self.settings.url else self.settings.home or ""
         return f"{where} {self.settings.bus} {self.page}"
 
     def serve(self, run: Run, *, patient: bool = True) -> None:
-        """Do the work on a connection to the bus; see `scratchbus.daemon.runtime.serve`."""
+        """Run the work on a connection to the bus; see `scratchbus.daemon.serve`."""
         serve(self.exporter.watching(self._connect) if self.exporter else self._connect, run, patient=patient)
 
     def _connect(self) -> Bus:
@@ -60,11 +60,13 @@ class Daemon:
 
 
 class _Command(click.Command):
-    """A command that says what is wrong with its options in one line."""
+    """A command that prints one line for wrong options."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        if parent is None and sys.modules["__main__"].__spec__ is None:
+            info_name = Path(sys.argv[0]).name  # click takes a script that names its package for a module
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as problem:
@@ -74,7 +76,7 @@ class _Command(click.Command):
 
 
 def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a function the command of a daemon: it is called with a `Daemon` and its own options.
+    """Make a function the command of a daemon. It is called with a `Daemon` and its own options.
 
     An error becomes one line on stderr and the exit code of its class.
     """
@@ -108,9 +110,10 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
             metrics_options,
             click.option("--log-level", type=levels, help="How much to log; $SCRATCHBUS_LOG_LEVEL, else info."),
             click.option(
-                "--instance", help="Tells it from others of that name; a restart with the same keeps its claims."
+                "--instance",
+                help="Distinguishes daemons of one name; a restart with the same instance keeps the claims.",
             ),
-            click.option("--name", default=source, help="Who it is: the `by` of all it does."),
+            click.option("--name", default=source, help="Its name: the `by` of its events."),
             *([page_option] if on_one_page else []),
             click.option("--url", help="The engine; $SCRATCHBUS_URL, else the embedded one."),
         ):
@@ -121,12 +124,12 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
 
 
 def file_option(*names: str, **attributes: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an option that is the path of a file."""
+    """Add an option for the path of a file."""
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", **attributes)
 
 
 def duration_option(*names: str, default: timedelta, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an option that is a length of time which ends."""
+    """Add an option for a finite duration."""
     shown = duration_text(duration_ms(default))
     return click.option(*names, default=shown, callback=_as_timedelta, metavar="DURATION", help=help)
 
@@ -136,5 +139,5 @@ def _as_timedelta(context: click.Context, parameter: click.Parameter, value: str
     with contextlib.suppress(InvalidTTL):
         ms = duration_ms(value)
     if ms is None:
-        raise click.BadParameter(f"{value!r} is not a duration that ends; write 90s, 10m, 1h30m …")
+        raise click.BadParameter(f"{value!r} is not a finite duration; use one such as 90s, 10m or 1h30m")
     return timedelta(milliseconds=ms)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from scratchbus.domain.observation import UPDATABLE, Observation
-from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import MAX_BYTES, check_confidence, check_event_id, check_id, check_whole
-from scratchbus.errors import InvalidField, InvalidTTL, ReadOnlyField, TooLarge, UnknownField, shown
+from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
+from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 
 MAX_LABEL = 256
 """The most characters of a tag, an owner, an action."""
@@ -30,10 +29,9 @@ MAX_DIGITS = 308
 _TRIGGERS = ("type", "status", "tags")
 
 
-def check_end(expires_at: object) -> datetime:
-    """Return a moment that is not over. Raises InvalidTTL."""
-    end = as_time("expires_at", expires_at)
-    if end <= datetime.now(UTC) - timedelta(seconds=1):
+def check_end(end: datetime, now: datetime) -> datetime:
+    """Return the moment at which an observation expires. Raises InvalidTTL if it was over a second before now."""
+    if end <= now - timedelta(seconds=1):
         raise InvalidTTL(f"expires_at: {end.isoformat()} is in the past")
     return end
 
@@ -47,16 +45,22 @@ def check_guards(event_id: object, fence: object, expected_version: object = Non
             check_whole(field, number)
 
 
-def check_content(content: object, limit: int, field: str = "content") -> str:
+def check_content(content: object, limit: int = MAX_BYTES, field: str = "content") -> str:
     """Return a text that is not empty and within the limit (bytes of UTF-8)."""
     if not isinstance(content, str):
         raise InvalidField(field, f"{shown(content)} is not a text")
     if not content or content.isspace():
         raise InvalidField(field, "is empty; say what was observed")
-    size = bytes_of(field, content)
+    if not content.isascii() or len(content) > limit:
+        check_size(field, content, limit)
+    return content
+
+
+def check_size(field: str, text: str, limit: int) -> None:
+    """Raise TooLarge for a text of more bytes of UTF-8, InvalidField for half a character."""
+    size = bytes_of(field, text)
     if size > limit:
         raise TooLarge(field, size, limit)
-    return content
 
 
 def check_text(field: str, value: object) -> str:
@@ -124,12 +128,12 @@ def _depth_of(value: Any) -> int:
 def check_label(field: str, value: object) -> str:
     """Return a short text without control characters."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_LABEL or not value.isprintable() or value.isspace():
-        raise InvalidField(field, f"{shown(value)} has to be 1 to {MAX_LABEL} printable characters")
+        raise InvalidField(field, f"{shown(value)} must be 1 to {MAX_LABEL} printable characters")
     return value
 
 
-def check_tags(tags: object, most: int) -> list[str]:
-    """Return the tags, each once, in the order given."""
+def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
+    """Return the tags, each once, in the order given. Raises TooLarge for more than `most`."""
     if tags is None:
         return []
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
@@ -170,6 +174,13 @@ def check_trigger(trigger: object) -> dict[str, Any] | None:
     return checked
 
 
+def check_dedupe_key(key: object) -> str:
+    """Return a dedupe key of 1 to 512 bytes."""
+    if not isinstance(key, str) or not 0 < bytes_of("dedupe_key", key) <= MAX_KEY:
+        raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
+    return key
+
+
 def check_action(action: object) -> str:
     """Return the name of an action."""
     return check_label("action", action)
@@ -189,7 +200,7 @@ def as_time(field: str, value: object) -> datetime:
             value = datetime.fromisoformat(value)
         except ValueError:
             raise InvalidField(
-                field, f"{shown(value)} is not a time; write ISO 8601, as 2026-01-31T12:00:00Z"
+                field, f"{shown(value)} is not a time; write ISO 8601, such as 2026-01-31T12:00:00Z"
             ) from None
     if not isinstance(value, datetime):
         raise InvalidField(field, f"{shown(value)} is not a time")
@@ -200,34 +211,3 @@ def as_time(field: str, value: object) -> datetime:
     if value.year < 1970:
         raise InvalidField(field, f"{value.isoformat()} is before 1970")
     return value.replace(microsecond=value.microsecond // 1000 * 1000)
-
-
-def check_changes(changes: Mapping[str, Any], kind: ObservationType | None, max_content: int) -> dict[str, Any]:
-    """Return the fields to replace, checked. Raises ReadOnlyField, UnknownField, InvalidField, TooLarge."""
-    known = Observation.model_fields.keys() | Observation.model_computed_fields.keys()
-    for name in changes:
-        if name not in UPDATABLE:
-            raise (ReadOnlyField if name in known else UnknownField)(name, UPDATABLE)
-    checked: dict[str, Any] = {}
-    for name, value in changes.items():
-        match name:
-            case "content":
-                checked[name] = check_content(value, min(max_content, kind.max_content if kind else MAX_BYTES))
-            case "owner":
-                checked[name] = None if value is None else check_label("owner", value)
-            case "confidence":
-                checked[name] = check_confidence(value)
-            case "tags":
-                checked[name] = check_tags(value, kind.max_tags if kind else MAX_LABEL)
-            case "expires_at":
-                checked[name] = None if value is None else check_end(value)
-            case "status":
-                checked[name] = check_label(name, value)
-            case _:
-                checked[name] = check_object(name, value)
-    if kind is not None:
-        if "context" in checked:
-            kind.check_context(checked["context"])
-        if "metadata" in checked:
-            kind.check_metadata(checked["metadata"])
-    return checked

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from scratchbus.domain.position import Position, moment_of_place
+from scratchbus.domain.trusted import trusted
 
 SCHEMA = 2
 """The newest schema version that this code writes and understands."""
@@ -55,6 +56,5 @@ class Event(BaseModel):
         return hash((self.id, self.position))
 
     def placed(self, **envelope: Any) -> Self:
-        """Set the envelope of an event that is just being made; from then on it is immutable. Returns itself."""
-        self.__dict__.update(envelope)
-        return self
+        """Return the event with these fields of its envelope."""
+        return trusted(type(self), self.__dict__ | envelope)

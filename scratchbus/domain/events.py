@@ -14,20 +14,22 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten, TaskBegun, TaskEnded, TodoWritten
+from scratchbus.domain.agent_events import RunEnded as RunEnded
+from scratchbus.domain.agent_events import ScratchpadWritten as ScratchpadWritten
+from scratchbus.domain.agent_events import TaskBegun as TaskBegun
+from scratchbus.domain.agent_events import TaskEnded as TaskEnded
+from scratchbus.domain.agent_events import TodoWritten as TodoWritten
 from scratchbus.domain.event import ENVELOPE as ENVELOPE
 from scratchbus.domain.event import SCHEMA as SCHEMA
 from scratchbus.domain.event import Event as Event
-from scratchbus.domain.memory_events import (
-    NoteAdded,
-    NoteDeleted,
-    NotepadEdited,
-    NotepadWritten,
-    NoteUpdated,
-    SessionEnded,
-    SessionSpawned,
-    SessionStarted,
-)
+from scratchbus.domain.memory_events import NoteAdded as NoteAdded
+from scratchbus.domain.memory_events import NoteDeleted as NoteDeleted
+from scratchbus.domain.memory_events import NotepadEdited as NotepadEdited
+from scratchbus.domain.memory_events import NotepadWritten as NotepadWritten
+from scratchbus.domain.memory_events import NoteUpdated as NoteUpdated
+from scratchbus.domain.memory_events import SessionEnded as SessionEnded
+from scratchbus.domain.memory_events import SessionSpawned as SessionSpawned
+from scratchbus.domain.memory_events import SessionStarted as SessionStarted
 from scratchbus.domain.values import Confidence, Whole
 
 
@@ -257,3 +259,6 @@ EVENTS: dict[str, type[Event]] = {
     "run_ended": RunEnded,
 }
 """Every kind of event and its class."""
+
+EVENT_KINDS = tuple(EVENTS)
+"""Every kind of event, as `Bus.events(kinds=...)` takes them."""

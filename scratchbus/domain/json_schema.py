@@ -38,7 +38,7 @@ def compile_schema(schema: Mapping[str, Any]) -> Draft202012Validator:
 def schema_problem(schema: Mapping[str, Any]) -> Problem | None:
     """Return what makes this no usable JSON Schema, if anything does: form, dialect, a pattern, a `$ref`."""
     if schema.get("$schema", _DIALECT) != _DIALECT:
-        return Problem(("$schema",), f"only {_DIALECT} is known; leave the key out")
+        return Problem(("$schema",), f"only {_DIALECT} is supported; leave the key out")
     try:
         Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     except SchemaError as problem:
@@ -49,7 +49,7 @@ def schema_problem(schema: Mapping[str, Any]) -> Problem | None:
         try:
             resolver.lookup(target)
         except Unresolvable:
-            return Problem(path, f"$ref {target!r} leads to nothing in this schema; what it names goes under $defs")
+            return Problem(path, f"$ref {target!r} is not defined in this schema; define it under $defs")
     return None
 
 

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, computed_field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    ValidationError,
+    computed_field,
+)
+from pydantic_core import CoreSchema, core_schema
 
+from scratchbus.domain.checks import (
+    as_time,
+    check_content,
+    check_dedupe_key,
+    check_evidence,
+    check_label,
+    check_object,
+    check_tags,
+    check_trigger,
+)
+from scratchbus.domain.ownership import owner_token
 from scratchbus.domain.position import Position, moment_of_place
-from scratchbus.domain.values import Duration
-from scratchbus.errors import InvalidField, UnknownField, shown
+from scratchbus.domain.values import (
+    MOST_TIMES,
+    NEVER,
+    Duration,
+    check_confidence,
+    check_event_id,
+    check_source,
+    check_whole,
+    duration_ms,
+)
+from scratchbus.errors import InvalidField, InvalidInput, UnknownField, shown
 
 UPDATABLE = ("content", "status", "owner", "confidence", "context", "tags", "metadata", "expires_at")
 """What `update` may change; id, created_at, source and the rest are set once."""
@@ -32,6 +64,10 @@ class Claim(BaseModel):
     fence: int
     until: datetime
     owner: str | None = None
+
+    def is_from(self, instance: str) -> bool:
+        """Return whether the claim was made by a connection with this `Bus.instance`, under the name it shows."""
+        return self.owner == owner_token(self.by, instance)
 
 
 class Observation(BaseModel):
@@ -119,6 +155,41 @@ class Observation(BaseModel):
         return hash((self.page, self.id, self.version))
 
 
+class CheckedBy(NamedTuple):
+    """How `parse` checks a field: the function returns the value as it is kept, or raises InvalidInput.
+
+    `common` is what nearly all callers give: a schema of values that the function returns as they are. It is tried
+    first, since it costs no call.
+    """
+
+    check: Callable[[Any], object]
+    common: CoreSchema | None = None
+
+    def schema(self) -> CoreSchema:
+        """Return what is compiled."""
+        checked = core_schema.no_info_plain_validator_function(self.check)
+        if self.common is None:
+            return checked
+        return core_schema.union_schema([self.common, checked], mode="left_to_right")
+
+
+_TEXT = core_schema.str_schema(strict=True)
+_NOT_BLANK = core_schema.str_schema(strict=True, pattern=r"[^\s\x1c-\x1f]")  # besides \s what `str.isspace` knows
+_PORTION = core_schema.float_schema(strict=True, ge=0, le=1)
+_COUNT = core_schema.int_schema(strict=True, ge=1, le=MOST_TIMES)
+
+
+def _name_of_type(name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidField("type", f"{shown(name)} is not a text")
+    return name
+
+
+def _length_of(ttl: object) -> timedelta | str:
+    ms = duration_ms(ttl)
+    return NEVER if ms is None else timedelta(milliseconds=ms)
+
+
 class NewObservation(BaseModel):
     """What a caller gives to add an observation; what is left out comes from its type and the settings.
 
@@ -129,23 +200,23 @@ class NewObservation(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    type: str
-    content: str
-    source: str | None = None
-    owner: str | None = None
+    type: Annotated[str, CheckedBy(_name_of_type, _TEXT)]
+    content: Annotated[str, CheckedBy(partial(check_content, limit=sys.maxsize), _NOT_BLANK)]
+    source: Annotated[str | None, CheckedBy(check_source)] = None
+    owner: Annotated[str | None, CheckedBy(partial(check_label, "owner"))] = None
     status: str | None = None
-    confidence: float | None = None
-    context: dict[str, Any] | None = None
-    tags: list[str] | None = None
-    ttl: Duration | None = None
-    expires_at: datetime | None = None
-    metadata: dict[str, Any] | None = None
-    dedupe_key: str | None = None
-    times: int = 1
-    evidence: list[str] | None = None
-    remind_at: datetime | None = None
-    remind_on: dict[str, Any] | None = None
-    event_id: str | None = None
+    confidence: Annotated[float | None, CheckedBy(check_confidence, _PORTION)] = None
+    context: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "context"))] = None
+    tags: Annotated[list[str] | None, CheckedBy(check_tags)] = None
+    ttl: Annotated[Duration | None, CheckedBy(_length_of)] = None
+    expires_at: Annotated[datetime | None, CheckedBy(partial(as_time, "expires_at"))] = None
+    metadata: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "metadata"))] = None
+    dedupe_key: Annotated[str | None, CheckedBy(check_dedupe_key)] = None
+    times: Annotated[int, CheckedBy(partial(check_whole, "times", most=MOST_TIMES), _COUNT)] = 1
+    evidence: Annotated[list[str] | None, CheckedBy(check_evidence)] = None
+    remind_at: Annotated[datetime | None, CheckedBy(partial(as_time, "remind_at"))] = None
+    remind_on: Annotated[dict[str, Any] | None, CheckedBy(check_trigger)] = None
+    event_id: Annotated[str | None, CheckedBy(check_event_id)] = None
 
     def __init__(self, **given: Any) -> None:
         """Take the fields by name. Raises UnknownField or InvalidField."""
@@ -153,6 +224,44 @@ class NewObservation(BaseModel):
             super().__init__(**given)
         except ValidationError as error:
             raise invalid(error, list(type(self).model_fields)) from None
+
+
+class Given(NewObservation):
+    """What a caller gave to add an observation, each value as it is kept. Made by `parse` alone, and not changed.
+
+    `ttl` is a timedelta or "never". What depends on the type, the settings or the time is still to be decided.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Compile the checks of the fields; None stays None where a field may be left out."""
+        fields = {}
+        for name, field in cls.model_fields.items():
+            schema: CoreSchema = core_schema.any_schema()
+            for each in field.metadata:
+                if isinstance(each, CheckedBy):
+                    schema = each.schema()
+            if field.default is None:
+                schema = core_schema.nullable_schema(schema)
+            fields[name] = core_schema.model_field(schema)
+        return core_schema.model_schema(cls, core_schema.model_fields_schema(fields), frozen=True)
+
+
+_validate = Given.__pydantic_validator__.validate_python
+
+
+def parse(given: Mapping[str, Any]) -> Given:
+    """Return what has to have all fields of a NewObservation, checked; other fields are ignored.
+
+    Raises InvalidInput for the first field that is not acceptable.
+    """
+    try:
+        return _validate(given)  # type: ignore[no-any-return]  # it is compiled from Given
+    except ValidationError as error:
+        for problem in error.errors(include_url=False, include_input=False):
+            if isinstance(refused := problem.get("ctx", {}).get("error"), InvalidInput):
+                raise refused from None
+        raise
 
 
 def invalid(error: ValidationError, known: list[str]) -> InvalidField:

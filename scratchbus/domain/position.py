@@ -52,6 +52,11 @@ class Position(NamedTuple):
         shard, ms, seq = match.groups()
         return cls(int(ms), int(seq), int(shard or 0))
 
+    @classmethod
+    def before(cls, at: datetime) -> Position:
+        """Return the position before all events of a time, on shard 0; a naive time counts as UTC."""
+        return cls(millis(at), 0)
+
     @property
     def at(self) -> datetime:
         """The engine's time when the event was appended (UTC)."""

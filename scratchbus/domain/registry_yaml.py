@@ -65,7 +65,7 @@ def _status(spot: Spot, lifecycle: Lifecycle) -> str:
     if status not in lifecycle.statuses:
         raise spot.wrong(f"lifecycle {lifecycle.name!r} has no status {shown(status)}", lifecycle.initial)
     if status not in lifecycle.initial:
-        raise spot.wrong(f"nothing begins as {shown(status)} in lifecycle {lifecycle.name!r}", lifecycle.initial)
+        raise spot.wrong(f"{shown(status)} is not an initial status of lifecycle {lifecycle.name!r}", lifecycle.initial)
     return status
 
 
@@ -101,7 +101,9 @@ def _statuses(spot: Spot) -> dict[str, StatusClass]:
         if its_class is None:
             raise class_spot.wrong(f"{shown(given)} is not a class of status", STATUS_CLASSES)
         if status == ARCHIVED and its_class != "final":
-            raise class_spot.wrong(f"{ARCHIVED!r} is where the bus puts what is over; it must be final", ["final"])
+            raise class_spot.wrong(
+                f"{ARCHIVED!r} is where the bus puts closed observations; it must be final", ["final"]
+            )
         statuses[_name(class_spot, status)] = its_class
     statuses.setdefault(ARCHIVED, "final")
     return statuses
@@ -154,7 +156,7 @@ def _lasting(spot: Spot) -> Lasting:
         ms = duration_ms("" if value is None else value)
     except InvalidTTL:
         raise spot.wrong(
-            f"{shown(value)} is not a duration; write 90s, 2h, 1h30m, 7d, seconds above 0, or never"
+            f"{shown(value)} is not a duration; use 90s, 2h, 1h30m, 7d, a positive number of seconds, or never"
         ) from None
     return NEVER if ms is None else ms
 

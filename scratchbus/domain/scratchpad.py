@@ -27,7 +27,7 @@ MAX_STEPS: Final = "incomplete - max steps reached"
 EXCEPTION: Final = "exception"
 
 HEADING: Final = "## Your Scratchpad"
-EMPTY: Final = "_Still empty. With `update_scratchpad` you save notes here, for your future self._"
+EMPTY: Final = "_It is empty. Use `update_scratchpad` to save notes for your future self._"
 
 _PROMPT: Final = """\
 ## Task Complete
@@ -37,19 +37,19 @@ _PROMPT: Final = """\
 **Summary**: {summary}
 **Steps taken**: {steps}
 
-This is the moment to bring your scratchpad up to date: write down whatever your future self will want to know, such as
-- what you have learned from this task
-- what you found out that matters beyond it
-- what is unfinished, or has to be followed up
-- what you noticed about how the user likes things done
+Update your scratchpad now. Write down what will help your future self, for example:
+- lessons from this task
+- findings that matter beyond this task
+- unfinished work and follow-ups
+- the user's preferences
 
-Your answer takes the place of the whole scratchpad, so repeat what is to stay; it has room for {limit:,} characters.
+Your answer replaces the whole scratchpad, so repeat what you want to keep. The limit is {limit:,} characters.
 Answer with JSON:
 ```json
-{{"scratchpad": "everything that your scratchpad is to say from now on"}}
+{{"scratchpad": "the complete new text of your scratchpad"}}
 ```
 
-If there is nothing to add, leave it as it is with:
+To leave the scratchpad unchanged, answer:
 ```json
 {{"scratchpad": null}}
 ```

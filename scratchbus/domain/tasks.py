@@ -1,4 +1,4 @@
-"""Tasks: stretches of a session's conversation that give way to a summary once they are over."""
+"""Tasks: parts of a session's conversation that a summary replaces when they end."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from scratchbus.domain.values import MAX_BYTES
 from scratchbus.errors import InvalidField, InvalidId, shown
 
 PREFIX: Final = "task_"
-"""How the subject of a task begins; the millisecond comes behind it."""
+"""The prefix of a task's subject; the millisecond follows."""
 
 _ID: Final = re.compile(r"(task_\d{1,15})@(.+)")
 
 
 class TaskId(NamedTuple):
-    """The id of a task, ``task_<ms>@<session>``: whoever has it can end the task."""
+    """The id of a task, ``task_<ms>@<session>``; it is all that is needed to end the task."""
 
     subject: str
     session: str
@@ -26,19 +26,19 @@ class TaskId(NamedTuple):
 
 
 def task_id(text: object) -> TaskId:
-    """Return an id of a task in its parts. Raises InvalidId."""
+    """Split a task id into its parts. Raises InvalidId."""
     if isinstance(text, str) and (parts := _ID.fullmatch(text)):
         return TaskId(parts[1], parts[2])
-    raise InvalidId(f"task: {shown(text)} is not the id of a task; give the one that begin_task returned")
+    raise InvalidId(f"task: {shown(text)} is not the id of a task; pass the one that begin_task returned")
 
 
 def check_text(field: str, text: object) -> str:
     """Return the title or the summary of a task. Raises InvalidField, TooLarge."""
     if isinstance(text, str) and not text.strip():
-        raise InvalidField(field, "is empty; say it in a sentence")
+        raise InvalidField(field, "is empty; write a sentence")
     return check_content(text, MAX_BYTES, field)
 
 
 def replacement(title: str, summary: str) -> str:
-    """Return what stands in the conversation for all that was said and done for a task."""
-    return f"[Task ended: {title} — this summary stands for all of its steps]\n{summary}"
+    """Return the text that replaces a task's part of the conversation."""
+    return f"[Task ended: {title} — this summary replaces its steps]\n{summary}"

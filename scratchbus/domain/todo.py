@@ -91,7 +91,7 @@ def written(before: Sequence[TodoItem], changes: Iterable[Mapping[str, str]], me
     for change in changes:
         known = after.get(change["id"])
         if known is None and "content" not in change:
-            raise InvalidField("todos", f"item {shown(change['id'])} is new and has no content; say what is to be done")
+            raise InvalidField("todos", f"item {shown(change['id'])} is new and has no content; say what to do")
         after[change["id"]] = _item(change) if known is None else known.model_copy(update=dict(change))
     return list(after.values())[:MAX_ITEMS]
 
@@ -137,7 +137,7 @@ def _id(field: str, id: object) -> str:
     if isinstance(id, int) and not isinstance(id, bool):
         id = str(id)
     if id is None or (isinstance(id, str) and not id.strip()):
-        raise InvalidField(field, "is missing; give each item an id of its own, by which you change it later")
+        raise InvalidField(field, "is missing; give each item its own id, by which you can change it later")
     return check_label(field, id.strip() if isinstance(id, str) else id)
 
 

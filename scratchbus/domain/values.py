@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -49,7 +50,7 @@ def check_source(source: object, field: str = "source") -> str:
     """Return the source if it is one. Raises InvalidSource."""
     if not isinstance(source, str) or not _SOURCE.fullmatch(source):
         raise InvalidSource(
-            f"{field}: {shown(source)} is not a valid {field}; use 1–128 of letters, digits and _.:@/- and begin with a"
+            f"{field}: {shown(source)} is not a valid {field}; use 1–128 letters, digits and _.:@/-, starting with a"
             " letter or digit (pass source=, or Bus.connect(source=…))"
         )
     return source
@@ -58,7 +59,7 @@ def check_source(source: object, field: str = "source") -> str:
 def check_page(name: object) -> str:
     """Return the page name if it is one. Raises InvalidName."""
     if not isinstance(name, str) or not _PAGE.fullmatch(name):
-        raise InvalidName(f"page: {shown(name)} is not a page name; use 1–128 of letters, digits and _.@/:-")
+        raise InvalidName(f"page: {shown(name)} is not a page name; use 1–128 letters, digits and _.@/:-")
     return name
 
 
@@ -74,14 +75,14 @@ def page_of_agent(agent: object) -> str:
 
 def _check_part(field: str, name: object) -> str:
     if not isinstance(name, str) or not _PART_OF_PAGE.fullmatch(name):
-        raise InvalidName(f"{field}: {shown(name)} is not a name; use 1–120 of letters, digits and _.@/:-")
+        raise InvalidName(f"{field}: {shown(name)} is not a name; use 1–120 letters, digits and _.@/:-")
     return name
 
 
 def check_bus(name: object) -> str:
     """Return the bus name if it is one. Raises InvalidName."""
     if not isinstance(name, str) or not _BUS.fullmatch(name):
-        raise InvalidName(f"bus: {shown(name)} is not a bus name; use 1–128 of letters, digits and _.@/-")
+        raise InvalidName(f"bus: {shown(name)} is not a bus name; use 1–128 letters, digits and _.@/-")
     return name
 
 
@@ -89,7 +90,7 @@ def check_event_id(event_id: object) -> str:
     """Return the caller's event id if it is one. Raises InvalidId."""
     if not isinstance(event_id, str) or not _EVENT_ID.fullmatch(event_id):
         raise InvalidId(
-            f"event_id: {shown(event_id)} is not an event id; use 1–200 printable ASCII characters, no space"
+            f"event_id: {shown(event_id)} is not an event id; use 1–200 printable ASCII characters without spaces"
         )
     return event_id
 
@@ -115,8 +116,8 @@ def delay_ms(value: object, field: str) -> int:
     with suppress(InvalidTTL):
         ms = duration_ms(value, field, least=0)
     if ms is None:
-        what = f"{field}: {shown(value)} is no time to wait"
-        raise InvalidTTL(f'{what}; write a number of seconds from 0 on, "500ms" or "2m"')
+        what = f"{field}: {shown(value)} is not a time to wait"
+        raise InvalidTTL(f'{what}; use 0, a number of seconds, or a duration such as "500ms" or "2m"')
     return ms
 
 
@@ -126,12 +127,10 @@ def duration_ms(value: object, field: str = "ttl", *, least: int = 1) -> int | N
         text = value.strip().lower()
         if text == NEVER:
             return None
-        if text.replace(".", "", 1).isdecimal():
-            ms = float(text) * 1000
-        elif _DURATION.fullmatch(text):
-            ms = sum(float(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text))
-        else:
+        read = _read_duration(text)
+        if read is None:
             raise _no_duration(value, field)
+        ms = read
     elif isinstance(value, timedelta):
         ms = value / timedelta(milliseconds=1)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -143,9 +142,22 @@ def duration_ms(value: object, field: str = "ttl", *, least: int = 1) -> int | N
     return round(ms)
 
 
+@lru_cache
+def _read_duration(text: str) -> float | None:
+    """Return the milliseconds of ``"1h30m"`` or a number of seconds, None for any other text."""
+    if text.replace(".", "", 1).isdecimal():
+        return float(text) * 1000
+    if not _DURATION.fullmatch(text):
+        return None
+    ms = 0.0
+    for number, unit in _PART.findall(text):
+        ms += float(number) * _UNIT_MS[unit]
+    return ms
+
+
 def _no_duration(value: object, field: str) -> InvalidTTL:
     return InvalidTTL(
-        f"{field}: {shown(value)} is not a duration; write a number of seconds above 0,"
+        f"{field}: {shown(value)} is not a valid duration here; use a positive number of seconds,"
         ' "90s", "2h", "1h30m", "7d", or "never"'
     )
 

@@ -53,7 +53,7 @@ class Spot:
         if self._is_null():
             return {}
         if not isinstance(self._node, yaml.MappingNode):
-            raise self.wrong(f"{self._shown()} is not a mapping; write one `name: value` a line")
+            raise self.wrong(f"{self._shown()} is not a mapping; write one `name: value` per line")
         found: dict[str, Spot] = {}
         for key_node, node in self._node.value:
             name = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
@@ -170,18 +170,16 @@ def _check_size(text: str, file: str, error: FileError) -> None:
         line = event.start_mark.line + 1 if event.start_mark else None
         if isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_values):
-                raise error(file, line, None, f"alias *{event.anchor} is inside of what it stands for; write that out")
+                raise error(file, line, None, f"alias *{event.anchor} is inside its own anchor; write the value out")
             repeated += sizes.get(event.anchor or "", 0)
             count += sizes.get(event.anchor or "", 0)
             if repeated > _MOST_REPEATED:
-                raise error(
-                    file, line, None, f"its aliases repeat more than {_MOST_REPEATED:,} values; write less of them"
-                )
+                raise error(file, line, None, f"its aliases repeat more than {_MOST_REPEATED:,} values; use fewer")
         elif isinstance(event, yaml.CollectionStartEvent):
             open_values.append((event.anchor, count))
             count += 1
             if len(open_values) > _DEEPEST_FILE:
-                raise error(file, line, None, f"is nested more than {_DEEPEST_FILE} deep; write it flatter")
+                raise error(file, line, None, f"is nested more than {_DEEPEST_FILE} deep; flatten it")
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_values.pop()
             if anchor is not None:

@@ -139,7 +139,7 @@ def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
 def _cluster(url: str, bus: str, options: dict[str, Any], socket_timeout: float) -> Target:
     hosts = read_hosts(url)
     if hosts.name:
-        raise InvalidURL(f"{without_password(url)!r}: a cluster has no databases; let the URL end with its hosts")
+        raise InvalidURL(f"{without_password(url)!r}: a cluster has no databases; end the URL after the hosts")
     own = makers(hosts.server, options, url)
     where = f"the cluster at {without_password(url)}"
     return Target(

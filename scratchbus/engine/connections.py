@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from hiredis import pack_command
 from redis import exceptions as redis_errors
 
 from scratchbus.engine.scripts import Script
@@ -80,19 +78,21 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     word = text.split(" ", 1)[0]
     is_about_password = "invalid username-password" in text  # over a unix socket asyncio has no class for it
     if isinstance(error, redis_errors.AuthenticationError) or word in ("WRONGPASS", "NOAUTH") or is_about_password:
-        return EngineAuth(f"{where} refuses the user name or password; check them in the URL, and that the user is on")
+        return EngineAuth(
+            f"{where} refuses the user name or password; check them in the URL, and that the user is enabled"
+        )
     if isinstance(error, redis_errors.BusyLoadingError) or word == "LOADING":
         return EngineLoading(f"{where} is still loading its data; try again in a moment")
     if word == "BUSY":
-        return EngineUnreachable(f"{where} is busy with a long script of someone's; wait, or send it SCRIPT KILL")
+        return EngineUnreachable(f"{where} is busy running a long script; wait, or send SCRIPT KILL")
     if isinstance(error, redis_errors.AskError | redis_errors.ClusterCrossSlotError):
         return EngineMisconfigured(f"{where} is one node of a cluster ({text}); write redis+cluster:// in the URL")
     if "cluster support disabled" in text:
-        return EngineMisconfigured(f"{where} is no cluster; write redis:// in the URL, without +cluster")
+        return EngineMisconfigured(f"{where} is not a cluster; write redis:// in the URL, without +cluster")
     if isinstance(
         error, redis_errors.ClusterDownError | redis_errors.TryAgainError
     ):  # also of a replica that lost its primary
-        return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or see to its primary")
+        return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or check its primary")
     if isinstance(error, BROKEN):
         return EngineUnreachable(explain(where, text))
     if isinstance(error, redis_errors.ReadOnlyError) or word == "READONLY" or "READONLY" in text:
@@ -100,13 +100,13 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     if isinstance(error, redis_errors.OutOfMemoryError) or word == "OOM" or "OOM command not allowed" in text:
         return EngineFull(f"{where} is out of memory; raise its maxmemory or archive old history")
     if "NOREPLICAS" in text:
-        return EngineReadOnly(f"{where} takes no writes because it has too few replicas; see whether they are up")
+        return EngineReadOnly(f"{where} accepts no writes because it has too few replicas; check that they are up")
     if "MISCONF" in text:
-        return EngineReadOnly(f"{where} takes no writes because it cannot persist; see its log, free disk space")
+        return EngineReadOnly(f"{where} accepts no writes because it cannot persist; check its log and disk space")
     if "'eval_ro'" in text:
         return EngineLoading(
-            f"{where} does not have the scripts that reading takes, and this user may not send them; whoever writes"
-            " loads them: let a publisher, projector or admin connect, then try again"
+            f"{where} lacks the scripts for reading, and this user may not load them. A writer"
+            " loads them: connect once as a publisher, projector or admin, then try again"
         )
     if (
         isinstance(error, redis_errors.NoPermissionError)
@@ -116,13 +116,8 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     ):
         return EngineForbidden(f"{where} forbids it ({text}); use a user with the right role")
     if isinstance(error, redis_errors.InvalidResponse):
-        return EngineUnreachable(f"{where} does not answer as Redis does ({text}); check host and port")
+        return EngineUnreachable(f"{where} does not reply like Redis ({text}); check host and port")
     return EngineError(f"{where}: {text}")
-
-
-def pack(commands: Iterable[tuple[Any, ...]]) -> list[bytes]:
-    """Return commands as the bytes to send."""
-    return [b"".join([pack_command(command) for command in commands])]
 
 
 def whole_from(commands: Commands, missing: list[int]) -> Commands:

@@ -10,19 +10,26 @@ import asyncio
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from hiredis import pack_command
 from redis import exceptions as redis_errors
 
-from scratchbus.engine.connections import AsyncConnection, Commands, Connection, hang_up, pack, whole_from
+from scratchbus.engine.connections import AsyncConnection, Commands, Connection, hang_up, whole_from
 from scratchbus.engine.routing import Address, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
-from scratchbus.engine.steps import Call, Fetch, Interrupted, Pause, Queued, Step, telling
-from scratchbus.errors import BusClosed, ScratchbusError
+from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Wrote
+from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 
 T = TypeVar("T")
+
+Conversation = Generator[Request | Sending, Any, T]
+"""What is driven: a `Step` of the log, or a call on its way to the server of its shard."""
+
+_THROWN = (Interrupted, ScratchbusError, redis_errors.RedisError, OSError)
+"""What a conversation is told of a request that failed; anything else ends it."""
 
 Revive = Callable[[], object] | None
 """What to call when no connection can be opened, before that is tried once more; None where nothing would help."""
@@ -43,38 +50,69 @@ class Engine:
         self._pid = os.getpid()
         self.where = where
 
-    def run(self, conversation: Step[T]) -> T:
-        """Run a conversation to its end and return its result. Raises BusClosed."""
-        self.check_open()
-        return self._drive(telling(conversation), self.execute)
+    def run(self, conversation: Conversation[T]) -> T:
+        """Run a conversation to its end and return its result. Raises BusClosed.
 
-    def execute(self, call: Call) -> list[Any]:
-        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
-        return self._drive(deliver(self._topology, call, self.where), self._send)
-
-    def _drive(self, conversation: Generator[Any, Any, T], handle: Callable[[Any], list[Any]]) -> T:
-        step, reply = conversation.send, None
+        An error of the engine, the log or the archive says what the conversation had written before.
+        """
+        if self._is_closed:
+            raise BusClosed
+        wrote: Wrote | None = None
+        step: Callable[[Any], Request | Sending] = conversation.send
+        reply: Any = None
         while True:
             try:
                 request = step(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]  # it returns a T
+            except (EngineError, LogError, ArchiveError) as error:
+                if wrote is not None:
+                    error.written(*wrote)
+                raise
             step, reply = conversation.send, None
             try:
-                if isinstance(request, Pause):
+                if isinstance(request, Call):
+                    reply = self.execute(request)
+                elif isinstance(request, Sending):
+                    reply = self._send(request.address, request.commands)
+                elif isinstance(request, Wrote):
+                    wrote = wrote or request
+                elif isinstance(request, Abandoned):
+                    wrote = None
+                elif isinstance(request, Pause):
                     time.sleep(request.seconds)
                 elif isinstance(request, Queued):
                     reply = request.queues.run(request, self.run)
                 else:
-                    reply = request.call() if isinstance(request, Fetch) else handle(request)
-            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
+                    reply = request.call()
+            except _THROWN as error:
                 step, reply = conversation.throw, error
 
-    def _send(self, sending: Sending) -> list[Any]:
-        connection = self.take(sending.address)
+    def execute(self, call: Call) -> list[Any]:
+        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
+        failure: Exception | None = None
+        if (server := self._topology.only) is not None:
+            try:
+                return self._send(server, call.commands)
+            except (redis_errors.RedisError, OSError) as error:
+                failure = error
+        return self.run(deliver(self._topology, call, self.where, failure))
+
+    def _send(self, server: Address, commands: Commands) -> list[Any]:
+        """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""
+        connection = self._take(server)
         self._busy.add(connection)
         try:
-            return self._exchange(connection, sending.commands)
+            if not connection.is_connected:
+                self._connect(connection)
+            if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
+                raise BusClosed
+            replies, missing = self._converse(connection, commands)
+            if missing:
+                with suppress(redis_errors.ResponseError):  # who only reads may not
+                    self._converse(connection, tuple(Script.reading))
+                replies[missing[0] :], _ = self._converse(connection, whole_from(commands, missing))
+            return replies
         except redis_errors.ReadOnlyError:
             connection.disconnect()  # a primary that was demoted keeps its clients; connect anew
             raise
@@ -85,26 +123,16 @@ class Engine:
             raise
         finally:
             self._busy.discard(connection)
-            self._idle[sending.address].append(connection)
+            self._idle[server].append(connection)
             if self._is_closed:
                 self.close()
-
-    def _exchange(self, connection: Connection, commands: Commands) -> list[Any]:
-        if not connection.is_connected:
-            self._connect(connection)
-        self.check_open()  # `break_off` has not seen what was taken, or got a socket, too late
-        replies, missing = self._converse(connection, commands)
-        if missing:
-            with suppress(redis_errors.ResponseError):  # who only reads may not
-                self._converse(connection, tuple(Script.reading))
-            replies[missing[0] :], _ = self._converse(connection, whole_from(commands, missing))
-        return replies
 
     def _connect(self, connection: Connection) -> None:
         try:
             connection.connect()
         except redis_errors.ConnectionError:
-            self.check_open()
+            if self._is_closed:
+                raise BusClosed from None
             if self._revive is None:
                 raise
             self._revive()
@@ -112,7 +140,7 @@ class Engine:
 
     def _converse(self, connection: Connection, commands: Commands) -> tuple[list[Any], list[int]]:
         """Send commands; return their replies, and which of them are scripts that the engine does not have."""
-        connection.send_packed_command(pack(commands), check_health=False)
+        connection.send_packed_command([b"".join(map(pack_command, commands))], check_health=False)
         replies: list[Any] = []
         failure: Exception | None = None
         missing: list[int] = []
@@ -129,20 +157,16 @@ class Engine:
             raise failure
         return replies, missing
 
-    def check_open(self) -> None:
-        """Raise BusClosed if this was closed."""
+    def _take(self, server: Address) -> Connection:
+        """Return an idle connection to a server, or a new one. Raises BusClosed."""
         if self._is_closed:
             raise BusClosed
-
-    def take(self, address: Address) -> Connection:
-        """Return an idle connection to a server, or a new one. Raises BusClosed."""
-        self.check_open()
         if self._pid != os.getpid():  # a forked child must not share its parent's sockets
             self._idle, self._busy, self._pid = defaultdict(deque), set(), os.getpid()
         try:
-            return self._idle[address].pop()
+            return self._idle[server].pop()
         except IndexError:
-            return self._make(address)
+            return self._make(server)
 
     def close(self) -> None:
         """Close the connections, those in use when they come back; nothing can be sent any more."""
@@ -185,37 +209,59 @@ class AsyncEngine:
         self._timeout = timeout
         self.where = where
 
-    async def run(self, conversation: Step[T]) -> T:
-        """Run a conversation to its end and return its result. Raises BusClosed."""
-        self.check_open()
-        return await self._drive(telling(conversation), self.execute)
+    async def run(self, conversation: Conversation[T]) -> T:
+        """Run a conversation to its end and return its result. Raises BusClosed.
 
-    async def execute(self, call: Call) -> list[Any]:
-        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
-        return await self._drive(deliver(self._topology, call, self.where), self._send)
-
-    async def _drive(self, conversation: Generator[Any, Any, T], handle: Callable[[Any], Awaitable[list[Any]]]) -> T:
-        step, reply = conversation.send, None
+        An error of the engine, the log or the archive says what the conversation had written before.
+        """
+        if self._is_closed:
+            raise BusClosed
+        wrote: Wrote | None = None
+        step: Callable[[Any], Request | Sending] = conversation.send
+        reply: Any = None
         while True:
             try:
                 request = step(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]  # it returns a T
+            except (EngineError, LogError, ArchiveError) as error:
+                if wrote is not None:
+                    error.written(*wrote)
+                raise
             step, reply = conversation.send, None
             try:
-                if isinstance(request, Pause):
+                if isinstance(request, Call):
+                    reply = await self.execute(request)
+                elif isinstance(request, Sending):
+                    reply = await self._send(request.address, request.commands)
+                elif isinstance(request, Wrote):
+                    wrote = wrote or request
+                elif isinstance(request, Abandoned):
+                    wrote = None
+                elif isinstance(request, Pause):
                     await asyncio.sleep(request.seconds)
                 elif isinstance(request, Queued):
                     reply = await request.queues.run_async(request, self.run)
                 else:
-                    reply = await (asyncio.to_thread(request.call) if isinstance(request, Fetch) else handle(request))
-            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:
+                    reply = await asyncio.to_thread(request.call)
+            except _THROWN as error:
                 step, reply = conversation.throw, error
 
-    async def _send(self, sending: Sending) -> list[Any]:
-        connection = self.take(sending.address)
+    async def execute(self, call: Call) -> list[Any]:
+        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
+        failure: Exception | None = None
+        if (server := self._topology.only) is not None:
+            try:
+                return await self._send(server, call.commands)
+            except (redis_errors.RedisError, OSError) as error:
+                failure = error
+        return await self.run(deliver(self._topology, call, self.where, failure))
+
+    async def _send(self, server: Address, commands: Commands) -> list[Any]:
+        """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""
+        connection = self._take(server)
         try:
-            return await self._exchange(connection, sending.commands)
+            return await self._exchange(connection, commands)
         except redis_errors.ReadOnlyError:
             await connection.disconnect(nowait=True)  # a primary that was demoted keeps its clients; connect anew
             raise
@@ -225,7 +271,7 @@ class AsyncEngine:
             await connection.disconnect(nowait=True)  # its reply may still be on the way
             raise
         finally:
-            self._idle[sending.address].append(connection)
+            self._idle[server].append(connection)
             if self._is_closed:
                 await self.close()
 
@@ -252,7 +298,7 @@ class AsyncEngine:
 
     async def _converse(self, connection: AsyncConnection, commands: Commands) -> tuple[list[Any], list[int]]:
         """Send commands; return their replies, and which of them are scripts that the engine does not have."""
-        await connection.send_packed_command(pack(commands), check_health=False)
+        await connection.send_packed_command([b"".join(map(pack_command, commands))], check_health=False)
         replies: list[Any] = []
         failure: Exception | None = None
         missing: list[int] = []
@@ -274,14 +320,15 @@ class AsyncEngine:
         if self._is_closed:
             raise BusClosed
 
-    def take(self, address: Address) -> AsyncConnection:
+    def _take(self, server: Address) -> AsyncConnection:
         """Return an idle connection of the running event loop to a server, or a new one. Raises BusClosed."""
-        self.check_open()
+        if self._is_closed:
+            raise BusClosed
         self._forget_other_loops()
         try:
-            return self._idle[address].pop()
+            return self._idle[server].pop()
         except IndexError:
-            return self._make(address)
+            return self._make(server)
 
     async def close(self) -> None:
         """Close the connections, those in use when they come back; nothing can be sent any more."""

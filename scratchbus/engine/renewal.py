@@ -1,7 +1,6 @@
-"""Keeping what one holds for a while: leases and claims are prolonged in the background while work goes on.
+"""Renewal of leases and claims in the background while work goes on, by one thread or task per bus.
 
-One thread, or task, does so for all that a bus holds. What is kept says itself when it is due and how it is prolonged,
-and finds out there that it was lost.
+What is renewed says itself when it is due and how to renew it, and learns from that when it was lost.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ from scratchbus.engine.steps import Step
 from scratchbus.telemetry.logs import stderr_logger
 
 BEAT = 0.1
-"""Seconds between two looks at what is due."""
+"""Seconds between two checks for what is due."""
 
 logger = stderr_logger()
 
 
 class Kept(Protocol):
-    """Something that is held for a while."""
+    """A lease or claim to renew, or a live page whose clock is to be set."""
 
     def is_due(self, now: float) -> bool:
-        """Say whether it is time to prolong it, by the monotonic clock (seconds)."""
+        """Return whether it is time to renew it, by the monotonic clock (seconds)."""
         ...
 
     def keep(self) -> Step[None]:
-        """Prolong it. What it raises is logged, and tried again when it is due."""
+        """Renew it. An error is logged, and it is tried again when it is next due."""
         ...
 
 
 class Keeper:
-    """Keeps what a Bus holds, in a thread that runs while there is something."""
+    """Renews what a Bus holds, in a thread that runs while there is something to renew."""
 
     def __init__(self, run: Callable[[Step[None]], Any]) -> None:
         self._run = run
@@ -45,7 +44,7 @@ class Keeper:
         self._is_running = False
 
     def add(self, kept: Kept) -> None:
-        """Keep this from now on, unless the bus is closed."""
+        """Renew this from now on, unless the bus is closed."""
         with self._lock:
             if self._closed.is_set():
                 return
@@ -55,13 +54,13 @@ class Keeper:
                 threading.Thread(target=self._beat, name="keeper", daemon=True).start()
 
     def remove(self, kept: Kept) -> None:
-        """Keep this no longer."""
+        """Stop renewing this."""
         with self._lock:
             if kept in self._kept:
                 self._kept.remove(kept)
 
     def close(self) -> None:
-        """Keep nothing any longer."""
+        """Stop renewing anything."""
         with self._lock:
             self._closed.set()
             self._kept.clear()
@@ -77,15 +76,15 @@ class Keeper:
             for kept in due:
                 try:
                     self._run(kept.keep())
-                except Exception as problem:  # whatever it is, the others have to be kept
+                except Exception as problem:  # one failure must not stop the others
                     if self._closed.is_set():
                         return
-                    logger.warning("could not be kept; trying again", reason=f"{type(problem).__name__}: {problem}")
+                    logger.warning("a renewal failed; trying again", reason=f"{type(problem).__name__}: {problem}")
             self._closed.wait(BEAT)
 
 
 class AsyncKeeper:
-    """Keeps what an AsyncBus holds, in a task that runs while there is something."""
+    """Renews what an AsyncBus holds, in a task that runs while there is something to renew."""
 
     def __init__(self, run: Callable[[Step[None]], Awaitable[Any]]) -> None:
         self._run = run
@@ -94,7 +93,7 @@ class AsyncKeeper:
         self._is_closed = False
 
     def add(self, kept: Kept) -> None:
-        """Keep this from now on, unless the bus is closed."""
+        """Renew this from now on, unless the bus is closed."""
         if self._is_closed:
             return
         self._kept.append(kept)
@@ -102,12 +101,12 @@ class AsyncKeeper:
             self._task = asyncio.create_task(self._beat(), name="keeper")
 
     def remove(self, kept: Kept) -> None:
-        """Keep this no longer."""
+        """Stop renewing this."""
         with suppress(ValueError):
             self._kept.remove(kept)
 
     async def close(self) -> None:
-        """Keep nothing any longer."""
+        """Stop renewing anything."""
         self._is_closed = True
         self._kept.clear()
         if self._task is not None:
@@ -121,6 +120,6 @@ class AsyncKeeper:
             for kept in [kept for kept in self._kept if kept.is_due(now)]:
                 try:
                     await self._run(kept.keep())
-                except Exception as problem:  # whatever it is, the others have to be kept
-                    logger.warning("could not be kept; trying again", reason=f"{type(problem).__name__}: {problem}")
+                except Exception as problem:  # one failure must not stop the others
+                    logger.warning("a renewal failed; trying again", reason=f"{type(problem).__name__}: {problem}")
             await asyncio.sleep(BEAT)

@@ -44,6 +44,11 @@ class Topology(Protocol):
         """For how many seconds a call waits for what will pass; a read is sent a few times in any case."""
         ...
 
+    @property
+    def only(self) -> Address | None:
+        """The one server there is; None where the server of a shard has to be known first."""
+        ...
+
     def address(self, shard: int) -> Address | None:
         """Return the server of a shard; None when that is to be found out."""
         ...
@@ -61,6 +66,7 @@ class OneServer:
     """All shards are on one server, and always the same."""
 
     patience = 0.0
+    only = _HERE
 
     def address(self, shard: int) -> Address | None:
         """Return a word for it."""
@@ -85,6 +91,8 @@ def is_lost(failure: Exception) -> bool:
 class Failover:
     """What the topologies have in common in which another server may take over."""
 
+    only = None
+
     def __init__(self) -> None:
         self.has_answered = False
 
@@ -106,8 +114,10 @@ class Failover:
         ) or any(word in str(failure) for word in ("UNBLOCKED", "access a non local key"))  # fmt: skip
 
 
-def deliver(topology: Topology, call: Call, where: str) -> Generator[Sending | Pause, Any, list[Any]]:
-    """Send a call to the server of its shard, and return the replies.
+def deliver(
+    topology: Topology, call: Call, where: str, failed: Exception | None = None
+) -> Generator[Sending | Pause, Any, list[Any]]:
+    """Send a call to the server of its shard, and return the replies; `failed` is why the only server did not answer.
 
     A read is sent again when the connection breaks; a write is not, and raises Interrupted. What a server refused
     because the shard is not there, or no longer, is sent again, also a write: it did not happen.
@@ -117,6 +127,8 @@ def deliver(topology: Topology, call: Call, where: str) -> Generator[Sending | P
     for attempt in count():
         address = aside
         try:
+            if failed is not None and attempt == 0:
+                raise failed
             if aside is not None:
                 return (yield Sending(aside, (_ASKING, *call.commands)))[1:]  # type: ignore[no-any-return]
             address = topology.address(call.shard)

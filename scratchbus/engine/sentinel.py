@@ -40,7 +40,7 @@ class Sentinels(Failover):
                     self._sentinels.sort(key=lambda each: each != sentinel)
                     self._master = address
                     return
-                trouble = redis_errors.ReadOnlyError(f"{address[0]}:{address[1]} is not the master yet")
+                trouble = redis_errors.ReadOnlyError(f"{address[0]}:{address[1]} is not yet the master")
             except (redis_errors.RedisError, OSError) as problem:
                 if not self.passes(problem):
                     raise

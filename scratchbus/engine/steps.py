@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scratchbus.domain.position import Position
-from scratchbus.errors import ArchiveError, EngineError, LogError
 
 if TYPE_CHECKING:
     from scratchbus.engine.queues import Queues
@@ -72,32 +71,6 @@ class Queued(NamedTuple):
 Request = Call | Fetch | Pause | Queued | Wrote | Abandoned
 Step = Generator[Request, Any, T]
 """A conversation whose result is a T."""
-
-
-def telling(conversation: Step[T]) -> Step[T]:
-    """Return the conversation whose errors say what it had written before: an operation as its caller sees it."""
-    wrote: Wrote | None = None
-    step: Callable[[Any], Request] = conversation.send
-    reply: Any = None
-    while True:
-        try:
-            request = step(reply)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]  # it returns a T
-        except (EngineError, LogError, ArchiveError) as error:
-            if wrote is not None:
-                error.written(*wrote)
-            raise
-        step, reply = conversation.send, None
-        if isinstance(request, Wrote):
-            wrote = wrote or request
-        elif isinstance(request, Abandoned):
-            wrote = None
-        else:
-            try:
-                reply = yield request
-            except Exception as error:
-                step, reply = conversation.throw, error
 
 
 class Interrupted(Exception):

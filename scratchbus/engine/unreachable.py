@@ -19,7 +19,7 @@ def explain(where: str, text: str) -> str:
     """Say in one line that the engine at `where` cannot be reached, `text` being what the client says of it."""
     if untrusted := _UNTRUSTED.search(text):
         return (
-            f"{where} is not trusted ({untrusted[1]}); mend its certificate, or name the authority that signed it:"
+            f"{where} is not trusted ({untrusted[1]}); fix its certificate, or name the CA that signed it:"
             " ssl_ca_certs=FILE in the URL"
         )
     hints = (hint for scheme, words, hint in _HINTS if f" {scheme}" in where and any(word in text for word in words))

@@ -1,71 +1,70 @@
 """The one error tree of scratchbus.
 
-Every message is one line that says what is wrong and what to do about it; what a program needs to react
-is in attributes, never only in the text.
-An error that interrupts a write has the `event_id` to retry it with; once the write is in the log it has the `position`
-too, and the `fence` of a claim.
+Every message is one line that says what is wrong and what to do. Everything a program needs to react is in attributes,
+never only in the text. An error that interrupts a write has the `event_id` to retry with; if the write is in the log,
+the error also has its `position`, and for a claim the `fence`.
 
     ScratchbusError
-    ├── InvalidInput            what was given is not acceptable; nothing was written
+    ├── InvalidInput            the input is invalid; nothing was written
     │   ├── InvalidField        a field of an observation or event   (.field)
-    │   │   ├── UnknownField    a field nobody knows                 (.field, .known)
+    │   │   ├── UnknownField    a field that does not exist          (.field, .known)
     │   │   ├── ReadOnlyField   id, created_at, source …             (.field)
     │   │   └── TooLarge        over a limit                         (.field, .size, .limit)
-    │   ├── BudgetTooSmall      for what of a context is never cut   (.budget, .needed)
+    │   ├── BudgetTooSmall      the parts that are never cut exceed it (.budget, .needed)
     │   ├── UnknownType         a type that is not registered        (.type, .nearest, .known)
     │   ├── InvalidTTL · InvalidId · InvalidName · InvalidSource · InvalidPosition · InvalidURL
     │   ├── RegistryError       the types file                       (.file, .line, .key, .allowed)
     │   ├── RulesError          the logwatch or tools file           (.file, .line, .key)
     │   ├── SettingsError       a setting
     │   │   └── SettingsFileError   the settings file             (.file, .line, .key, .allowed)
-    │   ├── InvalidExport       what is to be imported                (.line)
+    │   ├── InvalidExport       the export file to import             (.line)
     │   ├── Unauthorized        another agent's scratchpad            (.agent, .source, .kind)
     │   └── ShardsMismatch      the bus was created with other shards (.expected, .actual)
-    ├── NotFound                no such observation, page, file …
-    │   └── FileGone            a log file that is not there          (.path)
-    ├── Conflict                the state of the bus forbids it; nothing was written
+    ├── NotFound                no such observation, page, file, …
+    │   └── FileGone            a log file does not exist             (.path)
+    ├── Conflict                the state of the bus does not allow it; nothing was written
     │   ├── VersionConflict     (.expected, .actual)
     │   │   └── RevisionConflict    a memory changed since it was read
     │   ├── InvalidTransition   (.from_status, .to_status, .allowed, .id)
-    │   │   └── NotChangeable   in this status it cannot be done
-    │   ├── KeyHeld             another has the dedupe key by now    (.id, .key, .holder)
-    │   ├── Claimed             someone else holds it                (.by, .until, .id)
-    │   ├── NotClaimed          nobody holds it                      (.id)
-    │   ├── StaleFence          the claim this fence came from is over (.fence, .actual, .id)
-    │   ├── PageFull            no room, and nothing may give way    (.page, .limit)
+    │   │   └── NotChangeable   not possible in this status
+    │   ├── KeyHeld             another observation has the dedupe key (.id, .key, .holder)
+    │   ├── Claimed             another connection holds the claim   (.by, .until, .id)
+    │   ├── NotClaimed          there is no claim to release         (.id)
+    │   ├── StaleFence          the claim of this fence has ended    (.fence, .actual, .id)
+    │   ├── PageFull            no room, and nothing may be displaced (.page, .limit)
     │   ├── EventIdReused       same event id, other arguments       (.event_id)
     │   ├── SessionOver         the session has ended               (.session)
-    │   ├── SessionExists       a session of that name is there      (.session)
-    │   ├── TypeInUse           a type cannot go while it is open    (.type, .open)
-    │   ├── NotEmpty            events cannot be imported into this bus
-    │   ├── RebuildHeld         someone else is building the state anew (.holder)
+    │   ├── SessionExists       a session of that name exists        (.session)
+    │   ├── TypeInUse           the type has open observations       (.type, .open)
+    │   ├── NotEmpty            the bus has events, so none can be imported
+    │   ├── RebuildHeld         someone else is rebuilding the state (.holder)
     │   ├── SubscriptionMismatch    in use with other filters        (.name, .holder)
-    │   ├── SubscriptionHeld    a consumer is at it                  (.name, .holder)
+    │   ├── SubscriptionHeld    a consumer is using it               (.name, .holder)
     │   ├── LeaseLost           another consumer may have taken over (.name)
-    │   ├── NotDelivered        it was not handed out, or no longer  (.name)
-    │   ├── TooManyUnacked      too many were handed out and not acked (.name)
-    │   └── ArchiveBusy         another archiver is at work          (.shard, .who)
+    │   ├── NotDelivered        the event is not out for delivery    (.name)
+    │   ├── TooManyUnacked      too many deliveries are not acked    (.name)
+    │   └── ArchiveBusy         another archiver is running          (.shard, .who)
     ├── EngineError             the Redis or Valkey server
     │   ├── EngineUnreachable · EngineAuth · EngineTooOld · EngineReadOnly · EngineFull · EngineLoading
     │   ├── EngineMissing       there is no server binary to start
     │   ├── EngineNotStarted    the embedded server could not be started
-    │   ├── EngineMisconfigured the server is not set up for what was asked
+    │   ├── EngineMisconfigured the server's configuration does not support it
     │   ├── EngineForbidden     the server's ACL forbids it
     │   ├── NotReplicated       written, but on too few replicas     (.copies, .wanted)
-    │   └── ForeignData         the data directory is another engine's
+    │   └── ForeignData         the data directory belongs to another engine
     ├── ArchiveError            the archive of the log
-    │   ├── ArchiveDamaged      a file is missing, or not what was put there
-    │   ├── ArchiveForeign      it is that of another bus or log
-    │   └── ArchiveUnavailable  no permission, no space, no answer
-    ├── BusClosed               the bus was closed by its own program
-    ├── ViewClosed              the view was closed, or never entered
+    │   ├── ArchiveDamaged      a file is missing or has changed
+    │   ├── ArchiveForeign      it belongs to another bus or log
+    │   └── ArchiveUnavailable  no permission, no space, no response
+    ├── BusClosed               the program has closed the bus
+    ├── ViewClosed              the view is not open
     └── LogError                reading the log
         ├── Behind              a read could not catch up within fresh_timeout
         ├── PositionLost        the log was trimmed past the position
-        ├── LogRewound          the log is not the one that was read before
-        ├── LogGap              a position is missing that no trim or erasure explains
-        ├── CodeTooOld          an event or state of a newer schema than this code knows
-        └── StateTooOld         state of an older form than this code reads
+        ├── LogRewound          the log is not the one read before
+        ├── LogGap              a position is missing, neither trimmed nor erased
+        ├── CodeTooOld          an event or state has a newer schema than this code
+        └── StateTooOld         the stored state has a format this code no longer reads
 """
 
 from scratchbus.errors.archive import ArchiveBusy, ArchiveDamaged, ArchiveError, ArchiveForeign, ArchiveUnavailable

@@ -1,4 +1,4 @@
-"""What is raised when the archive of a log cannot do its part."""
+"""Errors of the archive."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from scratchbus.errors.state import Conflict
 
 
 class ArchiveError(ScratchbusError):
-    """The archive cannot do its part."""
+    """The archive failed."""
 
 
 class ArchiveDamaged(ArchiveError):
-    """A file of the archive is missing, or is not what was put there."""
+    """A file of the archive is missing or has changed."""
 
 
 class ArchiveForeign(ArchiveError):
-    """The archive is that of another bus, or of another log of this bus."""
+    """The archive belongs to another bus, or to another log of this bus."""
 
 
 class ArchiveUnavailable(ArchiveError):
-    """The place where the archive is cannot be read or written: not there, no permission, no space, no answer."""
+    """The archive cannot be read or written: it is missing, no permission, no space, no response."""
 
 
 class ArchiveBusy(Conflict):
-    """Another archiver is at work on this log."""
+    """Another archiver is archiving this log."""
 
     def __init__(self, shard: int, who: str) -> None:
         super().__init__(
-            f"shard {shard}: {who} is archiving it, or was within the last seconds; wait, or end that archiver first"
+            f"shard {shard}: {who} is archiving it, or was a few seconds ago; wait, or stop that archiver first"
         )
         self.shard = shard
         self.who = who

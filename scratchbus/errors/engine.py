@@ -1,4 +1,4 @@
-"""What is raised when the Redis or Valkey server cannot do its part."""
+"""Errors of the Redis or Valkey server."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from scratchbus.errors.base import ScratchbusError
 
 
 class EngineError(ScratchbusError):
-    """The Redis or Valkey server cannot do its part."""
+    """The Redis or Valkey server failed or refused."""
 
 
 class EngineUnreachable(EngineError):
-    """There is no answer from the server."""
+    """The server does not respond."""
 
 
 class EngineAuth(EngineError):
@@ -22,7 +22,7 @@ class EngineTooOld(EngineError):
 
 
 class EngineReadOnly(EngineError):
-    """The server takes no writes."""
+    """The server does not accept writes."""
 
 
 class EngineFull(EngineError):
@@ -38,11 +38,11 @@ class EngineMissing(EngineError):
 
 
 class EngineNotStarted(EngineError):
-    """The embedded server could not be started: its directory is unusable, or it gave up and its log says why."""
+    """The embedded server did not start: its directory is unusable, or its log says why."""
 
 
 class EngineMisconfigured(EngineError):
-    """The server is not set up for what was asked."""
+    """The server's configuration does not support the request."""
 
 
 class NotReplicated(EngineError):
@@ -50,8 +50,8 @@ class NotReplicated(EngineError):
 
     def __init__(self, copies: int, wanted: int, event_id: str | None = None) -> None:
         super().__init__(
-            f"written, but {copies} of {wanted} replicas have it; retry with event_id={event_id!r} to wait again, or"
-            " see whether the replicas are up"
+            f"written, but only {copies} of {wanted} replicas have it; retry with event_id={event_id!r} to wait again,"
+            " or check that the replicas are up"
         )
         self.event_id = event_id
         self.copies = copies
@@ -59,7 +59,7 @@ class NotReplicated(EngineError):
 
 
 class EngineForbidden(EngineError):
-    """The server's access list forbids it."""
+    """The server's ACL forbids it."""
 
 
 class ForeignData(EngineError):

@@ -1,4 +1,4 @@
-"""What is raised when what was given is not acceptable."""
+"""Errors for invalid input."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from scratchbus.errors.base import LONGEST, ScratchbusError, listed, shown
 
 
 class InvalidInput(ScratchbusError, ValueError):
-    """What was given is not acceptable. Nothing was written."""
+    """The input is invalid. Nothing was written."""
 
 
 class InvalidField(InvalidInput):
-    """A field has a value it cannot have."""
+    """The value of a field is invalid."""
 
     def __init__(self, field: str, problem: str) -> None:
         is_plain = len(field) <= LONGEST and field.isprintable()
@@ -21,7 +21,7 @@ class InvalidField(InvalidInput):
 
 
 class UnknownField(InvalidField):
-    """A field nobody knows was given."""
+    """There is no such field."""
 
     def __init__(self, field: str, known: Iterable[str]) -> None:
         self.known = sorted(known)
@@ -29,7 +29,7 @@ class UnknownField(InvalidField):
 
 
 class ReadOnlyField(InvalidField):
-    """A field was given that is set once and never changes."""
+    """The field is set once and never changes."""
 
     def __init__(self, field: str, known: Iterable[str]) -> None:
         super().__init__(field, f"cannot be updated; these can: {listed(known)}")
@@ -46,19 +46,19 @@ class TooLarge(InvalidField):
 
 
 class BudgetTooSmall(InvalidInput):
-    """What of a context is never cut has more tokens than the whole may have."""
+    """The parts of a context that are never cut exceed the budget."""
 
     def __init__(self, budget: int, needed: int) -> None:
         super().__init__(
-            f"budget: {budget} tokens are too few for what is never cut, which has {needed}; raise the budget,"
-            " or shorten the notepad and your own sections"
+            f"budget: {budget} tokens are too few; the notepad and your own sections, which are never cut, need"
+            f" {needed}; raise the budget or shorten them"
         )
         self.budget = budget
         self.needed = needed
 
 
 class UnknownType(InvalidInput):
-    """An observation type that the registry does not have."""
+    """The observation type is not registered."""
 
     def __init__(self, name: str, known: Iterable[str], nearest: str | None) -> None:
         self.type = name
@@ -72,31 +72,31 @@ class UnknownType(InvalidInput):
 
 
 class InvalidTTL(InvalidInput):
-    """A duration that cannot be read, or is not positive."""
+    """The text or number is not a valid duration."""
 
 
 class InvalidId(InvalidInput):
-    """An id that is not a ULID, or a suffix that fits several."""
+    """The id is not a ULID, or a suffix that matches several ids."""
 
 
 class InvalidName(InvalidInput):
-    """The name of a bus or page has characters it cannot have."""
+    """The name of a bus or page is invalid."""
 
 
 class InvalidSource(InvalidInput):
-    """A source that does not match the pattern of sources."""
+    """The name of a source is invalid."""
 
 
 class InvalidPosition(InvalidInput):
-    """A position or token that cannot be read."""
+    """The position or token is invalid."""
 
 
 class InvalidURL(InvalidInput):
-    """An engine URL that cannot be read."""
+    """The engine URL is invalid."""
 
 
 class _FileError(InvalidInput):
-    """A YAML file says something it may not."""
+    """A YAML file has an error."""
 
     def __init__(
         self, file: str, line: int | None, key: str | None, problem: str, allowed: Iterable[str] | None = None
@@ -113,33 +113,31 @@ class _FileError(InvalidInput):
 
 
 class RegistryError(_FileError):
-    """The file of observation types is wrong, at this line and key."""
+    """The file of observation types has an error at this line and key."""
 
 
 class RulesError(_FileError):
-    """A rules or tools file is wrong, at this line and key."""
+    """A rules or tools file has an error at this line and key."""
 
 
 class SettingsError(InvalidInput):
-    """A setting has a value it cannot have."""
+    """The value of a setting is invalid."""
 
 
 class SettingsFileError(_FileError, SettingsError):
-    """The settings file is wrong, at this line and key."""
+    """The settings file has an error at this line and key."""
 
 
 class InvalidExport(InvalidInput):
-    """A line is not of an export, or does not follow the one before it."""
+    """A line of the file to import is not from an export, or does not follow the previous line."""
 
     def __init__(self, line: int, problem: str) -> None:
-        super().__init__(
-            f"line {line}: {problem}; import what `scratchbus tail --format jsonl` printed, from its start"
-        )
+        super().__init__(f"line {line}: {problem}; import the complete output of `scratchbus tail --format jsonl`")
         self.line = line
 
 
 class ShardsMismatch(InvalidInput):
-    """The bus was created with another number of shards."""
+    """The bus was created with a different number of shards."""
 
     def __init__(self, bus: str, expected: int, actual: int) -> None:
         super().__init__(
@@ -150,12 +148,12 @@ class ShardsMismatch(InvalidInput):
 
 
 class Unauthorized(InvalidInput):
-    """Someone asks for the scratchpad of an agent who is not that agent."""
+    """Only the agent itself may use its scratchpad."""
 
     def __init__(self, agent: str, source: str | None, kind: str) -> None:
-        who = f"you are {source!r}, a {kind}" if source is not None else "nobody speaks"
+        who = f"you are {source!r}, a {kind}" if source is not None else "this bus has no source"
         super().__init__(
-            f"403 Unauthorized: the scratchpad of {agent!r} is its own, and {who};"
+            f"403 Unauthorized: only {agent!r} may use its scratchpad, and {who};"
             f" open the bus with source={agent!r} and kind='subagent'"
         )
         self.agent = agent

@@ -1,4 +1,4 @@
-"""What is raised when reading the log cannot go on as asked."""
+"""Errors in reading the log."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from scratchbus.errors.base import ScratchbusError
 
 
 class LogError(ScratchbusError):
-    """Reading the log cannot go on as asked."""
+    """The log cannot be read as requested."""
 
 
 class Behind(LogError):
-    """A read could not catch up with the log within `fresh_timeout`, or a stale one would be older than that."""
+    """A read did not catch up with the log within `fresh_timeout`, or a stale read would be older than that."""
 
 
 class PositionLost(LogError):
-    """The log was trimmed past the position that was asked for."""
+    """The log was trimmed past the requested position."""
 
 
 class LogRewound(LogError):
-    """The log is not the one that was read before: flushed, replaced or rewound by a failover."""
+    """The log is not the one read before: it was flushed, replaced, or rewound by a failover."""
 
 
 class LogGap(LogError):
-    """A position is missing that no trim and no erasure explains."""
+    """A position is missing that was neither trimmed nor erased."""
 
 
 class CodeTooOld(LogError):
-    """An event has a newer schema than this code knows, or the state a newer form; upgrade scratchbus."""
+    """An event has a newer schema than this code, or the state a newer format; upgrade scratchbus."""
 
 
 class StateTooOld(LogError):
-    """The state is stored in a form that this code no longer reads; `scratchbus rebuild` builds it anew."""
+    """The state is stored in a format that this code no longer reads; run `scratchbus rebuild`."""

@@ -1,4 +1,4 @@
-"""What is raised when the state of the bus has no such thing, or forbids what was asked."""
+"""Errors for what does not exist, and for what the state of the bus does not allow."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from scratchbus.errors.base import ScratchbusError, listed
 
 
 class NotFound(ScratchbusError, LookupError):
-    """There is no such thing."""
+    """It does not exist."""
 
 
 class FileGone(NotFound):
-    """A log file is not there."""
+    """The log file does not exist."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path}: no such file; check --log, or create it and start again")
@@ -21,11 +21,11 @@ class FileGone(NotFound):
 
 
 class Conflict(ScratchbusError):
-    """The state of the bus forbids it. Nothing was written."""
+    """The state of the bus does not allow it. Nothing was written."""
 
 
 class VersionConflict(Conflict):
-    """The subject has moved on since it was read."""
+    """The subject has changed since it was read."""
 
     def __init__(self, id: str, expected: int, actual: int) -> None:
         super().__init__(f"{id} is at version {actual}, not {expected}; read it again and retry")
@@ -35,16 +35,16 @@ class VersionConflict(Conflict):
 
 
 class RevisionConflict(VersionConflict):
-    """A memory is not at the revision that a write of the whole of it was based on."""
+    """The memory has changed since the revision that the write is based on."""
 
     def __init__(self, what: str, expected: int, actual: int) -> None:
         super().__init__(what, expected, actual)
         problem = "is not empty" if expected == 0 else f"has changed since revision {expected}"
-        self.args = (f"the {what} {problem}; read it again, and pass the revision it is at now ({actual})",)
+        self.args = (f"the {what} {problem}; read it again and pass its current revision ({actual})",)
 
 
 class InvalidTransition(Conflict):
-    """The lifecycle has no way from this status to that one."""
+    """The lifecycle does not allow this change of status."""
 
     def __init__(self, id: str, from_status: str, to_status: str, allowed: Iterable[str]) -> None:
         self.id = id
@@ -58,7 +58,7 @@ class InvalidTransition(Conflict):
 
 
 class NotChangeable(InvalidTransition):
-    """The observation is in a status in which this cannot be done to it."""
+    """The observation's status does not allow this."""
 
     def __init__(self, id: str, status: str, verb: str, allowed: Iterable[str]) -> None:
         super().__init__(id, status, verb, allowed)
@@ -71,8 +71,8 @@ class Claimed(Conflict):
     def __init__(self, id: str, by: str, until: datetime) -> None:
         super().__init__(
             f"{id} is claimed by {by} until {until.isoformat(timespec='milliseconds')}; only the connection that"
-            " claimed it may use its fence. Wait until then or take something else; a holder that was restarted has to"
-            " connect with the same source and instance"
+            " claimed it may use its fence. Wait until then or choose another; a holder that was restarted must connect"
+            " with the same source and instance"
         )
         self.id = id
         self.by = by
@@ -80,29 +80,29 @@ class Claimed(Conflict):
 
 
 class NotClaimed(Conflict):
-    """Nobody holds it, so there is nothing to release."""
+    """The observation is not claimed, so there is nothing to release."""
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"{id} is not claimed, or no longer; there is nothing to release")
+        super().__init__(f"{id} is not claimed, or the claim has ended; there is nothing to release")
         self.id = id
 
 
 class StaleFence(Conflict):
-    """The claim that this fence came from is over."""
+    """The claim of this fence has ended."""
 
     def __init__(self, id: str, fence: int, actual: int) -> None:
-        super().__init__(f"{id}: the claim with fence {fence} is over (the last fence is {actual}); claim it again")
+        super().__init__(f"{id}: the claim with fence {fence} has ended (the latest fence is {actual}); claim it again")
         self.id = id
         self.fence = fence
         self.actual = actual
 
 
 class PageFull(Conflict):
-    """The page has no room, and nothing on it may give way."""
+    """The page is full, and no observation may be displaced."""
 
     def __init__(self, page: str, limit: int) -> None:
         super().__init__(
-            f"page {page!r} already has its {limit} open observations and none may give way;"
+            f"page {page!r} has {limit} open observations, the limit, and none may be displaced;"
             " resolve some or raise max_observations"
         )
         self.page = page
@@ -110,11 +110,11 @@ class PageFull(Conflict):
 
 
 class KeyHeld(Conflict):
-    """Another open observation has the dedupe key by now."""
+    """Another open observation has the dedupe key."""
 
     def __init__(self, id: str, key: str, holder: str) -> None:
         super().__init__(
-            f"{id} cannot be opened again: {holder} is open with the same dedupe_key {key!r}; close it first"
+            f"{id} cannot be reopened: {holder} is open with the same dedupe_key {key!r}; close that one first"
         )
         self.id = id
         self.key = key
@@ -122,7 +122,7 @@ class KeyHeld(Conflict):
 
 
 class EventIdReused(Conflict):
-    """The same event id came with other arguments."""
+    """The event id was used before, with other arguments."""
 
     event_id: str
 
@@ -132,21 +132,21 @@ class EventIdReused(Conflict):
 
 
 class SessionOver(Conflict):
-    """The session has ended: what was remembered in it is archived, and nothing more is."""
+    """The session has ended; its memories are archived and it takes no new ones."""
 
     def __init__(self, session: str) -> None:
         super().__init__(
-            f"session {session!r} has ended, and what was remembered in it is archived; begin another one, and read"
-            " this one with history() or as_of()"
+            f"session {session!r} has ended and its memories are archived; start another session, and read this one"
+            " with history() or as_of()"
         )
         self.session = session
 
 
 class SessionExists(Conflict):
-    """A session is to be begun that is there already."""
+    """A session of this name exists."""
 
     def __init__(self, session: str) -> None:
-        super().__init__(f"session {session!r} is there already; give the new one a name that is free")
+        super().__init__(f"session {session!r} already exists; choose another name")
         self.session = session
 
 
@@ -160,17 +160,17 @@ class TypeInUse(Conflict):
 
 
 class NotEmpty(Conflict):
-    """Events can be imported only into a bus that has none, or only the first of them."""
+    """Events can be imported only into an empty bus, or one whose import was interrupted."""
 
     def __init__(self, shard: int) -> None:
         super().__init__(
-            f"shard {shard}: the bus has events of its own; import into a new one, with a name that is free (--bus)"
+            f"shard {shard}: the bus already has events; import into a new bus, under an unused name (--bus)"
         )
 
 
 class RebuildHeld(Conflict):
-    """Someone else is building the state anew, or has taken it over."""
+    """Someone else is rebuilding the state, or has taken over the rebuild."""
 
     def __init__(self, shard: int, holder: str) -> None:
-        super().__init__(f"shard {shard}: {holder} is building the state anew; wait until that is done")
+        super().__init__(f"shard {shard}: {holder} is rebuilding the state; wait until that is done")
         self.holder = holder

@@ -98,7 +98,7 @@ def append(
     appended twice. An EngineError has the id of the first event.
     """
     if page == SYSTEM_PAGE and any(write.op != OPS["PUT"] for write in writes):
-        raise InvalidName(f"page: {page!r} is where the bus keeps its own events; write to another page")
+        raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
     shard = log.shard(page)
     keys = log.keys(shard)
     before, known = log.seen.get(shard, ""), log.bounds.get(shard, _NOWHERE)
@@ -107,7 +107,7 @@ def append(
         known = log.bounds[shard]
     for write in writes:
         if OPEN_END in write.event.id:
-            write.event.placed(id=write.event.id.replace(OPEN_END, known[1]))
+            write.event = write.event.placed(id=write.event.id.replace(OPEN_END, known[1]))
     first = writes[0].event.id
     arguments: list[object] = []
     for write in writes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -18,9 +18,8 @@ _NOTHING: dict[str, Any] = {}
 _reasons: ContextVar[dict[str, Any]] = ContextVar("scratchbus_reasons", default=_NOTHING)  # never changed
 
 
-def reasons() -> dict[str, Any]:
-    """Return the `cause` and `traceparent` of events that are made now."""
-    return _reasons.get()
+reasons: Callable[[], dict[str, Any]] = _reasons.get
+"""Return the `cause` and `traceparent` of events that are made now."""
 
 
 @contextmanager

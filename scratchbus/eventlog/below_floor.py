@@ -49,7 +49,7 @@ def read_floor(log: Log, shard: int) -> Step[Floor]:
 
 def lost(shard: int, what: str) -> PositionLost:
     """Return the error for what would have to come from the archive."""
-    return PositionLost(f"shard {shard}: {what} was archived; set archive_url to where the archive is")
+    return PositionLost(f"shard {shard}: {what} was archived; set archive_url to the location of the archive")
 
 
 def from_archive(log: Log, shard: int, what: str, call: Callable[[Past], T]) -> Step[T]:
@@ -68,6 +68,17 @@ def stretch_after(log: Log, floor: Floor, after: Position, limit: int, page: str
         log, shard, what, lambda past: past.after(shard, floor.origin, after, floor.position, limit, page)
     )
     return stretch._replace(entries=(yield from _still_there(log, shard, stretch.entries)))
+
+
+def archived_after(log: Log, floor: Floor, after: Position, limit: int, page: str = "") -> Step[Stretch]:
+    """Return the next archived entries behind a position; without entries only when none are left below the floor.
+
+    Raises PositionLost where there is no archive.
+    """
+    stretch = Stretch([], after, "")
+    while not stretch.entries and stretch.at < floor.position:
+        stretch = yield from stretch_after(log, floor, stretch.at, limit, page)
+    return stretch
 
 
 def _still_there(log: Log, shard: int, entries: list[RawEntry]) -> Step[list[RawEntry]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from functools import lru_cache
 from secrets import token_hex
 from typing import NamedTuple, NoReturn
 
@@ -11,7 +12,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask
 from scratchbus.errors import CodeTooOld, StateTooOld
-from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import CHECKPOINT, LUA
 from scratchbus.projections import scratch_page
 
@@ -55,26 +56,27 @@ class Checkpoint(NamedTuple):
         """Read the stored form; None is the beginning. Raises StateTooOld or CodeTooOld for state of another form."""
         if not row:
             return cls(START._replace(shard=shard))
-        stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
-        if stored is None:
-            _refuse(shard, 0)  # from before forms were numbered
-        id, event_id, build, form, origin, token = stored.groups()
-        if int(form) not in (scratch_page.FORM, scratch_page.PAGED):
-            _refuse(shard, int(form))
-        return cls(
-            Position.parse(id)._replace(shard=shard),
-            event_id,
-            int(build),
-            origin,
-            token,
-            int(form) == scratch_page.PAGED,
-        )
+        checkpoint, form = _parsed(row, shard)
+        if form not in (scratch_page.FORM, scratch_page.PAGED):
+            _refuse(shard, form)
+        return checkpoint
 
     def __str__(self) -> str:
         if self.position.seq == 0:
             return ""
         form = scratch_page.PAGED if self.is_paged else scratch_page.FORM
         return f"{self.position.stream_id}|{self.event_id}|{self.build}|{form}|{self.origin}|{self.token}"
+
+
+@lru_cache(maxsize=1_024)  # most reads find the checkpoint as the read before them did
+def _parsed(row: bytes, shard: int) -> tuple[Checkpoint, int]:
+    """Return a stored checkpoint and the form of its state; 0 is the form from before forms were numbered."""
+    stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
+    if stored is None:
+        return Checkpoint(), 0
+    id, event_id, build, form, origin, token = stored.groups()
+    position = Position.parse(id)._replace(shard=shard)
+    return Checkpoint(position, event_id, int(build), origin, token, int(form) == scratch_page.PAGED), int(form)
 
 
 def _refuse(shard: int, form: int) -> NoReturn:
@@ -86,7 +88,7 @@ def _refuse(shard: int, form: int) -> NoReturn:
 
 def checkpoint_key(keys: ShardKeys, build: int | None = None) -> str:
     """Return where the checkpoint of the live state is kept, or that of a build that is being made."""
-    return keys.checkpoint(scratch_page.NAME) if build is None else PageKeys(keys, "", build).checkpoint
+    return keys.live if build is None else keys.page("", build).checkpoint
 
 
 def read_checkpoint(keys: ShardKeys, build: int | None = None) -> Step[Checkpoint]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Event
-from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.errors import CodeTooOld, shown
 from scratchbus.eventlog.layouts import ENTRY
 from scratchbus.eventlog.salvage import salvage
-from scratchbus.projections.memory import MEMORIES, Memory, memory_of
+from scratchbus.projections.projection import Document
+from scratchbus.projections.table import projection_of
 from scratchbus.telemetry.logs import stderr_logger
 
 _PREFIX = b'{"v":%d,' % SCHEMA
@@ -29,10 +29,7 @@ logger = stderr_logger()
 _BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _EMPTY = [b""] * len(LAYOUT)
 
-_DOCUMENT = Observation.__pydantic_serializer__
-_DOCUMENTS = TypeAdapter(list[Observation])
-_read_document = Observation.__pydantic_validator__.validate_json
-_REMEMBERED = {memory.document: memory.document.__pydantic_serializer__ for memory in MEMORIES.values()}
+_OBSERVATIONS = TypeAdapter(list[Observation])
 
 RawEntry = Sequence[Any]
 """A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
@@ -50,6 +47,16 @@ class Poison(ValueError):
     def position(self) -> Position:
         """Its place in the log."""
         return Position(self.envelope["ms"], self.envelope["seq"], self.envelope["shard"])
+
+    @property
+    def page(self) -> str:
+        """The page that it names."""
+        return str(self.envelope["page"])
+
+    @property
+    def subject(self) -> str:
+        """The subject that it names."""
+        return str(self.envelope["subject"])
 
 
 def encode_body(event: Event) -> bytes:
@@ -111,7 +118,7 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
         raise Poison(_envelope(entry, shard), f"{where}: {first['msg']}") from None
-    return event.placed(
+    event.__dict__.update(  # nobody has the event yet, and `placed` would copy what was just decoded
         id=text_of(id),
         subject=text_of(subject),
         page=text_of(page),
@@ -123,6 +130,20 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
         seq=int(seq),
         shard=shard,
     )
+    return event
+
+
+def decode_item(entry: RawEntry, shard: int) -> Event | Poison:
+    """Return the event of a raw entry, or Poison if it is none. Raises CodeTooOld."""
+    try:
+        return decode_entry(entry, shard)
+    except Poison as poison:
+        return poison
+
+
+def decode_items(entries: Iterable[RawEntry], shard: int) -> list[tuple[RawEntry, Event | Poison]]:
+    """Return raw entries, each with its event, or Poison if it is none. Raises CodeTooOld."""
+    return [(entry, decode_item(entry, shard)) for entry in entries]
 
 
 def _envelope(entry: RawEntry, shard: int) -> dict[str, Any]:
@@ -158,63 +179,40 @@ def is_batch_end(entry: RawEntry) -> bool:
     return index == total
 
 
-def encode_document(observation: Observation) -> bytes:
-    """Return the stored form of an observation: JSON without what is default or follows from its positions."""
-    return _DOCUMENT.to_json(observation, exclude_defaults=True, exclude_computed_fields=True)
+def encode_document(document: Document) -> bytes:
+    """Return the stored form of a document: JSON without fields that are default or follow from its positions."""
+    serializer = type(document).__pydantic_serializer__
+    return serializer.to_json(document, exclude_defaults=True, exclude_computed_fields=True)
 
 
-def decode_document(row: bytes) -> Observation | None:
-    """Return the observation of a stored document; marked as damaged, or None, if it cannot be read as it is."""
+def decode_document(subject: str, row: bytes) -> Document | None:
+    """Return the stored document of a subject; marked as damaged, or None, if it cannot be read as it is."""
     try:
-        return read_document(row)
-    except ValidationError:
-        logger.warning("a document cannot be read; run `scratchbus rebuild`", document=shown(row))
-        return salvage(Observation, row)
-
-
-def read_document(row: bytes) -> Observation:
-    """Return the observation of a stored document. Raises ValidationError."""
-    observation: Observation = _read_document(row)
-    return observation
-
-
-def decode_documents(rows: Sequence[bytes]) -> list[Observation]:
-    """Return the observations of many stored documents, in one go; one that cannot be read at all is left out."""
-    try:
-        return read_documents(b",".join(rows))
-    except ValidationError:
-        return [observation for row in rows if (observation := decode_document(row)) is not None]
-
-
-def read_documents(rows: bytes) -> list[Observation]:
-    """Return the observations of stored documents with commas between them. Raises ValidationError."""
-    return _DOCUMENTS.validate_json(b"[" + rows + b"]")
-
-
-def encode_remembered(document: Remembered) -> bytes:
-    """Return the stored form of what an agent remembers: JSON as that of an observation."""
-    return _REMEMBERED[type(document)].to_json(document, exclude_defaults=True, exclude_computed_fields=True)
-
-
-def decode_remembered(subject: str, row: bytes) -> Remembered | None:
-    """Return the document of a subject that an agent remembers; see `decode_document`. Raises KeyError as below."""
-    try:
-        return read_remembered(subject, row)
+        return read_document(subject, row)
     except ValidationError:
         logger.warning("a document cannot be read; run `scratchbus rebuild`", subject=subject, document=shown(row))
-        return salvage(_memory(subject).document, row)
+        return salvage(projection_of(subject).document, row)
 
 
-def read_remembered(subject: str, row: bytes) -> Remembered:
-    """Return the document of a subject that an agent remembers.
-
-    Raises ValidationError, and KeyError for a subject that belongs to no memory.
-    """
-    return _memory(subject).document.model_validate_json(row)
+def read_document(subject: str, row: bytes) -> Document:
+    """Return the stored document of a subject. Raises ValidationError."""
+    document: Document = projection_of(subject).document.__pydantic_validator__.validate_json(row)
+    return document
 
 
-def _memory(subject: str) -> Memory:
-    memory = memory_of(subject)
-    if memory is None:
-        raise KeyError(subject)
-    return memory
+def decode_observation(row: bytes) -> Observation | None:
+    """Return the observation of a stored document, as `decode_document` does."""
+    return cast(Observation | None, decode_document("", row))
+
+
+def decode_observations(rows: Sequence[bytes]) -> list[Observation]:
+    """Return the observations of many stored documents at once; one that cannot be read at all is left out."""
+    try:
+        return read_observations(b",".join(rows))
+    except ValidationError:
+        return [observation for row in rows if (observation := decode_observation(row)) is not None]
+
+
+def read_observations(rows: bytes) -> list[Observation]:
+    """Return the observations of stored documents with commas between them. Raises ValidationError."""
+    return _OBSERVATIONS.validate_json(b"[" + rows + b"]")

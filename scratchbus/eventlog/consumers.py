@@ -96,7 +96,7 @@ class Lease(NamedTuple):
         if reply[0] == -1:
             raise SubscriptionMismatch(self.name, holder, reply[3].decode(), filters)
         if reset:
-            raise SubscriptionHeld(self.name, holder, "be set anew")
+            raise SubscriptionHeld(self.name, holder, "be reset")
         return Held(holder, reply[2])
 
     def declare(self, filters: str, start: str, reset: bool = False) -> Step[None]:
@@ -105,7 +105,7 @@ class Lease(NamedTuple):
         if reply[0] == -2:
             raise removed(self.name)
         if reset and reply[0] in (0, -1):
-            raise SubscriptionHeld(self.name, reply[1].decode(), "be set anew")
+            raise SubscriptionHeld(self.name, reply[1].decode(), "be reset")
 
     def keep(self, cursor: str, origins: str) -> Step[int]:
         """Prolong the lease and move the cursor on, never back; return how many letters are to be delivered again.
@@ -219,9 +219,9 @@ def removed(name: str) -> NotFound:
 
 def _dropped(name: str, ms: int, cursor: bytes, who: bytes) -> PositionLost:
     return PositionLost(
-        f"subscription {name!r} was dropped at {moment(ms):%Y-%m-%d %H:%M} UTC, since nobody had consumed it for longer"
-        f" than subscription_ttl; it stood at {cursor.decode()}, its last consumer was {who.decode() or 'unknown'}:"
-        " subscribe with reset=True to begin anew"
+        f"subscription {name!r} was dropped at {moment(ms):%Y-%m-%d %H:%M} UTC, since it had no consumer for longer"
+        f" than subscription_ttl; it was at {cursor.decode()}, its last consumer was {who.decode() or 'unknown'}:"
+        " subscribe with reset=True to start again"
     )
 
 

@@ -51,10 +51,10 @@ def check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: lis
     """
     shard, was = place.position.shard, place.position
     if place.origin and origin != place.origin:
-        raise LogRewound(f"shard {shard}: the log is another one than was read before; read it again from the start")
+        raise LogRewound(f"shard {shard}: this is not the log that was read before; read it again from the start")
     place.origin = origin
     if at and place.event_id and entry_id(at[0]) != place.event_id:
-        raise LogRewound(f"shard {shard}: {was} is another event than before; read the log again from the start")
+        raise LogRewound(f"shard {shard}: {was} is not the event it was before; read the log again from the start")
     keys = log.keys(shard)
     if not at and was.seq and not (yield from are_erased(keys, was.seq - 1, was.seq + 1)):
         yield from _check_end(log, place)

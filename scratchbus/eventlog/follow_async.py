@@ -1,15 +1,16 @@
-"""The events behind a position, as an asyncio program follows them."""
+"""The events after a position, as an asyncio program follows them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, Self
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.engine.steps import Step
+from scratchbus.engine.wakeup import wait_async
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.reader import Narrow, Stop, block_ms, cursors
@@ -20,8 +21,22 @@ from scratchbus.telemetry.logs import stderr_logger
 logger = stderr_logger()
 
 
+def follow_events(
+    log: Log,
+    run: Callable[[Step[Any]], Awaitable[Any]],
+    feeds: AsyncFeeds,
+    after: BusPosition | Position | str | None,
+    pages: Collection[str] | None,
+    narrow: Narrow,
+    follow: bool,
+    stop: Stop | None,
+) -> AsyncIterator[Event]:
+    """Return the events after a position, oldest first; with `follow`, also those that happen until `stop` is set."""
+    return AsyncEvents(log, run, feeds, after, pages, narrow, follow, stop)
+
+
 class AsyncEvents:
-    """The events behind a position, oldest first, for any task. Whoever gives up waiting for one loses none."""
+    """The events after a position, oldest first, for any task. Cancelling a wait for the next one loses none."""
 
     def __init__(
         self,
@@ -71,7 +86,7 @@ class AsyncEvents:
         self._woken.set()
 
     def _take(self) -> Event | None:
-        """Return an event that was read, if there is one; what is no event is logged and left out."""
+        """Return an event that was read, if there is one; log and skip entries that cannot be decoded."""
         while self._items:
             event = self._items[0].event
             self._items.popleft()
@@ -81,12 +96,12 @@ class AsyncEvents:
         return None
 
     async def _read(self) -> bool:
-        """Take in what follows, in time's order across shards; say whether that was the end."""
+        """Read what follows, in order of time across shards; return whether that was the end."""
         self._woken.clear()
         is_end = True
         for place in await self._open():
             taken = await self._run(place.take())
-            self._raw += taken.items  # nothing is awaited since the place moved: giving up is no harm
+            self._raw += taken.items  # no await since the cursor moved: a cancellation loses nothing
             is_end = is_end and taken.is_end
         self._items += sorted(self._raw, key=lambda item: (item.position.ms, item.position.shard, item.position.seq))
         self._raw.clear()
@@ -101,10 +116,10 @@ class AsyncEvents:
         return self._places
 
     def _feed(self, shard: int) -> Feed:
-        return self._feeds.feed(shard) if self._follow else Feed(self._log, shard)  # one that nobody reads
+        return self._feeds.feed(shard) if self._follow else Feed(self._log, shard)  # no task reads it
 
     async def _wait(self) -> None:
-        """Wait until there may be more, or it is time to look again. Raises what keeps a feed from going on."""
+        """Wait until there may be more, or it is time to check again. Raises the error that stopped a tail."""
         ms, places = block_ms(self._follow, self._stop), self._places or []
         if ms is None:
             self._is_over = True
@@ -115,7 +130,7 @@ class AsyncEvents:
             place.feed.join(place)
         try:
             if not any(place.feed.is_past(place.cursor.position) for place in places):
-                await self._feeds.wait(self._woken, ms / 1000)
+                await wait_async(self._woken, ms / 1000)
         finally:
             for place in places:
                 place.feed.leave(place)

@@ -5,12 +5,14 @@ All keys of a shard share one hash tag, so that scripts may touch them together 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 from redis.crc import key_slot
 
 from scratchbus.engine.cluster import hash_tag
+from scratchbus.projections.projection import Store
+from scratchbus.projections.scratch_page import NAME
 
 SYSTEM_PAGE = "_bus"
 """The page, on shard 0, of what concerns the whole bus."""
@@ -18,56 +20,63 @@ SYSTEM_PAGE = "_bus"
 CURSORS = ("reminders",)
 """The readers that have a cursor of their own."""
 
+_MOST_PAGES, _MOST_INDEXES = 4_000, 1_000  # whose names are kept, for a shard and for a page
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass
 class ShardKeys:
-    """The keys of one shard of a bus."""
+    """The keys of one shard of a bus. Each name is computed once.
+
+    `build` is the build of the state that was live when this process last looked: a guess that every use checks.
+    """
 
     bus: str
     shard: int
     part: str = ""
+    build: int = field(default=1, compare=False)
+    _pages: dict[tuple[str, int], PageKeys] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def tag(self) -> str:
         """The common beginning of all keys of the shard, with the hash tag."""
         return f"{hash_tag(self.bus, self.shard)}:{self.part}"
 
-    @property
+    @cached_property
     def log(self) -> str:
         """Stream: the events."""
         return self.tag + "log"
 
-    @property
+    @cached_property
     def tail(self) -> str:
         """String: `<stream id>|<event id>` of the last event."""
         return self.tag + "tail"
 
-    @property
+    @cached_property
     def origin(self) -> str:
         """String: a random word written with the first event; another word is another log."""
         return self.tag + "origin"
 
-    @property
+    @cached_property
     def floor(self) -> str:
         """String: `<stream id>|<event id>` of the last event that is for the archive alone, if any is."""
         return self.tag + "floor"
 
-    @property
+    @cached_property
     def archiver(self) -> str:
         """String: `<token>|<ms>|<who>` of the archiver, or eraser, that is at work, and until when it is waited for."""
         return self.tag + "archiver"
 
-    @property
+    @cached_property
     def kept(self) -> str:
         """Stream, on shard 0: trimmed entries that everyone needs, such as the registry in force."""
         return self.tag + "kept"
 
-    @property
+    @cached_property
     def pages(self) -> str:
         """Hash: page -> a moment (ms) before which none of its open observations expires."""
         return self.tag + "pages"
 
-    @property
+    @cached_property
     def ids(self) -> str:
         """Prefix of hashes, one a day: the callers' own event ids -> `<digest>|<stream id>`.
 
@@ -79,7 +88,7 @@ class ShardKeys:
         """
         return self.tag + "ids:"
 
-    @property
+    @cached_property
     def meta(self) -> str:
         """Hash, on shard 0: what was fixed when the bus was created."""
         return self.tag + "meta"
@@ -88,7 +97,7 @@ class ShardKeys:
         """String: how far this reader has handled the log, as the text of a position."""
         return f"{self.tag}cursor:{name}"
 
-    @property
+    @cached_property
     def subscriptions(self) -> str:
         """Set, on shard 0: the names of all subscriptions."""
         return self.tag + "subscriptions"
@@ -105,15 +114,15 @@ class ShardKeys:
         """Hash, on shard 0: position -> a dead letter that is to be delivered again."""
         return f"{self.tag}again:{name}"
 
-    @property
+    @cached_property
     def importing(self) -> str:
         """Hash: the import that is at work, or was when it was killed."""
         return self.tag + "import"
 
-    @property
+    @cached_property
     def staged(self) -> ShardKeys:
         """The names that an import writes to until all of it is there."""
-        return replace(self, part="import:")
+        return ShardKeys(self.bus, self.shard, "import:")
 
     def heads(self, page: str) -> str:
         """Hash: subject -> its head."""
@@ -127,16 +136,30 @@ class ShardKeys:
         """Hash: dedupe key -> the open observation that has it."""
         return f"{self.tag}keys:{page}"
 
+    def page(self, page: str, build: int) -> PageKeys:
+        """Return the keys of a page in one build of the state."""
+        found = self._pages.get((page, build))
+        if found is None:
+            if len(self._pages) >= _MOST_PAGES:
+                self._pages.clear()
+            found = self._pages[page, build] = PageKeys(self, page, build)
+        return found
+
     def checkpoint(self, projection: str) -> str:
-        """String: how far this projection is folded (see `log.checkpoint`)."""
+        """String: how far this projection is folded (see `eventlog.checkpoint`)."""
         return f"{self.tag}checkpoint:{projection}"
 
-    @property
+    @cached_property
+    def live(self) -> str:
+        """String: how far the live state is folded."""
+        return self.checkpoint(NAME)
+
+    @cached_property
     def erased(self) -> str:
         """Sorted set: the `seq` of every event that was erased, by itself."""
         return self.tag + "erased"
 
-    @property
+    @cached_property
     def rebuilding(self) -> str:
         """Hash: who builds the state anew until when, and the last build that was begun."""
         return self.tag + "rebuilding"
@@ -158,6 +181,8 @@ class PageKeys:
     places      hash: range of when they were added -> where the last event of each paged-out observation is
     paging      hash of the whole shard: `cursor` -> up to where events were looked at for what may be paged out
 
+    heads, open: those of the page in `ShardKeys`, whatever the build
+
     Relations are sorted sets of the whole shard, all scores 0, with members `<from>` TAB `<to>`; nothing leaves them:
 
     evidence    `<id>`, what is rested on, anywhere in the bus -> `<id>@<page>`, what rests on it
@@ -168,8 +193,8 @@ class PageKeys:
     """
 
     __slots__ = (
-        "_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "memory", "page", "paged", "paging", "places",
-        "positions", "rejected", "snapshots",
+        "_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "heads", "memory", "open", "page", "paged",
+        "paging", "places", "positions", "rejected", "snapshots",
     )  # fmt: skip
 
     def __init__(self, shard: ShardKeys, page: str, build: int = 1) -> None:
@@ -187,7 +212,13 @@ class PageKeys:
         self.paging = f"{tag}paging"
         self.paged = f"{tag}paged:{page}"
         self.places = f"{tag}places:{page}"
+        self.heads = shard.heads(page)
+        self.open = shard.open(page)
         self._indexes: dict[tuple[str, str], str] = {}
+
+    def documents(self, store: Store) -> str:
+        """Hash: the documents of all projections that are kept there."""
+        return self.docs if store == "docs" else self.memory
 
     def relation(self, name: str) -> str:
         """Sorted set: a relation of the whole shard."""
@@ -200,6 +231,8 @@ class PageKeys:
         """
         name = self._indexes.get((kind, value))
         if name is None:
+            if len(self._indexes) >= _MOST_INDEXES:
+                self._indexes.clear()
             name = self._indexes[kind, value] = f"{self._tag}{kind}:{self.page}#{value}"
         return name
 

@@ -6,7 +6,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor, stretch_after
+from scratchbus.eventlog.below_floor import archived_after, entries_at, from_archive, read_floor
 from scratchbus.eventlog.codec import RawEntry, batch_place, entry_id, entry_position
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.lag import end_of
@@ -89,12 +89,8 @@ def _archived_end(log: Log, position: Position, first: Position) -> Step[Positio
 def _next_archived(log: Log, position: Position) -> Step[RawEntry | None]:
     """Return the next archived entry behind a position that is below the floor; None for any other."""
     floor = yield from read_floor(log, position.shard)
-    while position < floor.position:
-        stretch = yield from stretch_after(log, floor, position, 1_000)
-        if stretch.entries:
-            return stretch.entries[0]
-        position = stretch.at
-    return None
+    stretch = yield from archived_after(log, floor, position, 1_000)
+    return stretch.entries[0] if stretch.entries else None
 
 
 def _not_there(position: Position) -> LogRewound:

@@ -29,7 +29,7 @@ from scratchbus.errors import PositionLost
 from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.projections import scratch_page
+from scratchbus.projections.table import IN_PLACE
 
 if TYPE_CHECKING:
     from scratchbus.eventlog.append import Log
@@ -202,7 +202,7 @@ def rebuild(log: Log, shard: int, places: Sequence[Place]) -> Step[list[Observat
     for place in places:
         document: Observation | None = None
         for event in chains[place.stream_id]:
-            document, _ = scratch_page.fold(document, event, in_place=True)
+            document, _ = IN_PLACE.fold(document, event)
         if document is not None and document.added_seq == place.added:
             documents.append(document)
     return documents

@@ -11,7 +11,7 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Stretch
-from scratchbus.eventlog.below_floor import entries_at, read_floor, stretch_after
+from scratchbus.eventlog.below_floor import archived_after, entries_at, read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_id, entry_position
 from scratchbus.eventlog.cursor import ANEW, Below, Cursor, check, trimmed
@@ -93,7 +93,7 @@ def cursors(
             )
         places = list(after.shards)
     elif not isinstance(after, Position):
-        raise InvalidPosition(f"{shown(after)} is not a position; pass that of an event, or `bus.position()`")
+        raise InvalidPosition(f"{shown(after)} is not a position; pass the position of an event, or `bus.position()`")
     elif after.shard >= log.shards:
         raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
     else:
@@ -176,8 +176,8 @@ def _read_below(log: Log, places: list[Cursor]) -> Step[dict[int, Stretch]]:
     """Return what comes next in the archive for the cursors that stand below the floor of their log, by shard."""
     stretches: dict[int, Stretch] = {}
     for place in places:
-        while place.below and place.position.shard not in stretches:
-            stretch = yield from stretch_after(log, place.below, place.position, CHUNK)
+        if place.below:
+            stretch = yield from archived_after(log, place.below, place.position, CHUNK)
             if stretch.entries:
                 stretches[place.position.shard] = stretch
             else:
@@ -250,12 +250,11 @@ def _read_indexed(log: Log, place: Cursor) -> Step[list[RawEntry]]:
 
 def _read_page_below(log: Log, place: Cursor) -> Step[list[RawEntry]]:
     """Return the next archived entries of a page, none at the floor, and move the cursor."""
-    while place.below:
-        stretch = yield from stretch_after(log, place.below, place.position, CHUNK, place.page)
-        place.stand(stretch.at, stretch.event_id)
-        if stretch.entries:
-            return stretch.entries
-    return []
+    if not place.below:
+        return []
+    stretch = yield from archived_after(log, place.below, place.position, CHUNK, place.page)
+    place.stand(stretch.at, stretch.event_id)
+    return stretch.entries
 
 
 def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]:

@@ -98,8 +98,8 @@ def look_below(keys: ShardKeys, past: Past | None, after: str, wanted: Wanted) -
         return []
     if past is None:
         raise PositionLost(
-            f"shard {keys.shard}: what came behind {after} was archived, so whether the write happened cannot be told;"
-            " set archive_url to where the archive is"
+            f"shard {keys.shard}: the events after {after} were archived, so it is unknown whether the write happened;"
+            " set archive_url to the location of the archive"
         )
     found: list[RawEntry] = []
     while at < end:

@@ -14,10 +14,10 @@ from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import decode_document
+from scratchbus.eventlog.codec import decode_observation
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
-from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.table import is_remembered
 
 if TYPE_CHECKING:
     from scratchbus.eventlog.append import Log
@@ -45,7 +45,7 @@ def revive(log: Log, page: str, subject: str) -> Step[str | None]:
         checkpoint = yield from read_checkpoint(keys)
         names = PageKeys(keys, page, checkpoint.build)
         key, name, stored = names.docs, subject, (yield from ask(keys.shard, "HGET", names.docs, subject))
-        document = decode_document(stored) if stored else None
+        document = decode_observation(stored) if stored else None
         if document is None and checkpoint.is_paged:
             place = (yield from paged_out.locate(names, keys.shard, [subject])).get(subject)
             key, name = names.places, paged_out.range_of(place.added) if place else ""

@@ -18,7 +18,7 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import (
     Poison,
     RawEntry,
-    decode_entry,
+    decode_item,
     entry_fields,
     entry_position,
     is_batch_end,
@@ -58,10 +58,7 @@ class Item:
     def event(self) -> Event | Poison:
         """Its event, or why it is none. Raises CodeTooOld."""
         if self._event is None:
-            try:
-                self._event = decode_entry(self.entry, self.position.shard)
-            except Poison as poison:
-                self._event = poison
+            self._event = decode_item(self.entry, self.position.shard)
         return self._event
 
     @property

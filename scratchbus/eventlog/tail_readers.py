@@ -1,7 +1,7 @@
-"""Who makes the feeds of a bus advance: threads for a Bus, tasks for an AsyncBus; one blocked connection a shard.
+"""Readers of the tails of a bus: threads for a Bus, tasks for an AsyncBus, with one blocking connection per shard.
 
-A thread that waits for the only shard it follows reads it itself, for all others too: nothing is quicker. Where many
-shards are followed, or someone follows without waiting, a thread of its own reads.
+A thread that waits for the only shard it follows reads the tail itself, for all other followers too; nothing is faster.
+Where several shards are followed, or a follower does not wait, a dedicated thread reads.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from typing import TypeVar
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.connections import backoff
 from scratchbus.engine.drivers import AsyncEngine, Engine
+from scratchbus.engine.steps import Step
+from scratchbus.engine.wakeup import wait_async
 from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
@@ -21,24 +23,26 @@ from scratchbus.eventlog.tail import Feed, Item
 from scratchbus.telemetry.logs import stderr_logger
 
 BREATH = 0.0001
-"""Seconds for each follower between two reads of a thread that reads for all.
+"""Seconds per follower between two reads of a dedicated thread.
 
-So they are woken for all that came meanwhile at once, and what each of them costs to wake does not take the cores from
-those who publish. What comes after a pause is not held up.
+Followers are then woken once for everything that arrived meanwhile, and waking them does not take the cores from
+publishers. An event that follows a quiet period is not delayed.
 """
 
 logger = stderr_logger()
 
+T = TypeVar("T")
+
 
 def _as_trouble(problem: Exception) -> ScratchbusError:
-    """Return why a feed cannot be read, also for a reason that nobody foresaw."""
+    """Return the error that followers of a tail get when it cannot be read; an unexpected one is wrapped."""
     if isinstance(problem, ScratchbusError):
         return problem
-    return LogError(f"the log cannot be read: {type(problem).__name__}: {problem}; going on trying, report this")
+    return LogError(f"the log cannot be read: {type(problem).__name__}: {problem}; retrying. Please report this")
 
 
 class _Alarm:
-    """A follower that wants nothing but to be woken."""
+    """A follower that only needs to be woken."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.stir = wake
@@ -48,7 +52,7 @@ class _Alarm:
 
 
 class Feeds:
-    """The feeds of a Bus."""
+    """The tails of a Bus, by shard."""
 
     def __init__(self, log: Log, reader: Engine) -> None:
         self._log = log
@@ -58,11 +62,11 @@ class Feeds:
         self._closed = threading.Event()
 
     def feed(self, shard: int) -> Feed:
-        """Return the feed of a shard."""
+        """Return the tail of a shard."""
         return self._led(shard).feed
 
     def pump(self, shard: int) -> None:
-        """Have the feed of a shard read all the time, also while nobody waits for it."""
+        """Read the tail of a shard in a dedicated thread, also while nobody waits for it."""
         led = self._led(shard)
         with self._lock:
             if led.pump is None:
@@ -70,23 +74,26 @@ class Feeds:
                 led.pump.start()
 
     def wait(self, shards: Collection[int], woken: threading.Event, seconds: float) -> None:
-        """Wait until `woken` is set, by a follower of these shards, or the time is over.
+        """Wait until `woken` is set, for this many seconds at most; read the tails of these shards meanwhile.
 
-        Raises EngineError when it was this thread that read, and the engine does not answer.
+        Raises EngineError when this thread was the one that read, and the engine did not answer.
         """
-        if len(shards) > 1:
-            for shard in shards:
-                self.pump(shard)
-        else:
+        if len(shards) == 1:
             led = self._led(next(iter(shards)))
             if led.pump is None:
                 led.lead_or_wait(woken, seconds)
                 return
+        for shard in shards:
+            self.pump(shard)
         if not self._closed.is_set():
             woken.wait(seconds)
 
+    def run(self, conversation: Step[T]) -> T:
+        """Run a conversation that may block for long, on connections without a time-out. Raises BusClosed."""
+        return self._reader.run(conversation)
+
     def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
-        """Wait until there may be an event behind one of these positions, by shard; say whether there may."""
+        """Wait until a shard may have an event after its position here; return whether one may."""
         woken = threading.Event()
         alarm = _Alarm(woken.set)
         for shard in behind:
@@ -101,7 +108,7 @@ class Feeds:
         return woken.is_set()
 
     def close(self) -> None:
-        """End all reading, and wake whoever waits for it."""
+        """Stop reading, and wake all who wait."""
         self._closed.set()
         self._reader.break_off()
         for led in list(self._feeds.values()):
@@ -122,7 +129,7 @@ class Feeds:
                     led.engine.run(led.feed.advance(LONGEST_BLOCK_MS))
                     attempt, led.feed.trouble = 0, None
                     self._closed.wait(BREATH * led.feed.followers)
-                except Exception as problem:  # whoever follows must not wait for a thread that is gone
+                except Exception as problem:  # followers must not wait for a thread that has died
                     led.feed.trouble = _as_trouble(problem)
                     if self._closed.is_set():
                         return
@@ -133,7 +140,7 @@ class Feeds:
 
 
 class _Led:
-    """A feed, its connection, and the waiting threads, one of which reads for all."""
+    """A tail, its connection, and the threads that wait for it, one of which reads for all."""
 
     def __init__(self, feed: Feed, engine: Engine) -> None:
         self.feed = feed
@@ -160,7 +167,7 @@ class _Led:
 
 
 class AsyncFeeds:
-    """The feeds of an AsyncBus, in one event loop."""
+    """The tails of an AsyncBus, by shard, in one event loop."""
 
     def __init__(self, log: Log, reader: AsyncEngine) -> None:
         self._log = log
@@ -168,21 +175,26 @@ class AsyncFeeds:
         self._feeds: dict[int, tuple[Feed, asyncio.Task[None]]] = {}
 
     def feed(self, shard: int) -> Feed:
-        """Return the feed of a shard; a task reads it from now on. Raises BusClosed."""
+        """Return the tail of a shard, which a task reads from now on. Raises BusClosed."""
         self._reader.check_open()
         if shard not in self._feeds:
             feed = Feed(self._log, shard)
             self._feeds[shard] = feed, asyncio.create_task(self._pump(feed), name=f"feed {shard}")
         return self._feeds[shard][0]
 
-    async def wait(self, woken: asyncio.Event, seconds: float) -> None:
-        """Wait until `woken` is set or the time is over."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await woken.wait()
+    def pump(self, shard: int) -> None:
+        """Do nothing: a task reads the tail of every shard that is followed."""
+
+    async def wait(self, shards: Collection[int], woken: asyncio.Event, seconds: float) -> None:
+        """Wait until `woken` is set, for this many seconds at most."""
+        await wait_async(woken, seconds)
+
+    async def run(self, conversation: Step[T]) -> T:
+        """Run a conversation that may block for long, on connections without a time-out. Raises BusClosed."""
+        return await self._reader.run(conversation)
 
     async def wait_behind(self, behind: Mapping[int, Position], seconds: float) -> bool:
-        """Wait until there may be an event behind one of these positions, by shard; say whether there may."""
+        """Wait until a shard may have an event after its position here; return whether one may."""
         woken = asyncio.Event()
         alarm = _Alarm(woken.set)
         feeds = [self.feed(shard) for shard in behind]
@@ -191,14 +203,14 @@ class AsyncFeeds:
         try:
             if any(feed.is_past(position) for feed, position in zip(feeds, behind.values(), strict=True)):
                 return True
-            await self.wait(woken, seconds)
+            await wait_async(woken, seconds)
         finally:
             for feed in feeds:
                 feed.leave(alarm)
         return woken.is_set()
 
     async def close(self) -> None:
-        """End all reading, and wake whoever waits for it."""
+        """Stop reading, and wake all who wait."""
         await self._reader.break_off()
         for _, task in self._feeds.values():
             task.cancel()
@@ -212,8 +224,8 @@ class AsyncFeeds:
             try:
                 await self._reader.run(feed.advance(LONGEST_BLOCK_MS))
                 attempt, feed.trouble = 0, None
-                await asyncio.sleep(0)  # those who were woken come first
-            except Exception as problem:  # whoever follows must not wait for a task that is gone
+                await asyncio.sleep(0)  # let the followers that were woken run first
+            except Exception as problem:  # followers must not wait for a task that has died
                 feed.trouble = _as_trouble(problem)
                 if attempt == 0:
                     logger.warning("the log cannot be read; going on trying", reason=str(problem))

@@ -17,5 +17,5 @@ def unzip(content: bytes, most: int) -> bytes:
     if not unpacker.eof:
         raise ValueError("it is cut short")
     if unpacker.unused_data:
-        raise ValueError("there is something behind its end")
+        raise ValueError("there is data after its end")
     return found

@@ -154,19 +154,19 @@ def refusal(page: str, room: int, write: Write, reason: str, details: list[objec
         case "over", _:
             return SessionOver(page.removeprefix(SESSIONS))
         case "missing", _:
-            return NotFound(f"there is no {subject} on page {page!r}; list the page to see what there is")
+            return NotFound(f"there is no {subject} on page {page!r}; list the page to find ids")
         case "fence", [int(actual), str(holder)]:
             return StaleFence(holder, write.fence or 0, actual)
         case "claimed", [str(by), int(until), str(id)]:
             return Claimed(id, by, moment(until))
         case "rested", _:
-            return Conflict(f"more came to rest on {subject} while it was being {write.verb}; try again")
+            return Conflict(f"new observations were based on {subject} while it was being {write.verb}; try again")
         case "behind", _:
             return Conflict(f"{subject}: its last event is not folded yet; try again")
         case "rebuilt" | "archived", _:
             return Conflict(f"{subject}: someone is rebuilding or archiving; try again when that is done")
         case "late", _:
-            return Conflict(f"event {write.event.id} was sent again meanwhile; what became of that counts")
+            return Conflict(f"event {write.event.id} was sent again meanwhile; the outcome of that retry counts")
         case "unheld", _:
             return NotClaimed(subject)
         case "full", _:

@@ -1,4 +1,4 @@
-"""The tool for contexts."""
+"""The tool that assembles a context."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+from scratchbus.daemon.telemetry import counts
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.toolbox import SETS, Row
-from scratchbus.telemetry.counters import counts
 
 LARGEST: Final = 200_000
 
-EventId = Annotated[str | None, Field(description="An id of your own: a retry with it records nothing more.")]
+EventId = Annotated[
+    str | None, Field(description="Your own id for this call; a retry with the same id records it only once.")
+]
 
 
 class Assembled(TypedDict):
-    """What you have to know now, as one text."""
+    """Everything you need to know, as one text."""
 
     text: str
     tokens: int
-    left_out: Annotated[dict[str, int], Field(description="How many items of each section had no room.")]
+    left_out: Annotated[dict[str, int], Field(description="Number of items per section that did not fit the budget.")]
 
 
 class Contexts:
-    """The tool for what an agent has to know of itself, its session and its page."""
+    """The tool that shows an agent its own memory, its session and its page."""
 
-    TOOLS: ClassVar[tuple[Row, ...]] = (Row("get_context", "What do I have to know?", SETS),)
+    TOOLS: ClassVar[tuple[Row, ...]] = (Row("get_context", "Get your context", SETS),)
 
     def __init__(self, desk: Desk) -> None:
         self._context = desk.bus.context
@@ -35,15 +37,18 @@ class Contexts:
 
     async def get_context(
         self,
-        budget: Annotated[int | None, Field(ge=1, le=LARGEST, description="How many tokens it may have.")] = None,
-        query: Annotated[str | None, Field(description="What you are about to do: notes are chosen by it.")] = None,
-        event_id: Annotated[
-            str | None, Field(description="An id of your own: a retry with it records nothing more.")
+        budget: Annotated[
+            int | None, Field(ge=1, le=LARGEST, description="Maximum number of tokens in the text.")
         ] = None,
+        query: Annotated[
+            str | None, Field(description="What you are about to do; selects the notes that match.")
+        ] = None,
+        event_id: EventId = None,
     ) -> Assembled:
-        """Get in one text your scratchpad, notepad, todo list, the open observations and your notes.
+        """Get your scratchpad, notepad, todo list, the open observations and your notes in one text.
 
-        Which observations were in it is recorded: should one turn out to be wrong, you are found.
+        Call it when you start or resume work. The observations you were shown are recorded, so that everyone who relied
+        on one can be found if it turns out to be wrong.
         """
         who = self._identity
         made = await self._context.assemble(

@@ -1,4 +1,4 @@
-"""Where an identity works: the bus, its page, and the page in memory, from which it reads."""
+"""The bus, the page and the in-memory view that the tools of one identity share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scratchbus.mcp.identity import Identity
 
 
 class Desk:
-    """What the tools and resources of one identity have in common."""
+    """What the tools and resources of one identity share."""
 
     def __init__(self, identity: Identity, bus: AsyncBus, last: AsyncExitStack) -> None:
         self.identity = identity
@@ -26,7 +26,7 @@ class Desk:
     @classmethod
     @asynccontextmanager
     async def opened(cls, identity: Identity, **settings: Any) -> AsyncIterator[Desk]:
-        """Open the bus, as this identity, for as long as this lasts. Raises EngineError."""
+        """Open the bus as this identity and close it on exit. Raises EngineError."""
         async with (
             AsyncBus.connect(source=identity.agent, kind=identity.kind, **settings) as bus,
             AsyncExitStack() as last,
@@ -35,23 +35,23 @@ class Desk:
 
     @property
     def session(self) -> str:
-        """The session whose memory it has. Tools of a session are there only where there is one."""
+        """The session of this identity. Raises InvalidField without one."""
         if self.identity.session is None:
-            raise InvalidField("session", "there is none; name it with --session")
+            raise InvalidField("session", "this identity has no session; name one with --session")
         return self.identity.session
 
     async def view(self) -> AsyncView:
-        """Return the page in memory, which follows the log from the first time that somebody asks for it."""
+        """Return the view of the page, which follows the log from the first call on."""
         async with self._turn:
             if self._view is None:
                 self._view = await self._last.enter_async_context(self.bus.view(self.page.name))
             return self._view
 
     async def look(self) -> AsyncView:
-        """Return the page as it is: with every write in it that was acknowledged by now. Raises Behind, EngineError.
+        """Return the view once it includes every write acknowledged by now. Raises Behind, EngineError.
 
-        A look at the end of the log is all that this asks of the engine; a read of the page itself would fold again
-        and again what no projector has folded yet.
+        This only asks the engine for the end of the log. Reading the page itself would fold the same events again on
+        every call until a projector has committed them.
         """
         view = await self.view()
         end, seen = await self.bus.position(), view.position

@@ -1,6 +1,6 @@
-"""Wrong tokens: each is logged, and answered later than the one before from the same client.
+"""Slow down wrong tokens: each is logged, and answered later than the previous one from the same client.
 
-A right token is never delayed, so nobody can lock out others, also not from behind the same address.
+A valid token is never delayed, so nobody can lock out others, not even from the same address.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from mcp.server.auth.provider import TokenVerifier
 from starlette.authentication import AuthCredentials, BaseUser
 from starlette.requests import HTTPConnection
 
-from scratchbus.telemetry.logs import stderr_logger
+from scratchbus.daemon.telemetry import stderr_logger
 
 FIRST: Final = 0.05
-"""For how many seconds the answer to a client's first wrong token waits; each further one doubles that."""
+"""Seconds by which the answer to a client's first wrong token is delayed; each further one doubles the delay."""
 
 LONGEST: Final = 3.0
 
 FORGOTTEN: Final = 300.0
-"""After how many seconds without a wrong token a client begins anew."""
+"""Seconds without a wrong token after which a client's count restarts."""
 
 CLIENTS: Final = 1024
-"""How many clients are remembered; beyond that, the one whose last wrong token is oldest is forgotten."""
+"""The most clients to remember; beyond that, the one whose last wrong token is oldest is forgotten."""
 
 WAITING: Final = 256
-"""How many answers wait at once; one more is given without waiting, since waiting answers take memory too."""
+"""The most answers delayed at once; further ones are not delayed, since delayed answers use memory."""
 
-_LOGGED_EACH: Final = 8  # failures of a client; beyond that those whose number is a power of two
+_LOGGED_EACH: Final = 8  # failures of a client are all logged; later only every power of two
 
 logger = stderr_logger()
 
@@ -49,7 +49,7 @@ class Failures:
         return len(self._seen)
 
     def add(self, client: str) -> int:
-        """Count one more of a client; return how many there are."""
+        """Count a wrong token of a client; return its count."""
         now = self._clock()
         count, last = self._seen.pop(client, (0, now))
         count = 1 if now - last > FORGOTTEN else count + 1
@@ -60,23 +60,23 @@ class Failures:
 
 
 def delay(count: int) -> float:
-    """Return for how many seconds the answer to a client's wrong token waits, by its number."""
+    """Return the delay in seconds for the count-th wrong token of a client."""
     return float(min(LONGEST, FIRST * 2 ** min(count - 1, 32)))
 
 
 def client_of(host: str) -> str:
-    """Return what stands for a client: its address, or with IPv6 its network, since it can choose the rest."""
+    """Return the key of a client: its address, or its /64 network with IPv6, since it can choose the rest."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return host[:64]  # as a proxy says
+        return host[:64]  # as given by a proxy
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None and not address.is_loopback:
         return str(ipaddress.ip_network((address, 64), strict=False))
     return str(address)
 
 
 class SlowingBackend(BearerAuthBackend):
-    """Looks for the token of a request; tells of a wrong one, and lets it wait."""
+    """Authenticates requests by token; logs wrong tokens and delays their answers."""
 
     def __init__(self, verifier: TokenVerifier) -> None:
         super().__init__(verifier)
@@ -84,7 +84,7 @@ class SlowingBackend(BearerAuthBackend):
         self._waiting = 0
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
-        """Return who bears the token of a request; None for one without a token, or with one that is not known."""
+        """Return the user of a request's token; None without a token, or if it is unknown."""
         found: tuple[AuthCredentials, BaseUser] | None = await super().authenticate(conn)
         if found is None and conn.headers.get("authorization", "").lower().startswith("bearer "):
             await self._refuse(client_of(conn.client.host if conn.client else "unknown"))

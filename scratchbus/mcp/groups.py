@@ -1,4 +1,4 @@
-"""The groups of tools, and which of them an identity has."""
+"""The groups of tools, and the toolbox of an identity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scratchbus.mcp.toolbox import BoundTool, Row, Toolbox
 
 
 class _Group(Protocol):
-    """Tools that belong together: a table of them, and a method for each."""
+    """Related tools: a table of them, and a method for each."""
 
     TOOLS: ClassVar[tuple[Row, ...]]
 
@@ -35,7 +35,7 @@ GROUPS: Final[dict[str, type[_Group]]] = {
 
 
 def toolbox_of(desk: Desk) -> Toolbox:
-    """Return the tools that an identity has, in the order of the groups and of their tables."""
+    """Return the tools of an identity, in the order of the groups and their tables."""
     tools = []
     for name, group in GROUPS.items():
         if name in desk.identity.tools:

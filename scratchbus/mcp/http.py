@@ -1,9 +1,8 @@
-"""Serving any number of clients over streamable HTTP, each by the token it bears.
+"""Serve any number of clients over streamable HTTP, each identified by its token.
 
-Every token has a server of its own, opened when a client first asks for it, so that one token does not hold the claims
-of another. The SDK looks for the token (`SlowingBackend`, which asks our `verify_token`) and refuses whoever has
-none. Its manager sees to it that a session is used with the token that began it, and that pages of a browser cannot
-reach a server on a loopback address.
+Every token has its own server, opened on first use, so that one token does not hold the claims of another. The SDK
+authenticates requests (`SlowingBackend`, which calls our `verify_token`) and refuses those without a token. Its session
+manager binds a session to the token that started it, and keeps web pages from reaching a server on a loopback address.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from scratchbus.daemon.telemetry import stderr_logger
 from scratchbus.errors import ScratchbusError, SettingsError, shown
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.failures import SlowingBackend
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.server import server_of
 from scratchbus.mcp.tokens import Tokens
-from scratchbus.telemetry.logs import stderr_logger
 
 PATH: Final = "/mcp"
 HOST: Final = "127.0.0.1"
 
 GRACE: Final = 0.8
-"""Seconds after a signal until the process ends, whatever its clients still read."""
+"""Seconds after a signal until the process exits, even if clients are still reading."""
 
 _LOCAL: Final = TransportSecuritySettings(
     allowed_hosts=["127.0.0.1:*", "localhost:*", "[::1]:*"],
@@ -55,13 +54,13 @@ logger = stderr_logger()
 
 
 class Admitted(AccessToken):
-    """A token that was found, and whom it stands for."""
+    """A valid token with its identity."""
 
     identity: Identity
 
 
 class Reception:
-    """Finds the server for each request, by its token."""
+    """Routes each request to the server of its token."""
 
     def __init__(self, tokens: Tokens, groups: Collection[str], settings: dict[str, Any], is_local: bool) -> None:
         self._tokens = tokens
@@ -74,7 +73,7 @@ class Reception:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Starlette]:
-        """Return the application, which serves for as long as this lasts."""
+        """Return the application; it serves until exit."""
         admission = Middleware(AuthenticationMiddleware, backend=SlowingBackend(self))
         routes = [Route(PATH, endpoint=RequireAuthMiddleware(self, []))]
         async with anyio.create_task_group() as self._tasks:
@@ -82,11 +81,11 @@ class Reception:
             self._tasks.cancel_scope.cancel()
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return whom a token stands for, None for one that is not known."""
+        """Return the access a token gives; None if it is unknown."""
         try:
             found = self._tokens.find(token)
         except SettingsError as problem:
-            logger.error("tokens cannot be read", reason=str(problem))
+            logger.error("cannot read the tokens file", reason=str(problem))
             return None
         if found is None:
             return None
@@ -94,7 +93,7 @@ class Reception:
         return Admitted(token=token, client_id=found.name, scopes=list(identity.tools), identity=identity)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request that has a token."""
+        """Serve an authenticated request."""
         admitted = scope["user"].access_token
         try:
             answer = self._refusal(admitted.identity) or (await self._manager(admitted)).handle_request
@@ -105,7 +104,7 @@ class Reception:
     def _refusal(self, identity: Identity) -> JSONResponse | None:
         if identity.tools:
             return None
-        return _error(403, "insufficient_scope", f"this token has none of the tools here: {', '.join(self._groups)}")
+        return _error(403, "insufficient_scope", f"this token grants none of the tools here: {', '.join(self._groups)}")
 
     async def _manager(self, admitted: Admitted) -> StreamableHTTPSessionManager:
         key = admitted.client_id, admitted.identity
@@ -134,7 +133,7 @@ def _error(status: int, code: str, text: str) -> JSONResponse:
 class _Uvicorn(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # they are ours
+        yield  # we handle them
 
 
 async def serve_http(reception: Reception, listener: socket.socket, when_ready: Callable[[], None]) -> None:
@@ -146,19 +145,19 @@ async def serve_http(reception: Reception, listener: socket.socket, when_ready: 
         when_ready()
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             await anext(aiter(signals))
-        end = threading.Timer(GRACE, _exit, (0,))  # what was acknowledged is in the log: nothing is owed
+        end = threading.Timer(GRACE, _exit, (0,))  # acknowledged writes are in the log, so nothing is lost
         end.daemon = True
         end.start()
         server.should_exit = True
 
 
 def listen(where: str) -> tuple[socket.socket, str]:
-    """Return a socket that listens at PORT or HOST:PORT, and its address for clients. Raises SettingsError."""
+    """Return a socket listening on PORT or HOST:PORT, and its URL. Raises SettingsError."""
     host, _, port = where.rpartition(":")
     host = host.strip("[]") or HOST
     if not port.isdecimal() or int(port) > 65535:
         raise SettingsError(
-            f"http: {shown(where)} is no place to listen; write PORT or HOST:PORT, with 0 for a free port"
+            f"http: {shown(where)} is not an address to listen on; write PORT or HOST:PORT (port 0 picks a free one)"
         )
     try:
         family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
@@ -170,5 +169,5 @@ def listen(where: str) -> tuple[socket.socket, str]:
 
 
 def is_local(listener: socket.socket) -> bool:
-    """Say whether only this machine can reach it."""
+    """Return whether only this machine can reach it."""
     return ipaddress.ip_address(listener.getsockname()[0]).is_loopback

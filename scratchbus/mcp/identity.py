@@ -1,4 +1,4 @@
-"""Who speaks through a connection, and what it may use: settled when it is made, never by a tool's argument."""
+"""The identity behind a connection and the tools it may use: fixed when it connects, never set by an argument."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal, Self, cast, get_args
 
-from scratchbus.domain.values import check_page, check_source
+from scratchbus import check_page, check_source
 from scratchbus.errors import InvalidField, shown
 
 Kind = Literal["subagent", "person", "daemon"]
 
 OF_A_SESSION: Final = ("notes", "notepad", "todo", "sessions")
-"""The groups of tools that work on a session, and are there only where one is named."""
+"""The groups of tools that need a session."""
 
 COMBINED: Final = ("context", "sessions")
-"""The groups that work on what all others work on: whoever has those has these."""
+"""The groups that span all others: an identity with all of those has these too."""
 
 GROUPS: Final = ("observations", "notes", "notepad", "todo", "scratchpad", *COMBINED)
-"""The groups of tools, by the names that `--tools` and a token take."""
+"""The groups of tools, as `--tools` and the tokens file name them."""
 
 
 def groups_of(names: Collection[str]) -> tuple[str, ...]:
-    """Return the groups that these names stand for, in their order. Raises InvalidField."""
+    """Return the groups with these names, in their fixed order. Raises InvalidField."""
     for name in names:
         if name not in GROUPS:
-            raise InvalidField("tools", f"there is no group {shown(name)}; use some of: {', '.join(GROUPS)}")
+            raise InvalidField("tools", f"unknown group {shown(name)}; use any of: {', '.join(GROUPS)}")
     has_all_others = set(names) >= {*GROUPS} - {*COMBINED}
     return tuple(group for group in GROUPS if group in names or (has_all_others and group in COMBINED))
 
 
 @dataclass(frozen=True)
 class Identity:
-    """An agent, where it works, and the groups of tools it has."""
+    """An agent, its page and session, and the groups of tools it has."""
 
     agent: str
     kind: Kind
@@ -50,7 +50,7 @@ class Identity:
         session: str | None = None,
         tools: Collection[str] | None = None,
     ) -> Self:
-        """Return an identity; without `tools` it has all there are for it.
+        """Return an identity; without `tools` it gets every group it can use.
 
         Raises InvalidSource, InvalidName or InvalidField.
         """
@@ -59,13 +59,15 @@ class Identity:
         if session is not None:
             check_page(f"session:{session}")
         if kind not in get_args(Kind):
-            raise InvalidField("kind", f"{shown(kind)} is none; use one of: {', '.join(get_args(Kind))}")
+            raise InvalidField(
+                "kind", f"{shown(kind)} is not a kind of identity; use one of: {', '.join(get_args(Kind))}"
+            )
         found = cls(agent, cast(Kind, kind), page, session, ())
         chosen = found._default_tools() if tools is None else found._checked(tools)
         return cls(agent, cast(Kind, kind), page, session, chosen)
 
     def narrowed(self, tools: Collection[str]) -> Self:
-        """Return the same with only those of its tools that are among these."""
+        """Return this identity restricted to these groups of tools."""
         kept = tuple(group for group in self.tools if group in tools)
         return type(self)(self.agent, self.kind, self.page, self.session, kept)
 
@@ -77,5 +79,5 @@ class Identity:
         groups = groups_of(tools)
         for group in groups:
             if group in OF_A_SESSION and self.session is None:
-                raise InvalidField("tools", f"{group} are those of a session; name it with --session")
+                raise InvalidField("tools", f"the {group} tools need a session; name one with --session")
         return groups

@@ -1,4 +1,4 @@
-"""The tools for the notepad of a session."""
+"""The tools for the session notepad."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from scratchbus.mcp.toolbox import EDITS, READS, REPLACES, Row
 
 
 class Text(TypedDict):
-    """What is on the notepad."""
+    """The text of the notepad."""
 
     content: str
-    revision: Annotated[int, Field(description="Give it to `write_notepad`.")]
+    revision: Annotated[int, Field(description="Pass it to `write_notepad`.")]
 
 
 class Done(TypedDict):
-    """It is done."""
+    """The change was made."""
 
     ok: Literal[True]
-    revision: Annotated[int, Field(description="What the next replacement is based on.")]
+    revision: Annotated[int, Field(description="The revision after this change; pass it with your next replacement.")]
 
 
 def done(revision: int) -> Done:
-    """Return the answer for what is done, with the revision that it led to."""
+    """Return the answer of a successful change."""
     return {"ok": True, "revision": revision}
 
 
@@ -44,18 +44,18 @@ class Notepad:
         self._notepad = desk.bus.notepad(desk.session)
 
     async def read_notepad(self) -> Text:
-        """Read the whole notepad of the session; it is empty when it was never used."""
+        """Read the session notepad in full. It is empty until you write to it."""
         content, revision = await self._notepad.read_with_revision()
         return {"content": content, "revision": revision}
 
     async def write_notepad(
         self,
-        content: Annotated[str, Field(description="The whole new text; an empty one clears the notepad.")],
+        content: Annotated[str, Field(description="The complete new text; an empty text clears the notepad.")],
         revision: Based = None,
         overwrite: Overwrite = False,
         event_id: EventId = None,
     ) -> Done:
-        """Replace all that is on the notepad of the session. It stays word for word when the context is compacted."""
+        """Replace the session notepad: your plan and findings, kept word for word when the context is compacted."""
         with explained("notepad", "read_notepad", revision):
             return done(await self._notepad.write(content, revision=base_of(revision, overwrite), event_id=event_id))
 
@@ -63,12 +63,14 @@ class Notepad:
         self,
         operation: Literal["find_replace", "append", "prepend", "delete"],
         content: Annotated[
-            str | None, Field(description="For append and prepend: what to add. For delete: what to take out.")
+            str | None, Field(description="For append and prepend: the text to add. For delete: the text to remove.")
         ] = None,
-        find: Annotated[str | None, Field(description="For find_replace: the exact text to look for.")] = None,
-        replace: Annotated[str | None, Field(description="For find_replace: what to put in its place.")] = None,
-        replace_all: Annotated[bool, Field(description="Every place where it is, not just the only one.")] = False,
+        find: Annotated[str | None, Field(description="For find_replace: the exact text to find.")] = None,
+        replace: Annotated[str | None, Field(description="For find_replace: the replacement.")] = None,
+        replace_all: Annotated[
+            bool, Field(description="Replace or delete every occurrence; otherwise the text must occur exactly once.")
+        ] = False,
         event_id: EventId = None,
     ) -> Done:
-        """Edit a part of the notepad of the session."""
+        """Change part of the session notepad without rewriting it."""
         return done(await self._notepad.update(operation, content, find, replace, replace_all, event_id=event_id))

@@ -1,4 +1,4 @@
-"""The tools for the notes of a session."""
+"""The tools for session notes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from scratchbus.mcp.answers import Moment, text_of
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, Row
 
-Id = Annotated[str, Field(description="The id of a note: note_ and a number.")]
-Content = Annotated[str, Field(description="One matter, worded so that you can act on it; 4,000 characters at most.")]
-Tags = Annotated[list[str] | None, Field(description="What it is about: 10 tags at most.")]
-EventId = Annotated[str | None, Field(description="An id of your own: a retry with it changes nothing more.")]
-Limit = Annotated[int, Field(ge=1, le=100, description="How many notes at most.")]
-Cursor = Annotated[str | None, Field(description="The `next_cursor` of the answer before.")]
+Id = Annotated[str, Field(description="The id of a note, such as note_1764000000000.")]
+Content = Annotated[str, Field(description="One topic, specific enough to act on; at most 4,000 characters.")]
+Tags = Annotated[list[str] | None, Field(description="Topics to find it by; at most 10.")]
+EventId = Annotated[
+    str | None, Field(description="Your own id for this call; a retry with the same id changes nothing twice.")
+]
+Limit = Annotated[int, Field(ge=1, le=100, description="Maximum number of notes to return.")]
+Cursor = Annotated[str | None, Field(description="The `next_cursor` of the previous answer.")]
 
 
 class Noted(TypedDict):
@@ -33,7 +35,7 @@ class Noted(TypedDict):
 
 
 class Totals(TypedDict):
-    """The note that this was about, and how many notes and tags there are now."""
+    """The id of the note, and the number of notes and tags in the session now."""
 
     note_id: str
     total_notes: int
@@ -41,7 +43,7 @@ class Totals(TypedDict):
 
 
 class Kept(TypedDict):
-    """What became of a note."""
+    """The result of a change to a note."""
 
     message: str
     note: NotRequired[Noted]
@@ -49,7 +51,7 @@ class Kept(TypedDict):
 
 
 class Search(TypedDict):
-    """What was searched for, and how many notes there are in all."""
+    """The search, and the total number of matching notes."""
 
     result_count: int
     query: str
@@ -57,7 +59,7 @@ class Search(TypedDict):
 
 
 class Found(TypedDict):
-    """Notes that were found, the best first."""
+    """The matching notes, best match first."""
 
     message: str
     notes: list[Noted]
@@ -66,14 +68,14 @@ class Found(TypedDict):
 
 
 class Filter(TypedDict):
-    """Which tag was asked for, and how many notes there are in all."""
+    """The tag filter, and the total number of notes listed."""
 
     note_count: int
     tag_filter: str | None
 
 
 class Listed(TypedDict):
-    """Notes, the newest first."""
+    """Notes, newest first."""
 
     message: str
     notes: list[Noted]
@@ -82,13 +84,13 @@ class Listed(TypedDict):
 
 
 class TagCount(TypedDict):
-    """How many tags there are."""
+    """The number of tags."""
 
     tag_count: int
 
 
 class Tagged(TypedDict):
-    """The tags in use, and how many notes have each."""
+    """The tags in use, each with its number of notes."""
 
     message: str
     tags: dict[str, int]
@@ -104,7 +106,7 @@ class Notes:
         Row("list_notes", "List the notes", READS),
         Row("update_note", "Change a note", REPLACES),
         Row("delete_note", "Delete a note", REPLACES),
-        Row("scratch_note", "Jot something down", ADDS),
+        Row("scratch_note", "Add a quick note", ADDS),
         Row("list_tags", "List the tags", READS),
     )
 
@@ -112,18 +114,18 @@ class Notes:
         self._notes = desk.bus.notes(desk.session)
 
     async def add_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> Kept:
-        """Note something for the rest of the session, outside the conversation and its token budget."""
+        """Save a note for the rest of this session, outside the conversation and its token budget. Search first."""
         result = await self._notes.add(content, tags or (), event_id=event_id)
         return _kept(result)
 
     async def search_notes(
         self,
-        query: Annotated[str, Field(description="A part of the content, in any case.")] = "",
-        tags: Annotated[list[str] | None, Field(description="The note has all of these.")] = None,
+        query: Annotated[str, Field(description="Text to find in the content, ignoring case.")] = "",
+        tags: Annotated[list[str] | None, Field(description="Only notes that have all of these tags.")] = None,
         limit: Limit = 10,
         cursor: Cursor = None,
     ) -> Found:
-        """Search the notes of the session: by where in the note it was found, then the newest first."""
+        """Search the session's notes. Notes in which the text occurs earlier come first, then newer ones."""
         result = await self._notes.search(query, tags or ())
         notes, following = _part(result.notes, limit, cursor)
         found: Found = {"message": result.message, "notes": notes, "metadata": cast(Search, result.metadata)}
@@ -137,7 +139,7 @@ class Notes:
         limit: Limit = 10,
         cursor: Cursor = None,
     ) -> Listed:
-        """List the notes of the session, the newest first."""
+        """List the session's notes, newest first."""
         result = await self._notes.list(tag)
         notes, following = _part(result.notes, limit, cursor)
         listed: Listed = {"message": result.message, "notes": notes, "metadata": cast(Filter, result.metadata)}
@@ -148,26 +150,26 @@ class Notes:
     async def update_note(
         self,
         id: Id,
-        content: Annotated[str | None, Field(description="What it should say.")] = None,
-        tags: Annotated[list[str] | None, Field(description="The tags it should have.")] = None,
+        content: Annotated[str | None, Field(description="The new content.")] = None,
+        tags: Annotated[list[str] | None, Field(description="The new tags, replacing the old ones.")] = None,
         event_id: EventId = None,
     ) -> Kept:
-        """Replace the content of a note, or its tags, or both; what is left out stays as it is."""
+        """Replace the content or tags of a note, or both. Arguments you leave out change nothing."""
         result = await self._notes.update(id, content, tags, event_id=event_id)
         return _kept(result)
 
     async def delete_note(self, id: Id, event_id: EventId = None) -> Kept:
-        """Delete a note."""
+        """Delete a note you no longer need."""
         result = await self._notes.delete(id, event_id=event_id)
         return {"message": result.message, "metadata": cast(Totals, result.metadata)}
 
     async def scratch_note(self, content: Content, event_id: EventId = None) -> Kept:
-        """Jot something down for the rest of the session, without tags."""
+        """Save a quick note without tags for the rest of this session."""
         result = await self._notes.scratch(content, event_id=event_id)
         return _kept(result)
 
     async def list_tags(self) -> Tagged:
-        """List the tags in use, with how many notes have each."""
+        """List the tags in use, each with its number of notes."""
         result = await self._notes.tags()
         return {"message": result.message, "tags": result.tags, "metadata": cast(TagCount, result.metadata)}
 
@@ -187,11 +189,13 @@ def _noted(note: Note) -> Noted:
 
 
 def _part(notes: Sequence[Note], limit: int, cursor: str | None) -> tuple[list[Noted], str]:
-    """Return those behind the cursor, which is the id of a note, and the cursor of what follows, if anything does."""
+    """Return the notes after the cursor, which is a note id, and the next cursor, empty on the last page."""
     start = 0
     if cursor is not None:
         start = next((place for place, note in enumerate(notes, 1) if note.id == cursor), 0)
         if not start:
-            raise InvalidField("cursor", f"{shown(cursor)} is no longer among these notes; begin again without it")
+            raise InvalidField(
+                "cursor", f"{shown(cursor)} is no longer among these notes; start again without a cursor"
+            )
     following = notes[start + limit - 1].id if len(notes) > start + limit else ""
     return [_noted(note) for note in notes[start : start + limit]], following

@@ -1,7 +1,7 @@
-"""Telling clients that a resource has changed, fed from the log.
+"""Notify clients when a resource changes, driven by the log.
 
-Clients of the protocol from 2026-07-28 on hold a `subscriptions/listen` stream, which the SDK serves from a bus of its
-own; earlier ones ask with `resources/subscribe` and get `notifications/resources/updated`, which it leaves to us.
+Clients of protocol version 2026-07-28 and later hold a `subscriptions/listen` stream, which the SDK serves from a bus
+of its own. Earlier clients call `resources/subscribe` and get `notifications/resources/updated`, which we implement.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
+from scratchbus import Change
+from scratchbus.daemon.telemetry import stderr_logger
 from scratchbus.errors import ScratchbusError
 from scratchbus.mcp.desk import Desk
-from scratchbus.telemetry.logs import stderr_logger
-from scratchbus.views.live_page import Change
 
 Request = ServerRequestContext[Any, Any]
 
@@ -35,17 +35,17 @@ logger = stderr_logger()
 
 
 def active_uri(page: str) -> str:
-    """Return the address of what is active on a page."""
+    """Return the URI of the active observations of a page."""
     return f"scratch://{quote(page, safe='')}/active"
 
 
 def observation_uri(id: str) -> str:
-    """Return the address of an observation."""
+    """Return the URI of an observation."""
     return f"observation://{id}"
 
 
 class _Client:
-    """A client of an earlier protocol: what it is subscribed to, and what it has not been told yet."""
+    """A client of an earlier protocol version: its subscriptions and pending notifications."""
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
@@ -54,13 +54,13 @@ class _Client:
         self._woken = anyio.Event()
 
     def hear(self, uri: str) -> None:
-        """Take note of a change; several of one resource are told once."""
+        """Record a change; several changes of one resource become one notification."""
         if uri in self.uris:
             self._changed[uri] = None
             self._woken.set()
 
     async def tell(self) -> None:
-        """Tell it what has changed, as fast as it takes it, until this is cancelled."""
+        """Send pending notifications as fast as the client accepts them, until cancelled."""
         while True:
             await self._woken.wait()
             self._woken, changed, self._changed = anyio.Event(), self._changed, {}
@@ -82,20 +82,20 @@ class Notices:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Serve subscriptions, until the end of this."""
+        """Serve subscriptions until exit."""
         async with anyio.create_task_group() as self._tasks:
             yield
             self._tasks.cancel_scope.cancel()
 
     async def listen(self, context: Request, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
-        """Serve a stream of changes for as long as the client holds it."""
+        """Serve a stream of changes for as long as the client keeps it open."""
         await self._begin()
         return await self._listen(context, params)
 
     async def subscribe(self, context: Request, params: SubscribeRequestParams) -> EmptyResult:
-        """Have a client told when a resource changes."""
+        """Subscribe a client to a resource."""
         await self._begin()
-        connection = context.session._connection  # the SDK shows it to no handler, and only it knows when it ends
+        connection = context.session._connection  # private in the SDK, but nothing else tells when it ends
         client = self._clients.get(connection)
         if client is None:
             client = self._clients[connection] = _Client(context.session)
@@ -105,7 +105,7 @@ class Notices:
         return EmptyResult()
 
     async def unsubscribe(self, context: Request, params: UnsubscribeRequestParams) -> EmptyResult:
-        """Have a client told no more."""
+        """Unsubscribe a client from a resource."""
         client = self._clients.get(context.session._connection)  # see above
         if client is not None:
             client.uris.discard(params.uri)
@@ -126,7 +126,7 @@ class Notices:
             telling.cancel()
 
     async def _begin(self) -> None:
-        """Follow the page from now on, if nobody has asked for that yet: what happens next will be told."""
+        """Start following the page, unless that has been done already."""
         view = await self._desk.view()
         if not self._has_begun:
             self._has_begun = True
@@ -137,11 +137,11 @@ class Notices:
             async for change in changes:
                 for uri in self._uris(change):
                     await self._publish(uri)
-        except ScratchbusError as problem:  # reads of the page raise it too, each to who asked
-            logger.error("clients hear of no more changes", page=self._page, reason=str(problem))
+        except ScratchbusError as problem:  # reads of the page raise it to their callers
+            logger.error("clients are no longer notified of changes", page=self._page, reason=str(problem))
 
     def _uris(self, change: Change) -> list[str]:
-        if change.is_resync:  # whatever they are subscribed to may have changed
+        if change.is_resync:  # any subscribed resource may have changed
             return sorted({uri for client in self._clients.values() for uri in client.uris} | {active_uri(self._page)})
         observation = change.after or change.before
         uris = [observation_uri(observation.id)] if observation else []

@@ -1,4 +1,4 @@
-"""The resources: what is active on the page, and each observation."""
+"""The MCP resources: the active observations of the page, and each observation."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ class Resources:
         self._desk = desk
 
     async def list(self, _: Request, __: PaginatedRequestParams | None) -> ListResourcesResult:
-        """Return those that are always there."""
+        """Return the resources that always exist."""
         name = self._desk.page.name
         active = Resource(
             uri=active_uri(name),
             name="active",
-            title=f"What is going on ({name})",
-            description=f"The active observations of page {name}, by priority.",
+            title=f"Active observations of {name}",
+            description=f"What is going on: the active observations of page {name}, highest priority first.",
             mime_type=JSON,
         )
         return ListResourcesResult(resources=[active])
 
     async def list_templates(self, _: Request, __: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
-        """Return what the addresses look like."""
+        """Return the templates of the URIs."""
         active = ResourceTemplate(
             uri_template="scratch://{page}/active",
             name="active",
-            title="What is going on",
-            description=f"The active observations of a page, by priority; yours is {self._desk.page.name}.",
+            title="Active observations",
+            description=f"Active observations of a page, highest priority first. Your page is {self._desk.page.name}.",
             mime_type=JSON,
         )
         one = ResourceTemplate(
             uri_template="observation://{id}",
             name="observation",
             title="An observation",
-            description="All of one observation of your page.",
+            description="One observation of your page, in full.",
             mime_type=JSON,
         )
         return ListResourceTemplatesResult(resource_templates=[active, one])
@@ -93,4 +93,4 @@ class Resources:
             if found is None:
                 raise NotFound(f"{shown(uri)}: there is no such observation on page {own}")
             return whole(found, self._desk.bus.owner)
-        raise NotFound(f"{shown(uri)} is no resource; read {active_uri(own)} or observation://<id>")
+        raise NotFound(f"{shown(uri)} is not a resource; read {active_uri(own)} or observation://<id>")

@@ -1,4 +1,4 @@
-"""What the tools have in common that replace a whole memory: no model overwrites what it has not read."""
+"""Revision checks of the tools that replace a whole memory: no model overwrites what it has not read."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from pydantic import Field
 
 from scratchbus.errors import Conflict, RevisionConflict
 
-EventId = Annotated[str | None, Field(description="An id of your own: a retry with it changes nothing more.")]
-Based = Annotated[int | None, Field(ge=0, description="The `revision` you last read; refused if it has changed since.")]
-Overwrite = Annotated[bool, Field(description="Replace whatever is there, also unread.")]
+EventId = Annotated[
+    str | None, Field(description="Your own id for this call; a retry with the same id changes nothing twice.")
+]
+Based = Annotated[
+    int | None, Field(ge=0, description="The `revision` you last read; the write is refused if it has changed since.")
+]
+Overwrite = Annotated[bool, Field(description="Replace the text even if you have not read it.")]
 
 
 def base_of(revision: int | None, overwrite: bool) -> int | None:
-    """Return the revision that a replacement is based on: without one, it has to find nothing there."""
+    """Return the revision a replacement is based on; 0 (the memory must be empty) if none is given."""
     return revision if revision is not None else None if overwrite else 0
 
 
 @contextmanager
 def explained(what: str, how_to_read: str, revision: int | None) -> Iterator[None]:
-    """Say of a replacement that was refused how to go on."""
+    """Turn RevisionConflict into a Conflict that tells the model how to proceed."""
     try:
         yield
     except RevisionConflict as conflict:

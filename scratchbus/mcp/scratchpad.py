@@ -14,14 +14,14 @@ from scratchbus.mcp.toolbox import READS, REPLACES, Row
 
 
 class Self(TypedDict):
-    """Who you are here, and what you left for yourself."""
+    """Your identity here, and your scratchpad."""
 
     agent: str
     kind: str
     page: str
     session: NotRequired[str]
-    text: Annotated[str, Field(description="Who you are, and what your scratchpad says.")]
-    revision: Annotated[int, Field(description="That of your scratchpad; give it to `update_scratchpad`.")]
+    text: Annotated[str, Field(description="Your identity and the text of your scratchpad.")]
+    revision: Annotated[int, Field(description="The revision of your scratchpad; pass it to `update_scratchpad`.")]
 
 
 class Scratchpad:
@@ -37,9 +37,9 @@ class Scratchpad:
         self._scratchpad = desk.bus.scratchpad(desk.identity.agent)
 
     async def whoami(self) -> Self:
-        """See who you are, where you work, and what you left on your scratchpad. Look here when you begin."""
+        """See who you are, where you work, and your scratchpad. Call it when you start."""
         who = self._identity
-        _, revision = await self._scratchpad.read_with_revision()  # first: should the text be newer, it is refused
+        _, revision = await self._scratchpad.read_with_revision()  # first: if the text is newer, the write is refused
         text = await self._scratchpad.whoami()
         found: Self = {"agent": who.agent, "kind": who.kind, "page": who.page, "text": text, "revision": revision}
         if who.session is not None:
@@ -48,11 +48,11 @@ class Scratchpad:
 
     async def update_scratchpad(
         self,
-        content: Annotated[str, Field(description="The whole new text, of 10,000 characters at most.")],
+        content: Annotated[str, Field(description="The complete new text; at most 10,000 characters.")],
         revision: Based = None,
         overwrite: Overwrite = False,
         event_id: EventId = None,
     ) -> Done:
-        """Replace what your scratchpad says: notes for your future self, which outlive this run."""
+        """Replace your scratchpad: notes for your future self, which outlive this run."""
         with explained("scratchpad", "whoami", revision):
             return done(await self._scratchpad.write(content, revision=base_of(revision, overwrite), event_id=event_id))

@@ -1,7 +1,7 @@
-"""The server of one identity: its tools, resources and instructions, whatever carries them.
+"""The server of one identity: its tools, resources and instructions, independent of the transport.
 
-It is built on the SDK's low-level `Server`: `MCPServer` leaves no way to serve `resources/subscribe`, which is how
-clients of the protocol before 2026-07-28 hear of changes.
+It is built on the SDK's low-level `Server`, since `MCPServer` cannot serve `resources/subscribe`, through which clients
+of protocol versions before 2026-07-28 learn of changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
 
-from scratchbus.context.guidance import guidance
+from scratchbus import guidance
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.groups import toolbox_of
 from scratchbus.mcp.notifications import Notices
@@ -26,7 +26,7 @@ Request = ServerRequestContext[Any, Any]
 
 
 def server_of(desk: Desk) -> Server[None]:
-    """Return the server through which an identity works."""
+    """Return the server of an identity."""
     toolbox, notices = toolbox_of(desk), Notices(desk)
     sees_the_page = "observations" in desk.identity.tools
 
@@ -55,7 +55,7 @@ def server_of(desk: Desk) -> Server[None]:
 
 
 def _shown(resources: Resources, notices: Notices) -> dict[str, Any]:
-    """Return what answers for the resources; whoever has no tools for observations may not read them as such either."""
+    """Return the handlers of the resources, which exist only for identities that have the observation tools."""
     return {
         "on_list_resources": resources.list,
         "on_list_resource_templates": resources.list_templates,
@@ -67,7 +67,7 @@ def _shown(resources: Resources, notices: Notices) -> dict[str, Any]:
 
 
 def _instructions(desk: Desk, toolbox: Toolbox) -> str:
-    """Return what a client's model should know: who it is here, and what its tools are for."""
+    """Return the instructions for the client's model: its identity here, and when to use its tools."""
     who = desk.identity
     where = f"page {who.page}" + (f", session {who.session}" if who.session else "")
     you = f"You are {who.agent} on scratchbus, {where}. What you write is recorded as yours."

@@ -14,34 +14,36 @@ from scratchbus.mcp.toolbox import ADDS, Row
 
 
 class NewSession(TypedDict):
-    """A session that was begun, and the one that it was begun from."""
+    """A new session and its parent."""
 
     session: str
     parent: str
 
 
 class Begun(TypedDict):
-    """A task that was begun."""
+    """A started task."""
 
-    task: Annotated[str, Field(description="Its id: end it with this.")]
+    task: Annotated[str, Field(description="The id of the task; pass it to `end_task`.")]
 
 
 class Ended(TypedDict):
-    """A task that is over."""
+    """An ended task."""
 
-    text: Annotated[str, Field(description="Stands in the conversation for all that was said and done for the task.")]
+    text: Annotated[str, Field(description="Replaces the part of the conversation in which the task was done.")]
 
 
-EventId = Annotated[str | None, Field(description="An id of your own: a retry with it changes nothing more.")]
+EventId = Annotated[
+    str | None, Field(description="Your own id for this call; a retry with the same id changes nothing twice.")
+]
 
 
 class Sessions:
-    """The tools that begin sessions and tasks from one session, and end them."""
+    """The tools that start sessions and tasks from one session, and end them."""
 
     TOOLS: ClassVar[tuple[Row, ...]] = (
         Row("spawn_session", "Spawn a session", ADDS),
         Row("fork_session", "Fork this session", ADDS),
-        Row("begin_task", "Begin a task", ADDS),
+        Row("begin_task", "Start a task", ADDS),
         Row("end_task", "End a task", ADDS),
         Row("report_result", "Report to the parent session", ADDS),
     )
@@ -53,40 +55,40 @@ class Sessions:
     async def spawn_session(
         self,
         copy_notepad: Annotated[
-            bool, Field(description="Begin with a copy of your notepad, not an empty one.")
+            bool, Field(description="Start with a copy of your notepad instead of an empty one.")
         ] = False,
         event_id: EventId = None,
     ) -> NewSession:
-        """Begin a session for a part of the work, to be done on its own."""
+        """Start a separate session for part of the work, to keep its details out of yours."""
         new = await self._bus.spawn_session(self._session, copy_notepad=copy_notepad, event_id=event_id)
         return {"session": new, "parent": self._session}
 
     async def fork_session(self, event_id: EventId = None) -> NewSession:
-        """Begin a session that knows all that this one has noted by now; from then on they are independent."""
+        """Start a session with a copy of everything this one has noted. After that the two are independent."""
         new = await self._bus.fork_session(self._session, event_id=event_id)
         return {"session": new, "parent": self._session}
 
     async def begin_task(
-        self, title: Annotated[str, Field(description="What is to be done.")], event_id: EventId = None
+        self, title: Annotated[str, Field(description="What the task is.")], event_id: EventId = None
     ) -> Begun:
-        """Begin a task: a stretch of the conversation that gives way to its summary once it is over."""
+        """Start a task. When you end it, its summary replaces that part of the conversation."""
         return {"task": await self._bus.begin_task(self._session, title, event_id=event_id)}
 
     async def end_task(
         self,
-        task: Annotated[str, Field(description="The id of the task.")],
-        summary: Annotated[str, Field(description="What came of it.")],
+        task: Annotated[str, Field(description="The id from `begin_task`.")],
+        summary: Annotated[str, Field(description="The outcome: what you did and found.")],
         event_id: EventId = None,
     ) -> Ended:
-        """End a task of this session."""
+        """End a task of this session and get the summary that replaces it."""
         if not task.endswith(f"@{self._session}"):
-            raise NotFound(f"task: {shown(task)} is none of session {self._session}; give the id from begin_task")
+            raise NotFound(f"task: {shown(task)} is not a task of session {self._session}; pass the id from begin_task")
         return {"text": await self._bus.end_task(task, summary, event_id=event_id)}
 
     async def report_result(
         self,
-        result: Annotated[str, Field(description="A clean summary, for those who did not follow the work.")],
+        result: Annotated[str, Field(description="A self-contained summary for readers who did not follow the work.")],
         event_id: EventId = None,
     ) -> Seen:
-        """Put the result of this session onto the page of the session it was begun from. No notepad is touched."""
+        """Report the result of this session to its parent session. No notepad is changed."""
         return brief(await self._bus.report_result(self._session, result, event_id=event_id))

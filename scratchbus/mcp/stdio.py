@@ -1,9 +1,9 @@
-"""Serving one client over standard input and output.
+"""Serve one client over standard input and output.
 
-A transport of our own, for what the SDK's does not do. Its reader waits for a line in a thread that cannot be given up,
-so that a signal would not end the process. It passes over a message that is no JSON, such as one with half of a
-surrogate pair, and whoever sent it would wait for ever: here it gets an error. And it drops the answers that are on
-their way when the input ends: here they are waited for.
+We use a transport of our own because the SDK's has three defects. It reads lines in a thread that cannot be abandoned,
+so a signal would not end the process. It ignores a message that is not JSON, such as one with half a surrogate pair,
+and the sender would wait forever; here it gets an error. And it drops pending answers when the input ends; here they
+are sent first.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from mcp_types import (
 from pydantic import ValidationError
 
 GRACE: Final = 0.8
-"""Seconds after a signal until the process ends even if its client takes nothing of what it is told."""
+"""Seconds after a signal until the process exits, even if the client reads nothing."""
 
 PATIENCE: Final = 0.5
-"""Seconds after the end of the input for the answers that are on their way."""
+"""Seconds to wait for pending answers after the end of the input."""
 
 _CHUNK: Final = 65536
-_AHEAD: Final = 16  # chunks that are read before those before them are dealt with
+_AHEAD: Final = 16  # chunks read ahead of processing
 
 
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve until the input ends, or until SIGTERM or SIGINT.
 
-    Meanwhile file descriptor 1 is standard error: nothing but the protocol reaches the client.
+    File descriptor 1 is redirected to standard error meanwhile, so that only the protocol reaches the client.
     """
     wire_in, wire_out = _taken(0, os.open(os.devnull, os.O_RDONLY)), _taken(1, os.dup(2))
     incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -63,7 +63,7 @@ async def serve_stdio(server: Server[Any]) -> None:
 
 
 def _taken(descriptor: int, instead: int) -> int:
-    """Return a copy of a descriptor, and put another file in its place."""
+    """Return a duplicate of a descriptor, and replace the original by another file."""
     mine = os.dup(descriptor)
     os.dup2(instead, descriptor)
     os.close(instead)
@@ -73,7 +73,7 @@ def _taken(descriptor: int, instead: int) -> int:
 async def _end_on_signal(scope: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
-            end = threading.Timer(GRACE, os._exit, (0,))  # what was acknowledged is in the log: nothing is owed
+            end = threading.Timer(GRACE, os._exit, (0,))  # acknowledged writes are in the log, so nothing is lost
             end.daemon = True
             end.start()
             scope.cancel()
@@ -93,12 +93,12 @@ class _Line:
         self._changed = anyio.Event()
 
     async def receive(self, descriptor: int) -> None:
-        """Hand on what the client sends, until it ends."""
+        """Forward the client's messages until the input ends."""
         chunks: asyncio.Queue[bytes] = asyncio.Queue()
         room = threading.Semaphore(_AHEAD)
         reader = (descriptor, asyncio.get_running_loop(), chunks, room)
         threading.Thread(target=_read, args=reader, name="stdin", daemon=True).start()
-        rest: list[bytes] = []  # of a line that has not ended: to join it with each chunk would take ever longer
+        rest: list[bytes] = []  # of an incomplete line; joining it with every chunk would take quadratic time
         with self._received, self._answers:
             while chunk := await chunks.get():
                 room.release()
@@ -125,7 +125,7 @@ class _Line:
         await self._received.send(SessionMessage(message))
 
     async def send(self, messages: MemoryObjectReceiveStream[SessionMessage], descriptor: int) -> None:
-        """Tell the client what there is to tell; once it is gone, nobody."""
+        """Send messages to the client; discard them once it has gone."""
         async with messages:
             async for each in messages:
                 text = each.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
@@ -140,7 +140,7 @@ class _Line:
 def _read(
     descriptor: int, loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[bytes], room: threading.Semaphore
 ) -> None:
-    """Read until the end, which is told as an empty chunk."""
+    """Read until the end, which is passed on as an empty chunk."""
     chunk = b"more"
     while chunk:
         room.acquire()
@@ -150,7 +150,7 @@ def _read(
             chunk = b""
         try:
             loop.call_soon_threadsafe(chunks.put_nowait, chunk)
-        except RuntimeError:  # the loop is closed: nobody listens any more
+        except RuntimeError:  # the loop is closed
             return
 
 
@@ -161,7 +161,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _no_message(line: bytes, problem: ValidationError) -> JSONRPCError:
-    """Return the error for what is not a message, to its own id where it has one."""
+    """Return the error for an invalid message, with its id if it has one."""
     why = problem.errors(include_url=False)[0]["msg"]
     text = f"this is not a JSON-RPC message in UTF-8, and nothing was done: {why}"
     return JSONRPCError(jsonrpc="2.0", id=_id_in(line), error=ErrorData(code=PARSE_ERROR, message=text))

@@ -1,4 +1,4 @@
-"""The tool for the todo list of a session."""
+"""The tool for the session's todo list."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.domain.todo import STATUSES
+from scratchbus import TodoItem
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.revisions import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import REPLACES, Row
@@ -19,7 +19,7 @@ _GIVEN = {
         "properties": {
             "id": {"type": "string"},
             "content": {"type": "string"},
-            "status": {"type": "string", "enum": list(STATUSES)},
+            "status": {"type": "string", "enum": TodoItem.model_json_schema()["properties"]["status"]["enum"]},
         },
         "required": ["id"],
     },
@@ -27,7 +27,7 @@ _GIVEN = {
 
 
 class Item(TypedDict):
-    """One thing to do."""
+    """A todo item."""
 
     id: str
     content: str
@@ -45,24 +45,28 @@ class Plan(TypedDict):
 class Todo:
     """The tool for the todo list of one session."""
 
-    TOOLS: ClassVar[tuple[Row, ...]] = (Row("todo", "Plan what to do", REPLACES),)
+    TOOLS: ClassVar[tuple[Row, ...]] = (Row("todo", "Read or write the todo list", REPLACES),)
 
     def __init__(self, desk: Desk) -> None:
         self._todo = desk.bus.todo(desk.session)
 
     async def todo(
         self,
-        todos: Annotated[  # the list itself says what is wrong with it, better than a schema could
+        todos: Annotated[  # validated by the list itself, whose errors are clearer than those of a schema
             list[Any] | None,
             WithJsonSchema(_GIVEN),
-            Field(description="The whole list in order, or with merge some items. Left out, the list is read."),
+            Field(
+                description="The complete list in order; with `merge`, only the items to change. Leave it out to read."
+            ),
         ] = None,
-        merge: Annotated[bool, Field(description="Change the items with these ids and add the others.")] = False,
+        merge: Annotated[
+            bool, Field(description="Update the items with these ids and add new ones, instead of replacing the list.")
+        ] = False,
         revision: Based = None,
         overwrite: Overwrite = False,
         event_id: EventId = None,
     ) -> Plan:
-        """Read or write the todo list of the session. To replace one without merge, pass the revision you read."""
+        """Read or write the session's todo list. To replace it without `merge`, pass the `revision` you read."""
         if todos is None:
             plan = await self._todo.read()
         else:

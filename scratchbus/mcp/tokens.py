@@ -1,7 +1,7 @@
-"""The file of tokens: who may use a server over HTTP, as whom, and with which tools.
+"""The tokens file: who may use a server over HTTP, under which identity, with which tools.
 
-A token is 256 random bits, so its SHA-256 gives nothing away; only that is in the file. A server reads the file anew
-when it has changed: a token that is revoked is refused from the next request on.
+A token is 256 random bits and the file holds only its SHA-256, which reveals nothing. A server reloads the file when it
+changes, so a revoked token is refused from the next request on.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import yaml
 
-from scratchbus.domain.values import check_source
-from scratchbus.domain.yaml_nodes import Spot, compose
+from scratchbus import check_source
+from scratchbus.daemon.yaml_files import Spot, compose
 from scratchbus.errors import InvalidInput, NotFound, SettingsError, SettingsFileError, shown
 from scratchbus.mcp.identity import Identity
 
 PREFIX: Final = "sbmcp_"
-"""How every token begins, so that people and scanners know one when they see it."""
+"""The prefix of every token, by which people and secret scanners recognize it."""
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
@@ -33,7 +33,7 @@ _FIELDS: Final = ("name", "sha256", "agent", "kind", "page", "session", "tools")
 
 @dataclass(frozen=True)
 class Token:
-    """A token, by its name and digest, and the identity of those who bear it."""
+    """A token: its name, its digest, and the identity it grants."""
 
     name: str
     digest: str
@@ -49,7 +49,7 @@ class Tokens:
         self._tokens: list[Token] = []
 
     def all(self) -> list[Token]:
-        """Return the tokens as the file has them now. Raises SettingsError."""
+        """Return the tokens in the file now. Raises SettingsError."""
         try:
             state = self.path.stat()
             stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
@@ -65,7 +65,7 @@ class Tokens:
         return self._tokens
 
     def find(self, given: str) -> Token | None:
-        """Return the token that this is, in a time that does not tell how much of it is right. Raises SettingsError."""
+        """Return the matching token, compared in constant time, or None. Raises SettingsError."""
         digest = _digest(given)
         found = None
         for token in self.all():
@@ -74,23 +74,23 @@ class Tokens:
         return found
 
     def add(self, name: str, identity: Identity) -> str:
-        """Make a token and return it: it is nowhere else. Raises InvalidInput for a name that is taken or is none."""
+        """Create a token and return it; it is stored nowhere. Raises InvalidInput for an invalid or existing name."""
         check_source(name, "name")
         if any(token.name == name for token in self.all()):
-            raise InvalidInput(f"there is a token {name!r} already; revoke it first, or choose another name")
+            raise InvalidInput(f"token {name!r} already exists; revoke it first, or choose another name")
         made = PREFIX + secrets.token_urlsafe(32)
         self._write([*self.all(), Token(name, _digest(made), identity)])
         return made
 
     def revoke(self, name: str) -> None:
-        """Take a token away. Raises NotFound."""
+        """Remove a token. Raises NotFound."""
         kept = [token for token in self.all() if token.name != name]
         if len(kept) == len(self.all()):
-            raise NotFound(f"{self.path} has no token {shown(name)}; `scratchbus mcp token ls` shows those it has")
+            raise NotFound(f"{self.path} has no token {shown(name)}; list the tokens with `scratchbus mcp token ls`")
         self._write(kept)
 
     def _write(self, tokens: list[Token]) -> None:
-        """Replace the file as a whole; nobody but its owner may read it."""
+        """Replace the file atomically; only its owner may read it."""
         text = yaml.safe_dump({"tokens": [_entry(token) for token in tokens]}, sort_keys=False)
         try:
             descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
@@ -98,9 +98,7 @@ class Tokens:
                 file.write(text)
             Path(name).replace(self.path)
         except OSError as problem:
-            raise SettingsError(
-                f"{self.path}: {problem.strerror or problem}; choose a place that can be written"
-            ) from None
+            raise SettingsError(f"{self.path}: {problem.strerror or problem}; choose a writable path") from None
 
 
 def _digest(token: str) -> str:
@@ -123,7 +121,7 @@ def _token(spot: Spot) -> Token:
     fields = spot.fields(_FIELDS)
     for name in ("name", "sha256", "agent"):
         if name not in fields:
-            raise spot.wrong(f"has no {name}; make tokens with `scratchbus mcp token add`")
+            raise spot.wrong(f"has no {name}; create tokens with `scratchbus mcp token add`")
     texts = {name: fields[name].text() for name in ("agent", "kind", "page", "session") if name in fields}
     tools = [each.text() for each in fields["tools"].elements()] if "tools" in fields else None
     try:
@@ -132,5 +130,5 @@ def _token(spot: Spot) -> Token:
         raise spot.wrong(str(problem)) from None
     digest = fields["sha256"]
     if not _DIGEST.fullmatch(digest.text()):
-        raise digest.wrong("is no SHA-256 in lower-case hexadecimal; make tokens with `scratchbus mcp token add`")
+        raise digest.wrong("is not a SHA-256 in lower-case hexadecimal; create tokens with `scratchbus mcp token add`")
     return Token(fields["name"].text(), digest.text(), identity)

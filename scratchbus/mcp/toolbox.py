@@ -1,8 +1,8 @@
-"""How a tool is declared, called and answered, whatever it does.
+"""Declare tools, call them and return their answers.
 
-Of the SDK's own `Tool` this takes what it makes of a function: the model of its arguments and the schema of its answer.
-It is called here because the SDK ignores arguments that a tool does not have (a forged `source` among them), reads a
-text that looks like JSON as JSON, and spreads a problem with an argument over many lines.
+The argument model and the answer schema come from the SDK's own `Tool`. The call itself is made here because the SDK
+ignores unknown arguments (a forged `source` among them), parses any text that looks like JSON, and spreads an argument
+error over many lines.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
+from scratchbus.daemon.telemetry import counts, stderr_logger
 from scratchbus.errors import (
     EngineError,
     EngineLoading,
@@ -27,22 +28,20 @@ from scratchbus.errors import (
     shown,
 )
 from scratchbus.mcp.identity import Identity
-from scratchbus.telemetry.counters import counts
-from scratchbus.telemetry.logs import stderr_logger
 
 SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
-"""What the connection says; as arguments they are refused."""
+"""Names that the connection settles; refused as arguments."""
 
 _PASSING: Final = (EngineUnreachable, EngineLoading, NotReplicated, LogError)
 
 Answer = Mapping[str, Any]
-"""What a tool answers, by names: a TypedDict, whose schema clients are told, of what JSON has."""
+"""A tool's answer: a TypedDict of JSON values, whose schema clients get."""
 
 logger = stderr_logger()
 
 
 class Hints(NamedTuple):
-    """What a tool does to the bus, as clients are told. None reaches beyond it: the world is never open."""
+    """What a tool does to the bus, as announced to clients. No tool reaches beyond the bus."""
 
     read_only: bool = False
     destructive: bool = False
@@ -57,7 +56,7 @@ EDITS = Hints(destructive=True)
 
 
 class Row(NamedTuple):
-    """A tool in the table of its group: the method that it is, what people see it called, and what it does."""
+    """A tool in the table of its group: the name of its method, the title people see, and its hints."""
 
     name: str
     title: str
@@ -91,13 +90,13 @@ class BoundTool:
         )
 
     def takes(self, name: str) -> bool:
-        """Say whether it has an argument of this name."""
+        """Return whether it has an argument of this name."""
         return name in self._arguments
 
     async def __call__(self, given: dict[str, Any]) -> Answer:
-        """Do what it does; an argument that is null is left out, as many clients mean it.
+        """Call the tool. An argument that is null counts as left out, which is what many clients mean.
 
-        Raises ScratchbusError: InvalidInput says what is wrong with the arguments.
+        Raises ScratchbusError; InvalidInput describes invalid arguments.
         """
         for name in given:
             if name not in self._arguments:
@@ -111,17 +110,17 @@ class BoundTool:
 
     def _unknown(self, name: str) -> str:
         if name in SETTLED:
-            return f"{name}: this is settled by your connection, not by an argument; leave it out"
+            return f"{name}: your connection sets this; leave the argument out"
         known = ", ".join(self._arguments) or "none"
-        return f"{shown(name)}: there is no such argument; {self.name} takes: {known}"
+        return f"{shown(name)}: unknown argument; {self.name} takes: {known}"
 
     def _unpacked(self, name: str, value: Any) -> Any:
-        """Return a list or object that a client has sent as JSON in a text, as some do."""
+        """Parse a list or object that a client sent as JSON text, as some do."""
         if isinstance(value, str) and self._arguments[name].get("type") in ("array", "object"):
             try:
                 return from_json(value)
             except ValueError:
-                pass  # it is judged as the text that it is
+                pass  # validated as the text that it is
         return value
 
 
@@ -135,11 +134,11 @@ class Toolbox:
 
     @property
     def listed(self) -> list[Tool]:
-        """The tools as clients see them, always in the same order."""
+        """The tools as clients see them, in a fixed order."""
         return [tool.listed for tool in self._tools.values()]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
-        """Call a tool; what goes wrong is an answer too, in one line that says what to do."""
+        """Call a tool. An error is an answer too: one line that says what to do."""
         tool = self._tools.get(name)
         if tool is None:
             return self._refused("unknown", self._no_such(name))
@@ -150,7 +149,7 @@ class Toolbox:
             return self._refused(name, str(problem))
         except Exception:
             logger.exception("a tool failed", tool=name)
-            return self._refused(name, f"{name}: internal error, a bug of the server; its log says more")
+            return self._refused(name, f"{name}: internal error, a bug in the server; see its log")
         finally:
             counts.tool_calls[name] += 1
             counts.tool_took.add(time.perf_counter() - begun)
@@ -165,11 +164,11 @@ class Toolbox:
         group = self._names_elsewhere.get(name)
         if group is not None:
             return f"{name}: your connection has no {group} tools, only: {', '.join(self.identity.tools)}"
-        return f"{shown(name)}: there is no such tool; there are: {', '.join(self._tools)}"
+        return f"{shown(name)}: unknown tool; available: {', '.join(self._tools)}"
 
 
 async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
-    """Call a tool; should the engine not answer to what it writes, call it once more, with the same event id."""
+    """Call a tool; if the engine does not answer a write, retry once with the same event id."""
     try:
         return await tool(arguments)
     except (EngineError, LogError) as problem:
@@ -179,7 +178,7 @@ async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
 
 
 def _what_is_wrong(problem: ValidationError) -> str:
-    """Return in one line what is wrong with each argument."""
+    """Return one line that describes every invalid argument."""
     lines = []
     for each in problem.errors(include_url=False):
         field = ".".join(str(part) for part in each["loc"])
@@ -195,7 +194,7 @@ def _one_paragraph(text: str) -> str:
 def _lean(schema: Any, parts: Mapping[str, Any] | None = None) -> Any:
     """Return a JSON schema without titles, which cost a model tokens and tell it nothing.
 
-    What it refers to stands where it is used: a client that checks answers is a fifth faster then.
+    References are replaced by their definitions, which makes validation by clients a fifth faster.
     """
     if isinstance(schema, list):
         return [_lean(each, parts) for each in schema]
@@ -210,7 +209,7 @@ def _lean(schema: Any, parts: Mapping[str, Any] | None = None) -> Any:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an argument that may be left out without saying that null may be given, too."""
+    """Return the schema of an optional argument without the null it also accepts."""
     choices = [each for each in schema.get("anyOf", []) if each != {"type": "null"}]
     if len(choices) != 1:
         return schema

@@ -1,4 +1,6 @@
-"""What a bus has of memories: `Bus` and `AsyncBus` are these too."""
+"""The memories of a bus, as methods of `Bus`."""
+
+# Generated from memories_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
 
 from __future__ import annotations
 
@@ -7,16 +9,16 @@ from collections.abc import Callable
 from scratchbus.commands import sessions, tasks
 from scratchbus.domain.memories import Session
 from scratchbus.domain.observation import Observation
-from scratchbus.memory.host import AsyncHost, Host
-from scratchbus.memory.notepad import AsyncNotepad, Notepad
-from scratchbus.memory.notes import AsyncNotes, Notes
-from scratchbus.memory.runs import AsyncRun, Run
-from scratchbus.memory.scratchpad import AsyncScratchpad, Scratchpad
-from scratchbus.memory.todo import AsyncTodo, Todo
+from scratchbus.memory.notepad import Notepad
+from scratchbus.memory.notes import Notes
+from scratchbus.memory.runs import Run
+from scratchbus.memory.scratchpad import Scratchpad
+from scratchbus.memory.todo import Todo
+from scratchbus.readmodel.scope import Host
 
 
 class Memories:
-    """The memories of a blocking bus."""
+    """The memories of a bus: notes, notepads, todo lists, scratchpads, sessions, tasks and runs."""
 
     def notes(self: Host, session: str) -> Notes:
         """Return the notes of a session. Raises InvalidName."""
@@ -27,9 +29,9 @@ class Memories:
         return Notepad(self, session)
 
     def session(self: Host, session: str) -> Session | None:
-        """Return what is known of a session itself: its parent, its children, and whether it is over.
+        """Return the record of a session: its parent, its children, and whether it has ended.
 
-        None for one that has neither begun from another, nor begun one, nor ended. Raises InvalidName.
+        None for a session that has no parent and no children and has not ended. Raises InvalidName.
         """
         return self.converse(sessions.get_session(self.core, session))
 
@@ -41,22 +43,23 @@ class Memories:
         copy_notepad: bool = False,
         event_id: str | None = None,
     ) -> str:
-        """Begin a session from another one, and return its id; its notepad is empty, or as its parent's is.
+        """Start a session from a parent, and return its id; its notepad is empty, or a copy of its parent's.
 
-        From then on both go their own ways. To call it again with the same `session` or `event_id` changes nothing
-        more, and ends what was cut short. Raises SessionExists, or SessionOver for a parent that has ended.
+        The two are independent from then on. Calling it again with the same `session` or `event_id` completes a call
+        that was interrupted, and otherwise changes nothing. Raises SessionExists, or SessionOver when the parent has
+        ended.
         """
         return self.converse(sessions.begin(self.core, parent, session, False, copy_notepad, event_id))
 
     def fork_session(self: Host, parent: str, *, session: str | None = None, event_id: str | None = None) -> str:
-        """Begin a session from another one with all that is on its notepad, and return its id; see `spawn_session`."""
+        """Start a session from a parent with a copy of its notepad, and return its id; see `spawn_session`."""
         return self.converse(sessions.begin(self.core, parent, session, True, True, event_id))
 
     def end_session(self: Host, session: str, *, event_id: str | None = None) -> Session:
-        """Archive the notes, the notepad and the todo list of a session, all at once.
+        """End a session: archive its notes, notepad and todo list in one step.
 
-        From then on they read as empty, and whoever writes gets SessionOver; `history` and `as_of` tell what they were.
-        One that has ended stays as it is.
+        They read as empty from then on, and writes raise SessionOver; `history` and `as_of` still return what they
+        were. Ending a session again changes nothing.
         """
         return self.converse(sessions.end(self.core, session, event_id))
 
@@ -65,115 +68,32 @@ class Memories:
         return Todo(self, session)
 
     def begin_task(self: Host, session: str, title: str, *, event_id: str | None = None) -> str:
-        """Begin a task of a session; return its id, which is all that is needed to end it. Raises SessionOver."""
+        """Begin a task of a session; return its id, which `end_task` takes. Raises SessionOver."""
         return self.converse(tasks.begin(self.core, session, title, event_id))
 
     def end_task(self: Host, task: str, summary: str, *, event_id: str | None = None) -> str:
-        """End a task; return the text that stands in the conversation for all that was said and done for it.
+        """End a task; return the text that replaces everything said and done for it in the conversation.
 
-        Raises NotFound, and Conflict for one that is over.
+        Raises NotFound, and Conflict when it has ended.
         """
         return self.converse(tasks.end(self.core, task, summary, event_id))
 
     def report_result(self: Host, session: str, result: str, *, event_id: str | None = None) -> Observation:
-        """Put the result of a session onto the page of its parent, as an observation; no notepad is touched.
+        """Add the result of a session to the page of its parent, as an observation; no notepad is changed.
 
         Raises NotFound for a session without a parent.
         """
         return self.converse(tasks.report(self.core, session, result, event_id))
 
     def scratchpad(self: Host, agent: str) -> Scratchpad:
-        """Return the scratchpad of an agent, which only the agent itself may use. Raises InvalidName."""
+        """Return the scratchpad of an agent, which only that agent may use. Raises InvalidName."""
         return Scratchpad(self, agent)
 
     def run(self: Host, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None) -> Run:
-        """Return a run of an agent, to be used in a `with`.
+        """Return a run of an agent, to use in a `with`.
 
-        However it ends, `ask` gets a prompt for a last call of the model, whose answer becomes the scratchpad. The
-        event of the run has the `event_id`, and that of the answer the same with `/scratchpad` behind it.
+        When it ends, in whatever way, `ask` is called with a prompt for one last call of the model, and the answer
+        becomes the scratchpad. `event_id` becomes the id of the event of the run; the event of the answer gets the
+        same with `/scratchpad` appended.
         """
         return Run(Scratchpad(self, agent), agent, task, ask, event_id)
-
-
-class AsyncMemories:
-    """The memories of an asyncio bus."""
-
-    def notes(self: AsyncHost, session: str) -> AsyncNotes:
-        """Return the notes of a session. Raises InvalidName."""
-        return AsyncNotes(self, session)
-
-    def notepad(self: AsyncHost, session: str) -> AsyncNotepad:
-        """Return the notepad of a session. Raises InvalidName."""
-        return AsyncNotepad(self, session)
-
-    async def session(self: AsyncHost, session: str) -> Session | None:
-        """Return what is known of a session itself: its parent, its children, and whether it is over.
-
-        None for one that has neither begun from another, nor begun one, nor ended. Raises InvalidName.
-        """
-        return await self.converse(sessions.get_session(self.core, session))
-
-    async def spawn_session(
-        self: AsyncHost,
-        parent: str,
-        *,
-        session: str | None = None,
-        copy_notepad: bool = False,
-        event_id: str | None = None,
-    ) -> str:
-        """Begin a session from another one, and return its id; its notepad is empty, or as its parent's is.
-
-        From then on both go their own ways. To call it again with the same `session` or `event_id` changes nothing
-        more, and ends what was cut short. Raises SessionExists, or SessionOver for a parent that has ended.
-        """
-        return await self.converse(sessions.begin(self.core, parent, session, False, copy_notepad, event_id))
-
-    async def fork_session(
-        self: AsyncHost, parent: str, *, session: str | None = None, event_id: str | None = None
-    ) -> str:
-        """Begin a session from another one with all that is on its notepad, and return its id; see `spawn_session`."""
-        return await self.converse(sessions.begin(self.core, parent, session, True, True, event_id))
-
-    async def end_session(self: AsyncHost, session: str, *, event_id: str | None = None) -> Session:
-        """Archive the notes, the notepad and the todo list of a session, all at once.
-
-        From then on they read as empty, and whoever writes gets SessionOver; `history` and `as_of` tell what they were.
-        One that has ended stays as it is.
-        """
-        return await self.converse(sessions.end(self.core, session, event_id))
-
-    def todo(self: AsyncHost, session: str) -> AsyncTodo:
-        """Return the todo list of a session. Raises InvalidName."""
-        return AsyncTodo(self, session)
-
-    async def begin_task(self: AsyncHost, session: str, title: str, *, event_id: str | None = None) -> str:
-        """Begin a task of a session; return its id, which is all that is needed to end it. Raises SessionOver."""
-        return await self.converse(tasks.begin(self.core, session, title, event_id))
-
-    async def end_task(self: AsyncHost, task: str, summary: str, *, event_id: str | None = None) -> str:
-        """End a task; return the text that stands in the conversation for all that was said and done for it.
-
-        Raises NotFound, and Conflict for one that is over.
-        """
-        return await self.converse(tasks.end(self.core, task, summary, event_id))
-
-    async def report_result(self: AsyncHost, session: str, result: str, *, event_id: str | None = None) -> Observation:
-        """Put the result of a session onto the page of its parent, as an observation; no notepad is touched.
-
-        Raises NotFound for a session without a parent.
-        """
-        return await self.converse(tasks.report(self.core, session, result, event_id))
-
-    def scratchpad(self: AsyncHost, agent: str) -> AsyncScratchpad:
-        """Return the scratchpad of an agent, which only the agent itself may use. Raises InvalidName."""
-        return AsyncScratchpad(self, agent)
-
-    def run(
-        self: AsyncHost, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
-    ) -> AsyncRun:
-        """Return a run of an agent, to be used in a `with`.
-
-        However it ends, `ask` gets a prompt for a last call of the model, whose answer becomes the scratchpad. The
-        event of the run has the `event_id`, and that of the answer the same with `/scratchpad` behind it.
-        """
-        return AsyncRun(AsyncScratchpad(self, agent), agent, task, ask, event_id)

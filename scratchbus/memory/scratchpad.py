@@ -1,5 +1,7 @@
 """The scratchpad of an agent."""
 
+# Generated from scratchpad_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
 from __future__ import annotations
 
 from collections.abc import Sized
@@ -11,16 +13,16 @@ from scratchbus.domain.memories import Revised
 from scratchbus.domain.run import RunRecord, ScratchpadReply, event_fields
 from scratchbus.domain.scratchpad import end_of_run_prompt, parse_reply
 from scratchbus.domain.values import page_of_agent
-from scratchbus.memory.host import AsyncHost, Host
 from scratchbus.projections.scratchpad import SUBJECT
+from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel import When, remembered_as_of
 
 
 class Scratchpad:
-    """What an agent keeps for itself from one run to the next: one text. Get it from `Bus.scratchpad`.
+    """One text that an agent keeps from one run to the next. Get it from `Bus.scratchpad`.
 
-    Only the agent itself has it: whoever speaks by this name, as a subagent. Anyone else gets Unauthorized; people see
-    none.
+    Only the agent itself, or a subagent that speaks under its name, may use it; others get Unauthorized. People have
+    no scratchpad.
     """
 
     def __init__(self, bus: Host, agent: str) -> None:
@@ -29,33 +31,35 @@ class Scratchpad:
         self._agent = agent
 
     def read(self) -> str:
-        """Return what it says; "" when it is empty, and for people. Raises Unauthorized."""
+        """Return its text; "" when it is empty, and for people. Raises Unauthorized."""
         return self._bus.converse(scratchpad.read(self._bus.core, self._agent))
 
     def read_with_revision(self) -> Revised:
-        """Return what it says, and the revision that `write` may be based on. Raises Unauthorized."""
+        """Return its text, and the revision to pass to `write`. Raises Unauthorized."""
         return self._bus.converse(scratchpad.read_revised(self._bus.core, self._agent))
 
     def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
-        """Replace what it says; a blank text clears it. Returns its new revision.
+        """Replace its text; a blank one clears it. Returns the new revision.
 
-        With a `revision`, it is replaced only if it is still at that one, or is empty for 0. Every event about it
-        counts, also that of a run that is over. Raises RevisionConflict, Unauthorized, InvalidField, TooLarge.
+        With a `revision`, the text is replaced only if it is still at that revision (0: still empty). Every event of
+        the scratchpad counts as a revision, also the end of a run. Raises RevisionConflict, Unauthorized,
+        InvalidField, TooLarge.
         """
         return self._bus.converse(scratchpad.write(self._bus.core, self._agent, content, revision, event_id))
 
     def whoami(self) -> str:
-        """Return what is shown at the start of a run: who one is, and what the scratchpad says. Raises Unauthorized."""
+        """Return the text to show at the start of a run: the agent's identity and scratchpad. Raises Unauthorized."""
         return self._bus.converse(scratchpad.show(self._bus.core, self._agent))
 
     def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized) -> str:
-        """Return what to ask the model at the end of a run; `steps` are the steps it took, or how many."""
+        """Return the prompt for the last call of a run; `steps` are the steps taken, or their number."""
         return end_of_run_prompt(task, outcome, summary, steps)
 
     def accept_reply(self, text: object, *, event_id: str | None = None) -> ScratchpadReply:
-        """Take the model's answer to that; return what became of it, and never raise.
+        """Save the model's answer to `end_of_run_prompt`; return the outcome. Never raises.
 
-        Its JSON may be fenced or bare. What is too long is cut, a blank text clears, and null keeps what is there.
+        The answer is JSON, in a code fence or bare. Text that is too long is cut, a blank one clears the scratchpad,
+        and null leaves it as it is.
         """
         try:
             content = parse_reply(text)
@@ -66,85 +70,18 @@ class Scratchpad:
         return ScratchpadReply(content)
 
     def record_run(self, run: RunRecord, *, event_id: str | None = None) -> None:
-        """Put a run that is over into its history, as an event `run_ended`. Raises Unauthorized."""
+        """Record a run that has ended in the history, as an event `run_ended`. Raises Unauthorized."""
         self._bus.converse(scratchpad.record(self._bus.core, self._agent, event_fields(run), event_id))
 
     def history(self) -> list[Event]:
-        """Return what was written and which runs there were, as events, oldest first. Raises Unauthorized."""
+        """Return the writes and the runs as events, oldest first. Raises Unauthorized."""
         if not scratchpad.may_see(self._bus.core, self._agent):
             return []
         return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 
     def as_of(self, when: When) -> str:
-        """Return what it said at a position or a time. Raises Unauthorized, InvalidPosition."""
+        """Return the text as it was at a position or a time. Raises Unauthorized, InvalidPosition."""
         if not scratchpad.may_see(self._bus.core, self._agent):
             return ""
         document = self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when))
-        return scratchpad.content_of(document)
-
-
-class AsyncScratchpad:
-    """What an agent keeps for itself from one run to the next: one text. Get it from `AsyncBus.scratchpad`.
-
-    Only the agent itself has it: whoever speaks by this name, as a subagent. Anyone else gets Unauthorized; people see
-    none.
-    """
-
-    def __init__(self, bus: AsyncHost, agent: str) -> None:
-        self._bus = bus
-        self._page = page_of_agent(agent)
-        self._agent = agent
-
-    async def read(self) -> str:
-        """Return what it says; "" when it is empty, and for people. Raises Unauthorized."""
-        return await self._bus.converse(scratchpad.read(self._bus.core, self._agent))
-
-    async def read_with_revision(self) -> Revised:
-        """Return what it says, and the revision that `write` may be based on. Raises Unauthorized."""
-        return await self._bus.converse(scratchpad.read_revised(self._bus.core, self._agent))
-
-    async def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
-        """Replace what it says; a blank text clears it. Returns its new revision.
-
-        With a `revision`, it is replaced only if it is still at that one, or is empty for 0. Every event about it
-        counts, also that of a run that is over. Raises RevisionConflict, Unauthorized, InvalidField, TooLarge.
-        """
-        return await self._bus.converse(scratchpad.write(self._bus.core, self._agent, content, revision, event_id))
-
-    async def whoami(self) -> str:
-        """Return what is shown at the start of a run: who one is, and what the scratchpad says. Raises Unauthorized."""
-        return await self._bus.converse(scratchpad.show(self._bus.core, self._agent))
-
-    async def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized) -> str:
-        """Return what to ask the model at the end of a run; `steps` are the steps it took, or how many."""
-        return end_of_run_prompt(task, outcome, summary, steps)
-
-    async def accept_reply(self, text: object, *, event_id: str | None = None) -> ScratchpadReply:
-        """Take the model's answer to that; return what became of it, and never raise.
-
-        Its JSON may be fenced or bare. What is too long is cut, a blank text clears, and null keeps what is there.
-        """
-        try:
-            content = parse_reply(text)
-            if content is not None:
-                await self.write(content, event_id=event_id)
-        except Exception as error:  # whatever it is, a task must not fail for its notes
-            return ScratchpadReply(error=str(error) or type(error).__name__)
-        return ScratchpadReply(content)
-
-    async def record_run(self, run: RunRecord, *, event_id: str | None = None) -> None:
-        """Put a run that is over into its history, as an event `run_ended`. Raises Unauthorized."""
-        await self._bus.converse(scratchpad.record(self._bus.core, self._agent, event_fields(run), event_id))
-
-    async def history(self) -> list[Event]:
-        """Return what was written and which runs there were, as events, oldest first. Raises Unauthorized."""
-        if not scratchpad.may_see(self._bus.core, self._agent):
-            return []
-        return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
-
-    async def as_of(self, when: When) -> str:
-        """Return what it said at a position or a time. Raises Unauthorized, InvalidPosition."""
-        if not scratchpad.may_see(self._bus.core, self._agent):
-            return ""
-        document = await self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when))
         return scratchpad.content_of(document)

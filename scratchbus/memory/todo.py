@@ -1,5 +1,7 @@
 """The todo list of a session."""
 
+# Generated from todo_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -10,15 +12,15 @@ from scratchbus.commands.memory import history_of
 from scratchbus.domain.events import Event
 from scratchbus.domain.todo import TodoItem, TodoList, for_injection
 from scratchbus.domain.values import page_of_session
-from scratchbus.memory.host import AsyncHost, Host
 from scratchbus.projections.todo import SUBJECT
+from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel import When, remembered_as_of
 
 
 class Todo:
-    """What a session has to do, in order. Get it from `Bus.todo`.
+    """The todo list of a session, in order. Get it from `Bus.todo`.
 
-    Of two that merge at once, both changes are in it. It raises SessionOver once the session has ended.
+    Concurrent merges are both kept. A write raises SessionOver once the session has ended.
     """
 
     def __init__(self, bus: Host, session: str) -> None:
@@ -26,7 +28,7 @@ class Todo:
         self._page = page_of_session(session)
 
     def read(self) -> TodoList:
-        """Return its items, its revision, and how many items there are of each status."""
+        """Return its items, its revision, and the number of items in each status."""
         return self._bus.converse(operations.read(self._bus.core, self._page))
 
     def write(
@@ -37,65 +39,24 @@ class Todo:
         revision: int | None = None,
         event_id: str | None = None,
     ) -> TodoList:
-        """Replace it, or with `merge` change the items with these ids and add the others; return what it is then.
+        """Replace the list; with `merge`, update the items with these ids and append the others. Returns the new list.
 
-        An item has an id, content and a status: pending, in_progress, completed or cancelled. What is too long or too
-        much is cut, and the revision grows only when something changes. With a `revision`, it is changed only if it
-        is still at that one, or is empty for 0. Raises RevisionConflict, and InvalidField for what is no list of items.
+        An item has an id, content and a status: pending, in_progress, completed or cancelled. Content that is too
+        long and items beyond the limit are cut. The revision grows only when something changes. With a `revision`,
+        the list is changed only if it is still at that revision (0: still empty). Raises RevisionConflict, and
+        InvalidField unless `todos` is a list of items.
         """
         return self._bus.converse(operations.write(self._bus.core, self._page, todos, merge, revision, event_id))
 
     def format_for_injection(self) -> str | None:
-        """Return what is left to do as a block for a conversation that was compacted; None when nothing is."""
-        return for_injection(self.read().todos)
+        """Return the open items as a block to add to a compacted conversation; None when none are open."""
+        todo = self.read()
+        return for_injection(todo.todos)
 
     def history(self) -> list[Event]:
-        """Return all changes as events, oldest first, also of a session that has ended. Raises PositionLost."""
+        """Return all changes as events, oldest first, also after the session has ended. Raises PositionLost."""
         return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 
     def as_of(self, when: When) -> TodoList:
-        """Return what it was at a position or a time. Raises InvalidPosition."""
+        """Return the list as it was at a position or a time. Raises InvalidPosition."""
         return operations.list_of(self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when)))
-
-
-class AsyncTodo:
-    """What a session has to do, in order. Get it from `AsyncBus.todo`.
-
-    Of two that merge at once, both changes are in it. It raises SessionOver once the session has ended.
-    """
-
-    def __init__(self, bus: AsyncHost, session: str) -> None:
-        self._bus = bus
-        self._page = page_of_session(session)
-
-    async def read(self) -> TodoList:
-        """Return its items, its revision, and how many items there are of each status."""
-        return await self._bus.converse(operations.read(self._bus.core, self._page))
-
-    async def write(
-        self,
-        todos: Iterable[TodoItem | Mapping[str, Any]],
-        merge: bool = False,
-        *,
-        revision: int | None = None,
-        event_id: str | None = None,
-    ) -> TodoList:
-        """Replace it, or with `merge` change the items with these ids and add the others; return what it is then.
-
-        An item has an id, content and a status: pending, in_progress, completed or cancelled. What is too long or too
-        much is cut, and the revision grows only when something changes. With a `revision`, it is changed only if it
-        is still at that one, or is empty for 0. Raises RevisionConflict, and InvalidField for what is no list of items.
-        """
-        return await self._bus.converse(operations.write(self._bus.core, self._page, todos, merge, revision, event_id))
-
-    async def format_for_injection(self) -> str | None:
-        """Return what is left to do as a block for a conversation that was compacted; None when nothing is."""
-        return for_injection((await self.read()).todos)
-
-    async def history(self) -> list[Event]:
-        """Return all changes as events, oldest first, also of a session that has ended. Raises PositionLost."""
-        return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
-
-    async def as_of(self, when: When) -> TodoList:
-        """Return what it was at a position or a time. Raises InvalidPosition."""
-        return operations.list_of(await self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when)))

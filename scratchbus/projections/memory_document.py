@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.trusted import trusted
-from scratchbus.projections.scratch_page import FoldError as FoldError
 
 Document = TypeVar("Document", bound=Remembered)
 

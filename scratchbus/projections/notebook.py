@@ -12,7 +12,7 @@ from operator import attrgetter, itemgetter
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Note
 from scratchbus.projections import notes
-from scratchbus.projections.memory import MEMORIES, fold, is_over
+from scratchbus.projections.table import PROJECTIONS, is_over
 
 _BLOCK = 128  # notes whose texts are looked through as one
 _NOTE_BYTES = 1_500  # about what a note takes, besides its text twice
@@ -52,7 +52,7 @@ class Notebook:
         elif event.subject.startswith(notes.PREFIX):
             before = self._notes.get(event.subject)
             if before is None or before.seq < event.seq:
-                after, _ = fold(before, event, MEMORIES["note"])
+                after, _ = PROJECTIONS["note"].fold(before, event)
                 self._put(before, after if isinstance(after, Note) else None)
 
     def search(self, query: str, tags: Sequence[str]) -> list[Note]:

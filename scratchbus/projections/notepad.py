@@ -6,7 +6,8 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import NotepadEdited, NotepadWritten
-from scratchbus.projections.memory_document import FoldError, begun, begun_or_grown
+from scratchbus.projections.memory_document import begun, begun_or_grown
+from scratchbus.projections.projection import FoldError
 
 SUBJECT = "notepad"
 

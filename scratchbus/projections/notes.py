@@ -7,7 +7,8 @@ from typing import Any
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Note
 from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
-from scratchbus.projections.memory_document import FoldError, begun, grown
+from scratchbus.projections.memory_document import begun, grown
+from scratchbus.projections.projection import FoldError
 
 PREFIX = "note_"
 """How the subject of a note begins; the millisecond comes behind it."""

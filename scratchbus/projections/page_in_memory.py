@@ -17,7 +17,9 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import moment
 from scratchbus.projections import scratch_page
+from scratchbus.projections.projection import damage
 from scratchbus.projections.scratch_page import by_priority, is_active
+from scratchbus.projections.table import SCRATCH_PAGE
 
 Name = tuple[str, str]
 """The name of an index: a kind, such as a tag, and its value."""
@@ -95,13 +97,13 @@ class LivePage:
         before = self._documents.get(event.subject)
         if before is not None and event.seq <= before.seq:
             return (before, before), ""
-        after, problem = scratch_page.fold(before, event)
+        after, problem = SCRATCH_PAGE.fold(before, event)
         return self._turn(event.subject, before, after), problem
 
     def damage(self, subject: str, ms: int, seq: int) -> Turn:
         """Take note of an event that could not be read."""
         before = self._documents.get(subject)
-        return self._turn(subject, before, before and scratch_page.damage(before, ms, seq))
+        return self._turn(subject, before, damage(before, ms, seq))
 
     def advance(self, now_ms: int) -> None:
         """Let time pass: what has expired reads as archived from now on, and a claim that is over as none."""

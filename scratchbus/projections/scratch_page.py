@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +27,7 @@ from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.position import millis, moment
 from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import LARGEST
+from scratchbus.projections.projection import FoldError
 
 NAME = "scratch_page"
 
@@ -46,10 +47,6 @@ RELATIONS = ("evidence", "links", "causes", "seen", "actions")
 """The relations that an event may tell of; see `log.keys.PageKeys`."""
 
 
-class FoldError(ValueError):
-    """An event that is well formed but cannot follow what came before it."""
-
-
 def evolve(observation: Observation | None, event: Event, *, in_place: bool = False) -> Observation | None:
     """Return the observation after the event; None once it is off the page.
 
@@ -58,7 +55,7 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
     added.
     """
     if isinstance(event, Added):
-        return _added(event)
+        return added(event)
     if event.kind == "erased":
         return None
     change = _CHANGES.get(event.kind)
@@ -76,28 +73,22 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
     return trusted(Observation, observation.__dict__ | changes)
 
 
-def fold(observation: Observation | None, event: Event, *, in_place: bool = False) -> tuple[Observation | None, str]:
-    """Return the observation after an event, and why it could not be folded, if so; then it is marked as damaged."""
-    try:
-        return evolve(observation, event, in_place=in_place), ""
-    except (ValueError, TypeError, OverflowError) as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-    if observation is not None and observation.seq < event.seq:
-        observation = damage(observation, event.ms, event.seq)
-    return observation, reason
-
-
-def damage(observation: Observation, ms: int, seq: int) -> Observation:
-    """Return the observation after an event that could not be read: only its version and position move."""
-    return observation.model_copy(update={"version": observation.version + 1, "ms": ms, "seq": seq, "damaged": True})
-
-
 def settled(observation: Observation, now_ms: int) -> Observation:
     """Return the observation as it reads at this time: archived once it has expired, swept or not."""
+    return _settled(observation, moment(now_ms))
+
+
+def settled_all(observations: Iterable[Observation], now_ms: int) -> list[Observation]:
+    """Return observations as they read at this time."""
+    now = moment(now_ms)
+    return [_settled(each, now) for each in observations]
+
+
+def _settled(observation: Observation, now: datetime) -> Observation:
     expires_at = observation.expires_at
-    if expires_at is None or observation.status_class != "open" or expires_at > moment(now_ms):
+    if expires_at is None or observation.status_class != "open" or expires_at > now:
         claim = observation.claim
-        if claim is not None and claim.until <= moment(now_ms):
+        if claim is not None and claim.until <= now:
             return observation.model_copy(update={"claim": None})
         return observation
     return observation.model_copy(
@@ -175,15 +166,10 @@ _UNTOUCHED = {
 """What a new observation has where its event says nothing."""
 
 
-def _ends(event: Any) -> datetime | None:
-    """When a life that this event begins is over."""
-    if event.ttl is not None:
-        return moment(event.ms + event.ttl)
-    return getattr(event, "expires_at", None)
-
-
-def _added(event: Added) -> Observation:
+def added(event: Added) -> Observation:
+    """Return the observation that begins with an event."""
     given = event.__dict__  # half as dear as the attributes, and this is what a projector does most
+    ttl = given["ttl"]
     return trusted(
         Observation,
         {
@@ -199,7 +185,7 @@ def _added(event: Added) -> Observation:
             "confidence": given["confidence"],
             "context": given["context"],
             "tags": given["tags"],
-            "expires_at": _ends(event),
+            "expires_at": given["expires_at"] if ttl is None else moment(given["ms"] + ttl),
             "metadata": given["metadata"],
             "priority": given["priority"],
             "occurrences": min(given["times"], LARGEST),
@@ -226,8 +212,10 @@ def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
 
 def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
     changes: dict[str, Any] = {"occurrences": min(observation.occurrences + event.times, LARGEST)}
-    if (ends := _ends(event)) is not None:
-        changes["expires_at"] = ends
+    if event.ttl is not None:
+        changes["expires_at"] = moment(event.ms + event.ttl)
+    elif event.expires_at is not None:
+        changes["expires_at"] = event.expires_at
     more = [id for id in event.evidence if id not in observation.evidence]
     if more:
         changes["evidence"] = observation.evidence + more

@@ -5,7 +5,8 @@ from __future__ import annotations
 from scratchbus.domain.agent_events import TaskBegun, TaskEnded
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
-from scratchbus.projections.memory_document import FoldError, begun, grown
+from scratchbus.projections.memory_document import begun, grown
+from scratchbus.projections.projection import FoldError
 
 
 class Task(Remembered):

@@ -7,30 +7,26 @@ it when they find the projection behind.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
-from scratchbus.errors import LogRewound
+from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.below_floor import read_floor, stretch_after
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
-from scratchbus.eventlog.codec import Poison, RawEntry, entry_fields, entry_position, is_batch_end, text_of
+from scratchbus.eventlog.codec import decode_items, entry_fields, entry_position, text_of
 from scratchbus.eventlog.gaps import find_gaps
-from scratchbus.eventlog.keys import PageKeys, ShardKeys
-from scratchbus.projections.memory import is_remembered
-from scratchbus.readmodel.fold import Fold, decode_all, needed
+from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
+from scratchbus.projections.projection import Store
+from scratchbus.projections.table import is_remembered, projection_of
+from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.state_commands import commands
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
-CHUNK = 1_000
-"""How many events a projector folds at once; longer when a batch is longer."""
-
-_LONGEST_BATCH = 4_096
+_UNKNOWN = object()
 
 logger = stderr_logger()
 
@@ -57,12 +53,13 @@ def fold_once(
     """
     keys, key = log.keys(shard), checkpoint_key(log.keys(shard), build)
     begin = Checkpoint.parse(None, shard)._replace(build=build or 1)
-    checkpoint, entries, is_all, is_archived = yield from _read_stretch(log, keys, key, begin, known, chunk)
+    checkpoint, found = yield from _read_stretch(log, key, begin, known, chunk)
+    entries = found.entries
     if not entries:
         return Folded(0, True, Outcome.DONE), checkpoint
-    items = list(decode_all(entries, shard))
-    fold = Fold(shard, is_archived)
-    if entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
+    items = decode_items(entries, shard)
+    fold = Fold(shard, found.is_archived)
+    if not found.is_whole:
         fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
     if not (yield from load_documents(log, fold, needed(item for _, item in items), checkpoint, key)):
         return Folded(0, False, Outcome.LOST), checkpoint
@@ -74,8 +71,8 @@ def fold_once(
     folded = len(entries) if outcome is Outcome.DONE else 0
     counts.commits[outcome.name.lower()] += 1
     counts.folded += folded
-    pages = Counter(item.envelope["page"] if isinstance(item, Poison) else item.page for item in fold.folded)
-    return Folded(folded, is_all, outcome, pages if folded else {}), now
+    pages = Counter(item.page for item in fold.folded)
+    return Folded(folded, found.is_end, outcome, pages if folded else {}), now
 
 
 def catch_up(log: Log, shard: int) -> Step[None]:
@@ -90,61 +87,31 @@ def catch_up(log: Log, shard: int) -> Step[None]:
 
 
 def _read_stretch(
-    log: Log, keys: ShardKeys, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
-) -> Step[tuple[Checkpoint, list[RawEntry], bool, bool]]:
-    """Read the checkpoint first, then whole batches after it; what was trimmed is read from the archive.
+    log: Log, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
+) -> Step[tuple[Checkpoint, Chunk]]:
+    """Read the events behind the checkpoint, and in the same round trip that it is still the one that was known."""
+    shard = begin.position.shard
 
-    Say also whether these are the last ones, and whether they are from the archive.
-    """
-    shard = keys.shard
-    guess = known or begin
-    count = chunk
+    def stored(row: bytes | None) -> Checkpoint:
+        return Checkpoint.parse(row, shard) if row else begin
+
+    guess = known or stored((yield from ask(shard, "GET", key)))
     while True:
-        row, origin, entries = yield from ask_all(
-            shard,
-            [
-                ("GET", key),
-                ("GET", keys.origin),
-                ("XRANGE", keys.log, f"({guess.position.stream_id}", "+", "COUNT", count),
-            ],
-        )
-        checkpoint = Checkpoint.parse(row, shard) if row else begin
-        if checkpoint != guess and checkpoint.position != guess.position:
+        try:
+            found = yield from LogReader(log, guess.position, chunk=chunk).read(("GET", key))
+        except PositionLost:
+            checkpoint = stored((yield from ask(shard, "GET", key)))
+            if checkpoint.position == guess.position:
+                raise
+            guess = checkpoint  # others have folded what was trimmed since
+            continue
+        checkpoint = stored(found.replies[0])
+        if checkpoint.position != guess.position:
             guess = checkpoint
             continue
-        word = origin.decode() if origin else ""
-        if checkpoint.origin and checkpoint.origin != word:
-            raise LogRewound(
-                f"shard {shard}: the state was folded from another log; run `scratchbus rebuild` to have it folded anew"
-            )
-        archived: list[RawEntry] = []
-        if entries and entry_position(entries[-1], shard).seq != checkpoint.position.seq + len(entries):
-            archived = yield from _read_below(log, checkpoint.position, count)
-        checkpoint = checkpoint._replace(origin=word)
-        entries = archived or entries
-        whole = _whole_batches(entries, chunk)
-        if whole or not entries:
-            return checkpoint, whole, not archived and len(whole) == len(entries) < count, bool(archived)
-        if count >= _LONGEST_BATCH:
-            return checkpoint, list(entries), False, bool(archived)  # no such batch is ever written; do not stand still
-        count = _LONGEST_BATCH
-
-
-def _read_below(log: Log, after: Position, count: int) -> Step[list[RawEntry]]:
-    """Return the next archived entries behind a position, none when it is not below the floor. Raises PositionLost."""
-    floor = yield from read_floor(log, after.shard)
-    while after < floor.position:
-        stretch = yield from stretch_after(log, floor, after, count)
-        if stretch.entries:
-            return stretch.entries
-        after = stretch.at
-    return []
-
-
-def _whole_batches(entries: list[RawEntry], chunk: int) -> list[RawEntry]:
-    """Return so many entries, or fewer, that the last ends its batch; more when the first batch is longer than that."""
-    ends = [at for at, entry in enumerate(entries, 1) if is_batch_end(entry)]
-    return entries[: max((at for at in ends if at <= chunk), default=ends[0] if ends else 0)]
+        if checkpoint.origin and checkpoint.origin != found.origin:
+            raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
+        return checkpoint._replace(origin=found.origin), found
 
 
 def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint, key: str) -> Step[bool]:
@@ -160,11 +127,12 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
     keys, asked = log.keys(fold.shard), list[tuple[str, list[str]]]()
     reads: list[tuple[str, ...]] = []
     for page, subjects in wanted.items():
-        name = PageKeys(keys, page, checkpoint.build)
-        for is_memory, where in ((False, name.docs), (True, name.memory)):
-            if some := [subject for subject in subjects if is_remembered(subject) == is_memory]:
-                asked.append((page, some))
-                reads.append(("HMGET", where, *some))
+        by_store: dict[Store, list[str]] = defaultdict(list)
+        for subject in subjects:
+            by_store[projection_of(subject).store].append(subject)
+        for store, some in by_store.items():
+            asked.append((page, some))
+            reads.append(("HMGET", keys.page(page, checkpoint.build).documents(store), *some))
     *rows, last = yield from ask_all(keys.shard, [*reads, ("GET", key)])
     for (page, subjects), found in zip(asked, rows, strict=True):
         for subject, row in zip(subjects, found, strict=True):
@@ -182,12 +150,15 @@ def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: in
     """
     has_looked = False
     for page, subjects in wanted.items():
-        missing = [subject for subject in subjects if (page, subject) in fold.documents]
-        missing = [subject for subject in missing if fold.documents[page, subject] is None]
+        missing = [
+            subject
+            for subject in subjects
+            if not is_remembered(subject) and fold.documents.get((page, subject), _UNKNOWN) is None
+        ]
         if not missing:
             continue
         has_looked = True
-        index = yield from paged_out.read_index(PageKeys(log.keys(fold.shard), page, build), fold.shard, missing)
+        index = yield from paged_out.read_index(log.keys(fold.shard).page(page, build), fold.shard, missing)
         places = {id: place for id in missing if (place := index.find(id)) is not None}
         for document in (yield from paged_out.rebuild(log, fold.shard, list(places.values()))):
             fold.documents[page, document.id] = document

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.memories import Remembered
-from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command
-from scratchbus.eventlog.codec import (
-    Poison,
-    RawEntry,
-    decode_document,
-    decode_entry,
-    decode_remembered,
-    read_document,
-    read_remembered,
-)
-from scratchbus.projections import memory, scratch_page
-from scratchbus.projections.memory import Memory, memory_of
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_document, read_document
+from scratchbus.projections.projection import Document, Store, damage
+from scratchbus.projections.table import is_over, is_remembered, projection_of
 
-Documents = dict[tuple[str, str], Observation | None]
-"""Observations by page and id; None for one that is not on the page."""
+Key = tuple[str, str]
+"""The page and the subject of a document."""
 
-Remembering = dict[tuple[str, str], Remembered | None]
-"""What agents remember, by page and subject; None for what is not there."""
+Documents = dict[Key, Document | None]
+"""Documents by page and subject; None for what is not there."""
 
 _BEGINNINGS = ("added", "note_added")
 """The kinds of what is always the first event of its subject."""
@@ -49,91 +38,62 @@ class Fold:
     is_archived: bool = False
     documents: Documents = field(default_factory=dict)
     before: Documents = field(default_factory=dict)
-    remembered: Remembering = field(default_factory=dict)
-    remembered_before: Remembering = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
     folded: list[Event | Poison] = field(default_factory=list)
     rejected: list[tuple[RawEntry, str]] = field(default_factory=list)
     gaps: dict[str, int] = field(default_factory=dict)
     paged_in: list[Command] = field(default_factory=list)
-    unreadable: dict[tuple[str, str], str] = field(default_factory=dict)
+    unreadable: dict[Key, str] = field(default_factory=dict)
 
-    def load(self, key: tuple[str, str], row: bytes | None) -> None:
-        """Take a document as it was before the stretch."""
-        if memory_of(key[1]) is None:
-            try:
-                document = read_document(row) if row else None
-            except ValidationError:
-                document, self.unreadable[key] = decode_document(row or b""), _UNREADABLE
-            self.documents[key] = self.before[key] = document
-            return
+    def load(self, key: Key, row: bytes | None) -> None:
+        """Take a stored document as it was before these events."""
         try:
-            remembered = read_remembered(key[1], row) if row else None
+            document = read_document(key[1], row) if row else None
         except ValidationError:
-            remembered, self.unreadable[key] = decode_remembered(key[1], row or b""), _UNREADABLE
-        self.remembered[key] = self.remembered_before[key] = remembered
-
-    def is_loaded(self, key: tuple[str, str]) -> bool:
-        """Say whether a document was taken, or made here."""
-        return key in self.documents or key in self.remembered
+            document, self.unreadable[key] = decode_document(key[1], row or b""), _UNREADABLE
+        self.documents[key] = self.before[key] = document
 
     def apply(self, entry: RawEntry, item: Event | Poison) -> None:
         """Fold one entry. What cannot be folded is set aside and marks its document as damaged."""
         self.folded.append(item)
+        key = item.page, item.subject
         if isinstance(item, Poison):
-            key = item.envelope["page"], item.envelope["subject"]
-            self._damage(key, item.position)
+            if key in self.documents:
+                self.documents[key] = damage(self.documents[key], *item.position[:2])
             reason = item.reason
-        elif (its := memory_of(item.subject)) is not None:
-            key = item.page, item.subject
-            reason = self._remember(key, item, its)
         else:
-            key = item.page, item.subject
-            self.documents[key], reason = scratch_page.fold(self.documents.get(key), item)
+            self.documents[key], reason = projection_of(item.subject).fold(self.documents.get(key), item)
+            if item.kind == "session_ended" and is_over(item):
+                self._empty(key)
         reason = reason or self.unreadable.pop(key, "")
         if reason:
             self.rejected.append((entry, reason))
 
-    def _remember(self, key: tuple[str, str], event: Event, its: Memory) -> str:
-        """Fold an event about what an agent remembers; return why it could not be, if so."""
-        self.remembered[key], reason = memory.fold(self.remembered.get(key), event, its)
-        if memory.is_over(event):
-            self.emptied.add(event.page)
-            for other in self.remembered:
-                if other[0] == event.page and other != key:
-                    self.remembered[other] = None
-        return reason
+    def _empty(self, ended: Key) -> None:
+        """Archive everything that the page of an ended session remembers, except the session itself."""
+        self.emptied.add(ended[0])
+        for key in self.documents:
+            if key[0] == ended[0] and key != ended and is_remembered(key[1]):
+                self.documents[key] = None
 
-    def _damage(self, key: tuple[str, str], at: Position) -> None:
-        document, remembered = self.documents.get(key), self.remembered.get(key)
-        if document is not None and document.seq < at.seq:
-            self.documents[key] = scratch_page.damage(document, at.ms, at.seq)
-        if remembered is not None and remembered.seq < at.seq:
-            self.remembered[key] = memory.damage(remembered, at.ms, at.seq)
-
-
-def decode_all(entries: Iterable[RawEntry], shard: int) -> Iterator[tuple[RawEntry, Event | Poison]]:
-    """Decode raw entries; what is no event comes as Poison. Raises CodeTooOld."""
-    for entry in entries:
-        try:
-            yield entry, decode_entry(entry, shard)
-        except Poison as poison:
-            yield entry, poison
+    def stored_in(self, store: Store) -> dict[str, Document | None]:
+        """Return the documents that belong in this hash of their page, by subject."""
+        return {
+            subject: document
+            for (_, subject), document in self.documents.items()
+            if projection_of(subject).store == store
+        }
 
 
 def needed(items: Iterable[Event | Poison]) -> dict[str, list[str]]:
     """Return, by page, the subjects whose documents must be loaded before these are folded."""
-    seen: set[tuple[str, str]] = set()
+    seen: set[Key] = set()
     pages: dict[str, list[str]] = defaultdict(list)
     for item in items:
-        kind, page, subject = (
-            ("poison", item.envelope["page"], item.envelope["subject"])
-            if isinstance(item, Poison)
-            else (item.kind, item.page, item.subject)
-        )
-        if (page, subject) in seen:
+        key = item.page, item.subject
+        if key in seen:
             continue
-        seen.add((page, subject))
-        if kind not in _BEGINNINGS:
-            pages[page].append(subject)
+        seen.add(key)
+        if isinstance(item, Poison) or item.kind not in _BEGINNINGS:
+            pages[item.page].append(item.subject)
     return pages

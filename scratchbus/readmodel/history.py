@@ -115,6 +115,6 @@ def known_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
         there = {event.position for event in events}
         gone = [position for position in positions if position not in there]
         if not (yield from not_erased(log.keys(gone[0].shard), gone)):
-            raise NotFound(f"the event at {gone[0]} was erased; the history of what it was about says why")
+            raise NotFound(f"the event at {gone[0]} was erased; the history of its subject says why")
         raise LogRewound(f"shard {positions[0].shard}: the log was replaced meanwhile; try again")
     return events

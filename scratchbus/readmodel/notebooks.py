@@ -20,8 +20,8 @@ from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_chec
 from scratchbus.eventlog.codec import (
     Poison,
     RawEntry,
+    decode_document,
     decode_entry,
-    decode_remembered,
     entry_fields,
     entry_position,
     text_of,
@@ -130,7 +130,7 @@ def _read(log: Log, page: str) -> Step[Held]:
         while True:
             at, flat = yield from ask(shard, "HSCAN", name, at, "COUNT", _AT_ONCE)
             for subject, row in zip(flat[::2], flat[1::2], strict=True):
-                document = decode_remembered(text_of(subject), row)
+                document = decode_document(text_of(subject), row)
                 if isinstance(document, Note):
                     found[document.id] = document
             if int(at) == 0:

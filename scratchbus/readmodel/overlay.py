@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Pause, Step, ask
+from scratchbus.engine.steps import Pause, Step
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
-from scratchbus.eventlog.codec import entry_fields, entry_position
-from scratchbus.readmodel.catch_up import CHUNK, load_documents
-from scratchbus.readmodel.fold import Fold, decode_all, needed
+from scratchbus.eventlog.codec import decode_items, entry_fields, entry_position
+from scratchbus.eventlog.log_reader import CHUNK, LogReader
+from scratchbus.readmodel.catch_up import load_documents
+from scratchbus.readmodel.fold import Fold, needed
 
 
 @dataclass(slots=True)
@@ -34,13 +35,13 @@ def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
     """Fold the page's events among the next thousand of the log; say whether the checkpoint is still the same."""
     shard, fold, name = ahead.at.shard, ahead.fold, page.encode()
     keys = log.keys(shard)
-    entries = yield from ask(shard, "XRANGE", keys.log, f"({ahead.at.stream_id}", "+", "COUNT", CHUNK)
+    entries = (yield from LogReader(log, ahead.at, chunk=CHUNK).read()).entries
     if not entries:
         yield Pause(0.02)  # some are missing at the end of the log; they may be on their way from a primary
         return True
-    items = list(decode_all((entry for entry in entries if entry_fields(entry).get(b"page") == name), shard))
+    items = decode_items((entry for entry in entries if entry_fields(entry).get(b"page") == name), shard)
     subjects = needed(item for _, item in items).get(page, [])
-    new = [subject for subject in subjects if not fold.is_loaded((page, subject))]
+    new = [subject for subject in subjects if (page, subject) not in fold.documents]
     key = checkpoint_key(keys)
     if not (yield from load_documents(log, fold, {page: new} if new else {}, ahead.checkpoint, key)):
         return False

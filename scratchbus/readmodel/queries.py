@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, cast
 
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
@@ -20,16 +20,17 @@ from scratchbus.engine.steps import Call, Pause, Step, ask
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import Poison, decode_documents, decode_remembered, text_of
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, read_checkpoint
+from scratchbus.eventlog.codec import decode_document, decode_items, decode_observations, text_of
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import LUA, Head
 from scratchbus.projections import scratch_page
-from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.projection import Document, Store
 from scratchbus.projections.scratch_page import by_priority, is_active
+from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.catch_up import fold_once, page_in
-from scratchbus.readmodel.fold import Fold, decode_all, needed
+from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.overlay import Ahead, fold_ahead
 
 
@@ -104,32 +105,32 @@ def look(
     earlier: Earlier | None = None,
 ) -> Step[Look]:
     """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind."""
-    seen = yield from _look(log, page, freshness, False, keys_of, operation, arguments, ahead)
-    now, overlay = seen.now, {subject: document for (_, subject), document in seen.fold.documents.items()}
+    seen = yield from _look(log, page, freshness, "docs", keys_of, operation, arguments, ahead)
+    now, overlay = seen.now, cast(dict[str, Observation | None], seen.fold.stored_in("docs"))
     if earlier is not None:
         now = earlier.ms
-        overlay |= yield from earlier.undo(log, page, seen.end)
-    documents = decode_documents([row for row in seen.found if row])
+        overlay |= yield from earlier.undo(log, page, end_of(seen.tail, log.shard(page)))
+    documents = decode_observations([row for row in seen.found if row])
     return Look(now, documents, overlay, seen.is_end, seen.below, seen.checkpoint, seen.ahead)
 
 
 def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness) -> Step[dict[str, Remembered]]:
     """Return what is remembered on a page under these subjects; what is not there is left out. Raises Behind."""
-    seen = yield from _look(log, page, freshness, True, lambda _: (), "get", subjects, None)
-    found: dict[str, Remembered | None] = {
-        subject: decode_remembered(subject, row)
+    seen = yield from _look(log, page, freshness, "memory", lambda _: (), "get", subjects, None)
+    found: dict[str, Document | None] = {
+        subject: decode_document(subject, row)
         for subject, row in zip(subjects, seen.found, strict=True)
         if row and page not in seen.fold.emptied
     }
-    found |= {subject: late for (_, subject), late in seen.fold.remembered.items() if subject in subjects}
-    return {subject: document for subject, document in found.items() if document is not None}
+    found |= {subject: late for subject, late in seen.fold.stored_in("memory").items() if subject in subjects}
+    return {subject: document for subject, document in found.items() if isinstance(document, Remembered)}
 
 
 class _Seen(NamedTuple):
     """What the query script answered, with the events behind the checkpoint folded."""
 
     now: int
-    end: Position
+    tail: bytes
     found: list[bytes | None]
     fold: Fold
     is_end: bool
@@ -142,27 +143,26 @@ def _look(
     log: Log,
     page: str,
     freshness: Freshness,
-    is_memory: bool,
+    store: Store,
     keys_of: Callable[[PageKeys], Iterable[str]],
     operation: str,
     arguments: Sequence[object],
     ahead: Ahead | None,
 ) -> Step[_Seen]:
-    """Look at the observations of a page, or at what is remembered on it."""
+    """Look at the documents of a page that are kept in one hash."""
     shard = log.shard(page)
     keys = log.keys(shard)
     most = -1 if freshness.stale_ok else IN_MEMORY
-    build, deadline = ahead.checkpoint.build if ahead else 1, time.monotonic() + freshness.timeout
+    build, deadline = ahead.checkpoint.build if ahead else keys.build, time.monotonic() + freshness.timeout
     while True:
-        names = PageKeys(keys, page, build)
-        documents = names.memory if is_memory else names.docs
+        names = keys.page(page, build)
         command = _query(
             *arguments,
             tail=keys.tail,
-            checkpoint=checkpoint_key(keys),
+            checkpoint=keys.live,
             log=keys.log,
-            docs=documents,
-            heads=keys.heads(page),
+            docs=names.documents(store),
+            heads=names.heads,
             sets=tuple(keys_of(names)),
             page=page,
             most=most,
@@ -172,11 +172,12 @@ def _look(
         (reply,) = yield Call(shard, (command,))
         checkpoint = Checkpoint.parse(reply[2], shard)
         if checkpoint.build != build or (ahead is not None and ahead.checkpoint != checkpoint):
-            build, ahead = checkpoint.build, None
+            build = keys.build = checkpoint.build
+            ahead = None
             continue
         if reply[3] != -1:
             fold = ahead.fold if ahead else Fold(shard)
-            if (yield from _fold_rest(log, page, is_memory, checkpoint, fold, reply, stale=freshness.stale_ok)):
+            if (yield from _fold_rest(log, page, store, checkpoint, fold, reply, stale=freshness.stale_ok)):
                 break
             ahead = None
             continue
@@ -190,32 +191,31 @@ def _look(
         since = reply[3]
         if since and reply[0] - since > freshness.timeout * 1000:
             raise Behind(
-                f"page {page!r}: what is folded is {(reply[0] - since) / 1000:.1f} s old, over fresh_timeout;"
+                f"page {page!r}: the projection is {(reply[0] - since) / 1000:.1f} s old, over fresh_timeout;"
                 " start a projector (`scratchbus up`), or read without stale_ok"
             )
     now, tail, _, _, _, _, _, found, is_end, *below = reply
-    end = end_of(tail, shard)
     if ahead:
-        ahead.at = end
-    return _Seen(now, end, found, fold, bool(is_end), below[0].decode() if below else "", checkpoint, ahead)
+        ahead.at = end_of(tail, shard)
+    return _Seen(now, tail, found, fold, bool(is_end), below[0].decode() if below else "", checkpoint, ahead)
 
 
 def _fold_rest(
-    log: Log, page: str, is_memory: bool, checkpoint: Checkpoint, fold: Fold, reply: list[Any], *, stale: bool
+    log: Log, page: str, store: Store, checkpoint: Checkpoint, fold: Fold, reply: list[Any], *, stale: bool
 ) -> Step[bool]:
     """Fold what a look found behind the checkpoint; say whether it holds, or something was paged in meanwhile."""
     entries, touched, rows = [] if stale else reply[3], reply[4], reply[5]
     for subject, row in zip(touched, rows, strict=True):
         key = page, text_of(subject)
-        if is_remembered(key[1]) == is_memory and not fold.is_loaded(key):
+        if projection_of(key[1]).store == store and key not in fold.documents:
             fold.load(key, row)
-    items = list(decode_all(entries, fold.shard))
+    items = decode_items(entries, fold.shard)
     if checkpoint.is_paged and (yield from page_in(log, fold, needed(item for _, item in items), checkpoint.build)):
-        key_now = yield from ask(fold.shard, "GET", checkpoint_key(log.keys(fold.shard)))
+        key_now = yield from ask(fold.shard, "GET", log.keys(fold.shard).live)
         if Checkpoint.parse(key_now, fold.shard) != checkpoint:
             return False
     for entry, item in items:
-        if is_remembered(item.envelope["subject"] if isinstance(item, Poison) else item.subject) == is_memory:
+        if projection_of(item.subject).store == store:
             fold.apply(entry, item)
     return True
 
@@ -234,12 +234,6 @@ def _fold_some(log: Log, page: str, checkpoint: Checkpoint, ahead: Ahead | None)
     return ahead if (yield from fold_ahead(log, page, ahead)) else None
 
 
-def settle(documents: Iterable[Observation], now: int) -> Iterator[Observation]:
-    """Yield observations as they read at this time."""
-    for document in documents:
-        yield scratch_page.settled(document, now)
-
-
 def get(
     log: Log, page: str, ids: list[str], freshness: Freshness, earlier: Earlier | None = None
 ) -> Step[dict[str, Observation]]:
@@ -250,7 +244,8 @@ def get(
         missing = [id for id in ids if id not in found and id not in seen.overlay]
         if not (missing and seen.checkpoint.is_paged):
             break
-        names, shard = PageKeys(log.keys(log.shard(page)), page, seen.checkpoint.build), log.shard(page)
+        shard = log.shard(page)
+        names = log.keys(shard).page(page, seen.checkpoint.build)
         places = yield from paged_out.locate(names, shard, missing)
         found |= {
             document.id: document for document in (yield from paged_out.rebuild(log, shard, list(places.values())))
@@ -276,11 +271,10 @@ def active(
     wanted: Callable[[Observation], bool] = is_active,
 ) -> Step[list[Observation]]:
     """Return the open observations by priority, then newest first: those that do not wait for review, or all wanted."""
-    keys = log.keys(log.shard(page))
     want, ahead = -1 if limit is None else limit, None
     while True:
         seen = yield from look(
-            log, page, freshness, lambda _: (keys.open(page),), "active", want, ahead=ahead, earlier=earlier
+            log, page, freshness, lambda names: (names.open,), "active", want, ahead=ahead, earlier=earlier
         )
         ahead = seen.ahead
         late = [document for document in seen.overlay.values() if document is not None]
@@ -289,7 +283,7 @@ def active(
             late = [document for document in late if by_priority(document) <= last]
         first = [document for document in seen.found if document.id not in seen.overlay]
         merged = sorted([*first, *late], key=by_priority) if seen.overlay else first
-        out = [document for document in settle(merged, seen.now) if wanted(document)]
+        out = [document for document in scratch_page.settled_all(merged, seen.now) if wanted(document)]
         if seen.is_end or len(out) >= want:
             return out if limit is None else out[:limit]
         want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them

@@ -22,11 +22,11 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import entry_position, text_of
+from scratchbus.eventlog.codec import decode_items, text_of
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.projections import scratch_page
-from scratchbus.readmodel.catch_up import CHUNK, catch_up
-from scratchbus.readmodel.fold import decode_all
+from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.queries import Freshness, get
 
 _AT_ONCE = 500
@@ -51,18 +51,14 @@ class Relations:
         with suppress(EngineReadOnly, EngineForbidden):
             yield from catch_up(self.log, shard)
         checkpoint = yield from read_checkpoint(keys)
-        self._builds[shard], at = checkpoint.build, checkpoint.position
-        while True:
-            entries = yield from ask(shard, "XRANGE", keys.log, f"({at.stream_id}", "+", "COUNT", CHUNK)
-            for _, event in decode_all(entries, shard):
+        self._builds[shard], reader, is_end = checkpoint.build, LogReader(self.log, checkpoint.position), False
+        while not is_end:
+            entries, is_end, *_ = yield from reader.read()
+            for _, event in decode_items(entries, shard):
                 if isinstance(event, Event):
                     for relation, start, end in scratch_page.relations(event):
                         self._late[shard, relation, start].append(end)
-            if entries:
-                at = entry_position(entries[-1], shard)
-            if len(entries) < CHUNK:
-                self.reached[shard] = at
-                return
+        self.reached[shard] = reader.at
 
     def leading_from(self, relation: str, starts: Iterable[str]) -> Step[dict[str, list[tuple[int, str]]]]:
         """Return where a relation leads from each of these, with the shard that says so."""

@@ -16,12 +16,14 @@ from scratchbus.domain.registry import ObservationType, Registry
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.values import MAX_BYTES, check_source
 from scratchbus.engine.queues import Queues
+from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import TypeInUse, UnknownType, VersionConflict
 from scratchbus.eventlog.append import Log, append
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.eventlog.writes import Write
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.notebooks import Notebooks
@@ -81,12 +83,11 @@ class Core:
 
 
 class Host(Protocol):
-    """What a long-running loop needs of an open bus."""
+    """What everything built on a bus needs of it: pages, memories, views, subscriptions, work, long-running loops."""
 
-    @property
-    def core(self) -> Core:
-        """What every operation of the bus shares."""
-        ...
+    core: Core
+    feeds: Feeds
+    keeper: Keeper
 
     @property
     def settings(self) -> Settings:
@@ -94,11 +95,32 @@ class Host(Protocol):
         ...
 
     def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
+        """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
         ...
 
     def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
-        """Wait until there is an event behind one of these positions; say whether there is."""
+        """Wait until a shard has an event after its position here; return whether one has."""
+        ...
+
+
+class AsyncHost(Protocol):
+    """The same of an AsyncBus."""
+
+    core: Core
+    feeds: AsyncFeeds
+    keeper: AsyncKeeper
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        ...
+
+    async def converse(self, conversation: Step[T]) -> T:
+        """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
+        ...
+
+    async def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
+        """Wait until a shard has an event after its position here; return whether one has."""
         ...
 
 

@@ -13,7 +13,8 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.filters import Filter
-from scratchbus.readmodel.queries import Earlier, Freshness, look, settle
+from scratchbus.projections.scratch_page import settled_all
+from scratchbus.readmodel.queries import Earlier, Freshness, look
 
 _SCAN = 200  # documents a scan asks for at once
 _RANGES, _FEWEST, _MOST = 16, 8, 200  # ranges read at once; documents folded at once
@@ -79,7 +80,7 @@ def _search(
         ]
         first = [document for document in seen.found if document.id not in seen.overlay]
         merged = sorted([*first, *late], key=lambda document: -document.added_seq) if late else first
-        some = [document for document in settle(merged, seen.now) if wanted.matches(document)]
+        some = [document for document in settled_all(merged, seen.now) if wanted.matches(document)]
         if walk is not None and not walk.is_empty:
             left = None if limit is None else limit - len(out)
             here = seen.overlay.keys() | {document.id for document in first}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step, ask
@@ -12,7 +11,7 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.table import is_remembered
 
 SHORTEST = 6
 """The fewest characters of a suffix."""
@@ -23,15 +22,6 @@ WHOLE = 26
 _SUFFIX = re.compile(rf"[0-9A-HJKMNP-TV-Z]{{{SHORTEST},{WHOLE - 1}}}")  # the alphabet of ULIDs
 _AT_ONCE = 5_000  # heads that one look takes: about a millisecond of the engine's time
 _LISTED = 5
-
-
-def whole_ids(log: Log, page: str, given: Iterable[str]) -> Step[list[str]]:
-    """Return the ids that these texts stand for, in their order; see `whole_id`."""
-    ids = []
-    for text in given:
-        id = yield from whole_id(log, page, text)
-        ids.append(id)
-    return ids
 
 
 def whole_id(log: Log, page: str, given: str) -> Step[str]:
@@ -47,14 +37,14 @@ def whole_id(log: Log, page: str, given: str) -> Step[str]:
         return check_id(text)
     if not _SUFFIX.fullmatch(text):
         raise InvalidId(
-            f"id: {shown(given)} is not an id; give its {WHOLE} characters, or at least its last {SHORTEST}"
+            f"id: {shown(given)} is not an id; give all {WHOLE} characters, or at least the last {SHORTEST}"
         )
     found = sorted((yield from _ending_in(log, page, text)))
     if not found:
-        raise NotFound(f"id: none on page {page!r} ends in {text}; see `scratchbus list`, or give --page")
+        raise NotFound(f"id: no id on page {page!r} ends in {text}; see `scratchbus list`, or give --page")
     if len(found) > 1:
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        raise InvalidId(f"id: {text} fits several, give more of it: {', '.join(found[:_LISTED])}{more}")
+        raise InvalidId(f"id: {text} matches several ids; give more characters: {', '.join(found[:_LISTED])}{more}")
     return found[0]
 
 

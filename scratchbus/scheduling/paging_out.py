@@ -20,13 +20,13 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import read_floor, stretch_after
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
-from scratchbus.eventlog.codec import RawEntry, decode_documents, entry_fields, entry_position
+from scratchbus.eventlog.codec import RawEntry, decode_observations, entry_fields, entry_position
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.revive import drop_heads
 from scratchbus.projections import scratch_page
-from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.scope import Core
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -142,7 +142,7 @@ def _final(keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry],
         return None
     final: Final = {}
     for page, rows in zip(subjects, found, strict=True):
-        documents = decode_documents([stored for stored in rows if stored])
+        documents = decode_observations([stored for stored in rows if stored])
         if old := [one for one in documents if scratch_page.may_be_paged_out(one) and one.ms <= until]:
             final[page] = old
     return final

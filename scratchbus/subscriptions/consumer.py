@@ -1,4 +1,4 @@
-"""A consumer of a subscription: it stands by, takes the lease, reads, and tells the engine what was done.
+"""A consumer of a subscription: it stands by, takes the lease, reads the log, and writes the outcomes.
 
 It never waits and has no connection; `Subscription` and `AsyncSubscription` drive it.
 """
@@ -50,7 +50,7 @@ logger = stderr_logger()
 
 
 class Consumer:
-    """One consumer of a subscription, and what it holds while it is the active one."""
+    """One consumer of a subscription, and its hold on it while it is the active one."""
 
     def __init__(
         self,
@@ -84,16 +84,16 @@ class Consumer:
     # -- the path of every event -------------------------------------------------------------------------------------
 
     def ready(self) -> Ticket | None:
-        """Return the next delivery, if nothing has to be asked for it."""
+        """Return the next delivery if it is at hand, without asking the engine."""
         hold, now = self.hold, time.monotonic()
         if hold is None or hold.is_new or hold.is_lost or now > hold.good_until:
             return None
         return hold.next(now)
 
     def advance(self) -> Step[float]:
-        """Do what comes next; return for how many seconds there will be nothing to do.
+        """Do the next step; return for how many seconds there is nothing to do.
 
-        Raises PositionLost, LogRewound or LogGap, and what taking a lease raises.
+        Raises PositionLost, LogRewound or LogGap, and the errors of taking a lease.
         """
         hold = self.hold
         if hold is None or hold.is_lost:
@@ -116,22 +116,29 @@ class Consumer:
         self._failures = 0
         return min(NAP, hold.wait(time.monotonic()))
 
+    def tails(self, seconds: float) -> list[int]:
+        """Return the shards to read while there is nothing to do for so long; none when that is too short to block."""
+        hold = self.hold
+        if hold is None or hold.is_lost or not hold.places or seconds < NAP:
+            return []
+        return [place.feed.shard for place in hold.places]
+
     def trouble(self, problem: ScratchbusError) -> float:
-        """Take note that the engine did not do its part; return how long to wait."""
+        """Record an error of the engine; return the seconds to wait before the next attempt."""
         if self._failures == 0:
             logger.warning("waiting for the engine", subscription=self.name, reason=str(problem))
         self._failures += 1
         return min(NAP, backoff(self._failures))
 
     def find(self, position: Position | str) -> Ticket:
-        """Return what is out at a position. Raises NotDelivered, or LeaseLost."""
+        """Return the delivery that is out at a position. Raises NotDelivered, or LeaseLost."""
         at = Position.parse(position) if isinstance(position, str) else position
         if self.hold is None:
             raise NotDelivered(self.name, at)
         return self.hold.find(at)
 
     def delay(self, attempt: int, given: Duration | None = None) -> float:
-        """Return how many seconds to wait after an attempt that failed. Raises InvalidTTL."""
+        """Return the seconds to wait after a failed attempt. Raises InvalidTTL."""
         if given is not None:
             return delay_ms(given, "delay") / 1000
         return float(min(_LONGEST_DELAY, self._delay * 2 ** min(attempt - 1, 16)))
@@ -139,7 +146,7 @@ class Consumer:
     # -- the lease ---------------------------------------------------------------------------------------------------
 
     def declare(self) -> Step[None]:
-        """Record the name and its place, if it is new or to be set anew. Raises SubscriptionHeld, for the latter."""
+        """Record a new name and its cursor, or reset it. Raises SubscriptionHeld when a reset is refused."""
         if not self._is_known:
             start = yield from self._start()
             yield from self._lease().declare(str(self._filters), start, self._terms.reset)
@@ -183,7 +190,7 @@ class Consumer:
             each.feed.join(each)
 
     def write(self, hold: Hold) -> Step[None]:
-        """Tell the engine what is owed to it, and prolong the lease. Raises LeaseLost."""
+        """Write acks, failures and other changes to the engine, and renew the lease. Raises LeaseLost."""
         if hold.is_lost:
             raise LeaseLost(self.name)
         begun = time.monotonic()
@@ -203,7 +210,7 @@ class Consumer:
         return ",".join(origins.get(shard, "") for shard in range(self._core.log.shards))
 
     def leave(self) -> Step[None]:
-        """Write what is owed, and give the lease up."""
+        """Write what is pending, and release the lease."""
         hold = self.hold
         if hold is None or hold.is_lost:
             return
@@ -226,7 +233,7 @@ class Consumer:
     # -- what the keeper asks for --------------------------------------------------------------------------------------
 
     def is_due(self, now: float) -> bool:
-        """Say whether it is time to prolong the lease, or to write acks that nobody else writes."""
+        """Return whether to renew the lease, or to write acks that nothing else would write."""
         hold = self.hold
         if hold is None or hold.is_lost or now < self._not_before:
             return False
@@ -236,7 +243,7 @@ class Consumer:
         return now - hold.written_at > (ACKS_FOR if hold.owes else self._lease_ms / 3000)
 
     def keep(self) -> Step[None]:
-        """Prolong the lease."""
+        """Renew the lease."""
         hold = self.hold
         if hold is None:
             return
@@ -250,7 +257,7 @@ class Consumer:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def _read(self, hold: Hold) -> Step[bool]:
-        """Take what follows into the line; say whether there is more than that was, or may be."""
+        """Enqueue the next events; return whether more may follow."""
         hold.check_room()
         is_end = True
         for place in hold.places or ():
@@ -274,7 +281,7 @@ class Consumer:
         return self._filters.tags <= tags and self._filters.narrow.wants(item.fields)
 
     def _read_again(self, hold: Hold) -> Step[None]:
-        """Take in the dead letters that are to be delivered again."""
+        """Enqueue the dead letters to deliver again."""
         keys = self._core.log.keys(0)
         rows = yield from read_hash(keys, keys.again(self.name))
         items = []

@@ -1,4 +1,4 @@
-"""Dead letters: the events that a subscription set aside because handling them failed again and again."""
+"""Dead letters: events that a subscription set aside because handling them failed again and again."""
 
 from __future__ import annotations
 
@@ -78,20 +78,20 @@ def retry_letters(core: Core, name: str, positions: Positions) -> Step[int]:
 
 
 def drop_letters(core: Core, name: str, positions: Positions) -> Step[int]:
-    """Throw dead letters away; return how many. Raises NotFound."""
+    """Delete dead letters; return their number. Raises NotFound."""
     keys = core.log.keys(0)
     chosen = yield from _chosen(keys, name, positions)
     return int((yield from ask(0, "HDEL", keys.dead(name), *chosen))) if chosen else 0
 
 
 def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:
-    """Return the entry of the log at a position, if it is there. Raises PositionLost for one that was archived."""
+    """Return the log entry at a position, or None. Raises PositionLost when it was archived."""
     found = yield from entries_at(core.log, [Position.parse(position)])
     return found[0] if found else None
 
 
 def in_time(position: str) -> tuple[int, int, int]:
-    """Return what positions of several shards are sorted by."""
+    """Return the sort key of a position among those of several shards."""
     at = Position.parse(position)
     return at.ms, at.shard, at.seq
 
@@ -109,7 +109,7 @@ def _chosen(keys: ShardKeys, name: str, positions: Positions) -> Step[list[str]]
         return sorted(there, key=in_time)
     given = [positions] if isinstance(positions, Position | str) else positions
     if not isinstance(given, Iterable):
-        raise InvalidPosition(f"positions: {shown(given)} is not a position, nor a list of positions")
+        raise InvalidPosition(f"positions: {shown(given)} is neither a position nor a list of positions")
     wanted = [str(each if isinstance(each, Position) else Position.parse(each)) for each in given]
     for position in wanted:
         if position not in there:

@@ -6,22 +6,32 @@ from typing import Any, Protocol
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
+from scratchbus.errors import EngineError, LeaseLost, LogError
 from scratchbus.eventlog.tail import Item
 
 WAITING, OUT, ACKED = range(3)
 
+NOT_THE_EVENTS_FAULT = (LeaseLost, EngineError, LogError)
+"""Errors that end a consumer without saying anything about the event it was handling."""
+
+
+def reason_of(problem: BaseException | None) -> str:
+    """Return the reason a dead letter gives for an exception, in one line."""
+    text = " ".join(str(problem).split())
+    return f"{type(problem).__name__}: {text}"[:1000] if text else type(problem).__name__
+
 
 class Holder(Protocol):
-    """What a ticket was handed out by; `owner` is the subscription of the program."""
+    """The hold that handed out a ticket; `owner` is the subscription of the program."""
 
     owner: Any
 
     def ack(self, ticket: Ticket) -> bool:
-        """Take an ack; say whether it is time to write."""
+        """Record an ack; return whether the acks should be written now."""
         ...
 
     def fail(self, ticket: Ticket, reason: str, delay: float) -> None:
-        """Take back what could not be handled."""
+        """Take back an event that could not be handled."""
         ...
 
 
@@ -29,7 +39,7 @@ class Ticket:
     """One event on its way to the handler and back.
 
     `event` is set when it is handed out. `when` is the moment (monotonic seconds) before which it is not handed out,
-    and then that at which it was.
+    and afterwards the moment at which it was.
     """
 
     __slots__ = ("attempt", "event", "hold", "is_noted", "item", "number", "state", "when")
@@ -47,5 +57,5 @@ class Ticket:
 
     @property
     def position(self) -> Position:
-        """The event's place in the log."""
+        """The position of the event."""
         return self.item.position

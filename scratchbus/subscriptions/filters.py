@@ -1,4 +1,4 @@
-"""Which events a subscription is for."""
+"""The filters of a subscription."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ logger = stderr_logger()
 
 
 class Filters(NamedTuple):
-    """What is left of the log; of the tags, a subject has to have every one."""
+    """The selection of events; a subject must have all of the tags."""
 
     narrow: Narrow
     tags: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, narrow: Narrow, tags: str | Collection[str] | None) -> Self:
-        """Make them from what callers give. Raises InvalidField."""
+        """Return the filters for the arguments of a caller. Raises InvalidField."""
         return cls(narrow, frozenset(check_tags([tags] if isinstance(tags, str) else tags, _MOST_TAGS)))
 
     @property
     def reading(self) -> Narrow:
-        """What has to be read: with tags, also what says that they change."""
+        """The selection to read from the log: with tags, it includes the events that change them."""
         kinds = self.narrow.kinds
         return self.narrow._replace(kinds=kinds | _TELLING) if self.tags and kinds is not None else self.narrow
 
     @property
     def pages(self) -> list[str] | None:
-        """The pages, if they are narrowed."""
+        """The selected pages, or None for all."""
         return None if self.narrow.pages is None else sorted(page.decode() for page in self.narrow.pages)
 
     def __str__(self) -> str:

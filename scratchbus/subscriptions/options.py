@@ -1,4 +1,4 @@
-"""What a consumer asks for, and whether it can be had."""
+"""The options of a consumer, and their checks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scratchbus.errors import InvalidName, shown
 
 
 class Terms(NamedTuple):
-    """What a consumer asks for: where a new name begins, how often an event is tried, for how long it is held.
+    """The options of a consumer: where a new name starts, how often an event is tried, how long it may be held.
 
-    `retry_delay` is that after the first failure; it doubles with each.
+    `retry_delay` applies after the first failure; it doubles with each further one.
     """
 
     after: BusPosition | Position | str | None = None
@@ -23,21 +23,19 @@ class Terms(NamedTuple):
 
 
 def check_name(name: str) -> str:
-    """Return the name of a subscription if it is one. Raises InvalidName."""
+    """Return the name of a subscription, checked. Raises InvalidName."""
     try:
         return check_page(name)
     except InvalidName:
-        raise InvalidName(
-            f"subscription: {shown(name)} is not a name; use 1–128 of letters, digits and _.@/:-"
-        ) from None
+        raise InvalidName(f"subscription: {shown(name)} is not a name; use 1–128 letters, digits and _.@/:-") from None
 
 
 def seconds(field: str, duration: Duration) -> float:
-    """Return a length of time in seconds; never is infinite. Raises InvalidTTL."""
+    """Return a duration in seconds; infinite for never. Raises InvalidTTL."""
     ms = duration_ms(duration, field)
     return float("inf") if ms is None else ms / 1000
 
 
 def check_attempts(most: object) -> int:
-    """Return how often something is tried. Raises InvalidField."""
+    """Return a number of attempts, checked. Raises InvalidField."""
     return check_whole("max_attempts", most)

@@ -1,4 +1,4 @@
-"""How subscriptions are: how far behind, who consumes them, what they set aside."""
+"""The status of subscriptions: their lag, their consumers and their dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A subscription as a blocking program uses it."""
+"""Subscriptions and their deliveries."""
+
+# Generated from subscription_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
 
 from __future__ import annotations
 
@@ -6,61 +8,41 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration
-from scratchbus.engine.renewal import Keeper
-from scratchbus.engine.steps import Step
-from scratchbus.errors import EngineError, LeaseLost, LogError, ScratchbusError
+from scratchbus.errors import LeaseLost, ScratchbusError
 from scratchbus.eventlog.reader import Stop
-from scratchbus.eventlog.tail_readers import Feeds
-from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.consumer import NAP, PASSING, Consumer
-from scratchbus.subscriptions.delivery_state import OUT, Ticket
+from scratchbus.readmodel.scope import Host
+from scratchbus.subscriptions.consumer import PASSING, Consumer
+from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, Ticket, reason_of
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.options import Terms
 from scratchbus.subscriptions.window import Hold
 from scratchbus.telemetry.logs import stderr_logger
 
-T = TypeVar("T")
-
-NOT_THE_EVENTS_FAULT = (LeaseLost, EngineError, LogError)
-"""What ends a consumer and says nothing of the event that it was at."""
-
 logger = stderr_logger()
 
 
-class Host(Protocol):
-    """What a subscription needs of an open bus."""
-
-    core: Core
-    feeds: Feeds
-    keeper: Keeper
-
-    def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
-        ...
-
-
 class Delivery(Ticket):
-    """One event that was handed out: `ack` it after handling it, or `fail` it.
+    """One event handed out by a subscription: `ack` it once it is handled, or `fail` it.
 
-    As a context manager it acks on success; an exception fails it, and is logged and swallowed.
+    Use it in a `with`: leaving it acks; an exception fails it, is logged, and does not propagate.
     """
 
     __slots__ = ()
 
     def ack(self) -> None:
-        """Say that it is dealt with; once more changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
+        """Mark it as handled; a second call changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
         if self.hold.ack(self):
             self.hold.owner._write(self.hold)
 
     def fail(self, reason: str, *, delay: Duration | None = None) -> None:
-        """Have it delivered again after a while, or set aside after the last attempt.
+        """Deliver it again after `delay`, or set it aside as a dead letter after the last attempt.
 
-        Raises LeaseLost, or NotDelivered when it was acked or failed before.
+        Raises LeaseLost, or NotDelivered when it was already acked or failed.
         """
         self.hold.fail(self, reason, self.hold.owner._consumer.delay(self.attempt, delay))
         self.hold.owner._write(self.hold)
@@ -85,10 +67,10 @@ class Delivery(Ticket):
 
 
 class Subscription:
-    """A durable subscription, in a `with`: iterate over it for what happens, in order, at least once.
+    """A durable subscription. Iterate over it in a `with` for its events, in order, at least once.
 
-    Entering it records a new name and its place. One consumer of a name is active; others wait in their iteration, and
-    take over when it ends or vanishes. What leaves the `with` by an exception counts as a failed attempt of the last
+    Entering it records a new name and its cursor. One consumer of a name is active; the others wait in their
+    iteration and take over when it closes or dies. An exception that leaves the `with` fails the last
     delivery. Made by `bus.subscribe`.
     """
 
@@ -112,7 +94,7 @@ class Subscription:
 
     @property
     def is_active(self) -> bool:
-        """Say whether this consumer holds the lease, as far as it knows."""
+        """Whether this consumer holds the lease, as far as it knows."""
         hold = self._consumer.hold
         return hold is not None and not hold.is_lost and time.monotonic() <= hold.good_until
 
@@ -121,14 +103,14 @@ class Subscription:
         cast(Delivery, self._consumer.find(position)).ack()
 
     def run(self, handler: Callable[[Event], object], stop: Stop | None = None) -> None:
-        """Hand every event to a handler, ack it after that, and fail it when that raises; until `stop` is set."""
+        """Pass every event to a handler, ack it afterwards, and fail it on an exception; until `stop` is set."""
         self._stop = stop or self._stop
         for delivery in self:
             with delivery:
                 handler(delivery.event)
 
     def close(self) -> None:
-        """End the iteration, write what was acked, and give the lease up. Any thread may do so."""
+        """End the iteration, write the acks, and release the lease. Any thread may call it."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -151,19 +133,12 @@ class Subscription:
             try:
                 seconds = self._bus.converse(consumer.advance())
                 if seconds:
-                    self._wait(seconds)
+                    self._bus.feeds.wait(consumer.tails(seconds), self._woken, seconds)
             except PASSING as problem:
-                self._woken.wait(consumer.trouble(problem))
+                self._bus.feeds.wait((), self._woken, consumer.trouble(problem))
         if self._is_closed:
             self._leave()  # it may have been closed just before the lease was taken
         raise StopIteration
-
-    def _wait(self, seconds: float) -> None:
-        hold = self._consumer.hold
-        if hold is None or hold.is_lost or not hold.places or seconds < NAP:
-            self._woken.wait(seconds)
-        else:
-            self._bus.feeds.wait([place.feed.shard for place in hold.places], self._woken, seconds)
 
     def _leave(self) -> None:
         with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself
@@ -190,9 +165,3 @@ class Subscription:
                     last.fail(reason_of(problem))
         finally:
             self.close()
-
-
-def reason_of(problem: BaseException | None) -> str:
-    """Return what a dead letter says of an exception, in one line."""
-    text = " ".join(str(problem).split())
-    return f"{type(problem).__name__}: {text}"[:1000] if text else type(problem).__name__

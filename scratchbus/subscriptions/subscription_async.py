@@ -1,4 +1,4 @@
-"""A subscription as an asyncio program uses it."""
+"""Subscriptions and their deliveries."""
 
 from __future__ import annotations
 
@@ -6,59 +6,41 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration
-from scratchbus.engine.renewal import AsyncKeeper
-from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, ScratchbusError
 from scratchbus.eventlog.reader import Stop
-from scratchbus.eventlog.tail_readers import AsyncFeeds
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.consumer import PASSING, Consumer
-from scratchbus.subscriptions.delivery_state import OUT, Ticket
+from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, Ticket, reason_of
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.options import Terms
-from scratchbus.subscriptions.subscription import NOT_THE_EVENTS_FAULT, reason_of
 from scratchbus.subscriptions.window import Hold
 from scratchbus.telemetry.logs import stderr_logger
-
-T = TypeVar("T")
 
 logger = stderr_logger()
 
 
-class AsyncHost(Protocol):
-    """What a subscription needs of an open bus."""
-
-    core: Core
-    feeds: AsyncFeeds
-    keeper: AsyncKeeper
-
-    async def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
-        ...
-
-
 class AsyncDelivery(Ticket):
-    """One event that was handed out: `ack` it after handling it, or `fail` it.
+    """One event handed out by a subscription: `ack` it once it is handled, or `fail` it.
 
-    As an `async with` it acks on success; an exception fails it, and is logged and swallowed.
+    Use it in an `async with`: leaving it acks; an exception fails it, is logged, and does not propagate.
     """
 
     __slots__ = ()
 
     async def ack(self) -> None:
-        """Say that it is dealt with; once more changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
+        """Mark it as handled; a second call changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
         if self.hold.ack(self):
             await self.hold.owner._write(self.hold)
 
     async def fail(self, reason: str, *, delay: Duration | None = None) -> None:
-        """Have it delivered again after a while, or set aside after the last attempt.
+        """Deliver it again after `delay`, or set it aside as a dead letter after the last attempt.
 
-        Raises LeaseLost, or NotDelivered when it was acked or failed before.
+        Raises LeaseLost, or NotDelivered when it was already acked or failed.
         """
         self.hold.fail(self, reason, self.hold.owner._consumer.delay(self.attempt, delay))
         await self.hold.owner._write(self.hold)
@@ -83,11 +65,11 @@ class AsyncDelivery(Ticket):
 
 
 class AsyncSubscription:
-    """A durable subscription, in an `async with`: iterate over it for what happens, in order, at least once.
+    """A durable subscription. Iterate over it in an `async with` for its events, in order, at least once.
 
-    Entering it records a new name and its place. One consumer of a name is active; others wait in their iteration, and
-    take over when it ends or vanishes. What leaves the `async with` by an exception counts as a failed attempt of the
-    last delivery. Made by `bus.subscribe`.
+    Entering it records a new name and its cursor. One consumer of a name is active; the others wait in their
+    iteration and take over when it closes or dies. An exception that leaves the `async with` fails the last
+    delivery. Made by `bus.subscribe`.
     """
 
     def __init__(
@@ -110,7 +92,7 @@ class AsyncSubscription:
 
     @property
     def is_active(self) -> bool:
-        """Say whether this consumer holds the lease, as far as it knows."""
+        """Whether this consumer holds the lease, as far as it knows."""
         hold = self._consumer.hold
         return hold is not None and not hold.is_lost and time.monotonic() <= hold.good_until
 
@@ -119,14 +101,14 @@ class AsyncSubscription:
         await cast(AsyncDelivery, self._consumer.find(position)).ack()
 
     async def run(self, handler: Callable[[Event], Awaitable[object]], stop: Stop | None = None) -> None:
-        """Hand every event to a handler, ack it after that, and fail it when that raises; until `stop` is set."""
+        """Pass every event to a handler, ack it afterwards, and fail it on an exception; until `stop` is set."""
         self._stop = stop or self._stop
         async for delivery in self:
             async with delivery:
                 await handler(delivery.event)
 
     async def close(self) -> None:
-        """End the iteration, write what was acked, and give the lease up. Any task may do so."""
+        """End the iteration, write the acks, and release the lease. Any task may call it."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -149,9 +131,9 @@ class AsyncSubscription:
             try:
                 seconds = await self._bus.converse(consumer.advance())
                 if seconds:
-                    await self._bus.feeds.wait(self._woken, seconds)
+                    await self._bus.feeds.wait(consumer.tails(seconds), self._woken, seconds)
             except PASSING as problem:
-                await self._bus.feeds.wait(self._woken, consumer.trouble(problem))
+                await self._bus.feeds.wait((), self._woken, consumer.trouble(problem))
         if self._is_closed:
             await self._leave()  # it may have been closed just before the lease was taken
         raise StopAsyncIteration

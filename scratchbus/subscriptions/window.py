@@ -1,4 +1,4 @@
-"""What a consumer has in its hands while it holds a subscription: what is to come, what is out, what is acked."""
+"""The window of a consumer: its queued, outstanding and acked events while it holds the lease."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ logger = stderr_logger()
 
 
 class Errand(NamedTuple):
-    """Something to tell the engine: a method of Lease, and its arguments."""
+    """A pending call to the engine: a method of Lease, and its arguments."""
 
     tell: Callable[..., Step[None]]
     arguments: tuple[Any, ...]
 
 
 class Hold:
-    """A lease while it lasts. The threads of a consumer, and the one that prolongs the lease, share it."""
+    """A lease while it lasts; shared by the threads of a consumer and the thread that renews the lease."""
 
     def __init__(
         self, lease: Lease, taken: Taken, begun: float, most: int, make: Callable[[Hold, Item, int], Ticket], owner: Any
@@ -74,7 +74,7 @@ class Hold:
     # -- what comes in ----------------------------------------------------------------------------------------------
 
     def check_room(self) -> None:
-        """Raise TooManyUnacked when so much is out that nothing more is to be read."""
+        """Raise TooManyUnacked when too many deliveries are out to read more."""
         if len(self._line) - len(self._waiting) > MOST_UNACKED:
             raise TooManyUnacked(self.lease.name, MOST_UNACKED)
 

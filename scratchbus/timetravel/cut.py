@@ -52,7 +52,9 @@ def cut_at(core: Core, page: str, when: When) -> Step[Cut]:
             return Cut(place, when.ms)
         return Cut((yield from last_until(core.log, shard, when.ms if when.seq else when.ms - 1)), when.ms)
     if not isinstance(when, datetime):
-        raise InvalidPosition(f"{shown(when)} is not a position, nor a time; pass that of an event, or a datetime")
+        raise InvalidPosition(
+            f"{shown(when)} is neither a position nor a time; pass the position of an event, or a datetime"
+        )
     return (yield from _at_time(core, page, millis(_time(when))))
 
 
@@ -69,7 +71,7 @@ def _time(when: datetime | str) -> datetime:
         return as_time("when", when)
     except InvalidField:
         problem = "write a position as <ms>-<seq> or <shard>/<ms>-<seq>, a time as 2026-01-31T12:00:00Z"
-        raise InvalidPosition(f"{shown(str(when))} is not a position, nor a time since 1970; {problem}") from None
+        raise InvalidPosition(f"{shown(str(when))} is neither a position nor a time since 1970; {problem}") from None
 
 
 def _at_time(core: Core, page: str, ms: int) -> Step[Cut]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, encode_document, entry_fields, entry_position
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_item, encode_document, entry_fields, entry_position
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.moments import event_id_at
 from scratchbus.eventlog.reader import cursors, read
-from scratchbus.projections import scratch_page
 from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.projection import damage
+from scratchbus.projections.table import IN_PLACE
 from scratchbus.readmodel import snapshots
-from scratchbus.readmodel.garbage import collector_at_rest
+from scratchbus.readmodel.garbage import without_collections
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.snapshots import Snapshot
 from scratchbus.timetravel.cut import Cut
@@ -85,18 +87,21 @@ def fold_events(
 ) -> Step[int]:
     """Fold the events of a page behind a cursor, up to a position, into documents; return how many there were."""
     name, begin, count = page.encode(), cursor.position, 0
-    with collector_at_rest():
-        while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
-            entries = chunks[0][1]
-            if cursor.position > end:
-                entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
-            for entry in entries:
-                if _is_of(entry, name):
-                    apply(documents, decode(entry, end.shard))
-                    count += 1
-            if progress is not None:
-                progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
+    while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
+        entries = chunks[0][1]
+        if cursor.position > end:
+            entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
+        its = [entry for entry in entries if _is_of(entry, name)]
+        without_collections(partial(_apply_all, documents, its, end.shard))
+        count += len(its)
+        if progress is not None:
+            progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
     return count
+
+
+def _apply_all(documents: Documents, entries: list[RawEntry], shard: int) -> None:
+    for entry in entries:
+        apply(documents, decode_item(entry, shard))
 
 
 def _keep(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:
@@ -114,25 +119,15 @@ def _is_of(entry: RawEntry, page: bytes) -> bool:
     return bool((flat[5] if flat[4:5] == [b"page"] else entry_fields(entry).get(b"page")) == page)
 
 
-def decode(entry: RawEntry, shard: int) -> Event | Poison:
-    """Return the event of a raw entry, or what is known of one that is none. Raises CodeTooOld."""
-    try:
-        return decode_entry(entry, shard)
-    except Poison as poison:
-        return poison
-
-
 def apply(documents: Documents, item: Event | Poison) -> None:
     """Fold one event, as a projector does: what cannot be folded marks its document as damaged.
 
     The documents are of this fold alone, and are changed in place.
     """
     if isinstance(item, Poison):
-        before = documents.get(item.envelope["subject"])
-        if before is not None:
-            documents[before.id] = scratch_page.damage(before, *item.position[:2])
-        return
-    after, _ = scratch_page.fold(documents.get(item.subject), item, in_place=True)
+        after = damage(documents.get(item.subject), *item.position[:2])
+    else:
+        after, _ = IN_PLACE.fold(documents.get(item.subject), item)
     if after is None:
         documents.pop(item.subject, None)
     else:

@@ -7,12 +7,11 @@ from scratchbus.commands.notes import found_notes
 from scratchbus.domain.memories import Note, NotesResult, Remembered
 from scratchbus.domain.position import START
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.codec import Poison, entry_position
+from scratchbus.eventlog.codec import Poison, decode_item, entry_position
 from scratchbus.eventlog.reader import cursors, read
-from scratchbus.projections.memory import fold_page
+from scratchbus.projections.table import fold_page, is_remembered
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut, When, cut_at
-from scratchbus.timetravel.fold_page import decode
 
 
 def remembered_as_of(core: Core, page: str, subject: str, when: When) -> Step[Remembered | None]:
@@ -38,7 +37,7 @@ def _all_remembered(core: Core, page: str, cut: Cut) -> Step[dict[str, Remembere
     while cursor.position < end and (chunks := (yield from read(core.log, [cursor]))):
         for entry in chunks[0][1]:
             if entry_position(entry, end.shard) <= end:
-                event = decode(entry, end.shard)
-                if not isinstance(event, Poison) and event.page == page:
+                event = decode_item(entry, end.shard)
+                if not isinstance(event, Poison) and event.page == page and is_remembered(event.subject):
                     fold_page(documents, event)
     return documents

@@ -14,7 +14,7 @@ from scratchbus.domain.values import check_id, check_source
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidSource, PositionLost, shown
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import decode_documents
+from scratchbus.eventlog.codec import decode_observations
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
@@ -122,7 +122,7 @@ def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) ->
     cost = changed.events
     for at in range(0, len(older), _AT_ONCE):
         rows = yield from ask(last.shard, "HMGET", names.docs, *older[at : at + _AT_ONCE])
-        documents = decode_documents([row for row in rows if row])
+        documents = decode_observations([row for row in rows if row])
         cost += sum(document.version for document in documents)
         if cost > most or any(document.damaged for document in documents):
             return None  # its chain may lack what damaged it

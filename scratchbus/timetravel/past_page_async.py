@@ -1,41 +1,29 @@
-"""A page of the past as an asyncio program reads it."""
+"""A page of the past."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from scratchbus.commands import read
 from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position, moment
-from scratchbus.engine.steps import Step
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.timetravel.past import Past
 
-T = TypeVar("T")
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Events = list[Event]
 Differences = list[Difference]
 
 
-class AsyncHost(Protocol):
-    """What a page of the past needs of an open bus."""
-
-    core: Core
-
-    async def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
-        ...
-
-
 class AsyncPastPage:
     """A page as it was at a moment, or as it would have been. Get it from `AsyncPage.as_of`; it never changes.
 
-    Its reads are those of the page: what had expired by that moment reads as archived, and nothing that came later is
-    seen. It may ask the engine, so it can be read as long as its bus is open. Safe to share between tasks.
+    Its reads are those of the page, without what came later; an observation that had expired by then reads as
+    archived. Reads may ask the engine, so its bus must be open. Safe to share between tasks.
     """
 
     def __init__(self, bus: AsyncHost, past: Past) -> None:
@@ -49,12 +37,12 @@ class AsyncPastPage:
 
     @property
     def position(self) -> Position:
-        """The last event that had happened on the shard of the page."""
+        """The last event on the shard of the page at that moment."""
         return self._past.cut.position
 
     @property
     def at(self) -> datetime:
-        """The moment (UTC) by which it is judged what had expired."""
+        """The moment (UTC) that decides what had expired."""
         return moment(self._past.cut.ms)
 
     async def get(self, id: str) -> Observation | None:
@@ -75,28 +63,29 @@ class AsyncPastPage:
         limit: int | None = 100,
         after: Observation | Position | str | None = None,
     ) -> Observations:
-        """Return the observations that match everything given, newest first; `after` is the last item seen before.
+        """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
-        Raises UnknownType or InvalidField for what no observation can have.
+        Raises UnknownType or InvalidField for a value that no observation can have.
         """
         wanted = read.filter_of(type, status, owner, source, tags, text, context, since)
         return await self._bus.converse(read.list_all(self._bus.core, self._past.reads, wanted, limit, after))
 
     async def active(self, limit: int | None = None) -> Observations:
-        """Return what was active by priority, then newest first."""
+        """Return the observations that were active, by priority, then newest first."""
         return await self._bus.converse(read.list_active(self._past.reads, limit))
 
     async def history(self, id: str) -> Events:
-        """Return the events about it up to then, oldest first; also when it had left the page.
+        """Return its events up to then, oldest first, also when it had left the page.
 
-        Raises NotFound for what had never been on it, and PositionLost when some are no longer in the log.
+        Raises NotFound when it had never been on the page, and PositionLost when some of its events have left the
+        log.
         """
         return await self._bus.converse(self._past.history(id))
 
     async def diff(self, other: AsyncPastPage) -> Differences:
-        """Return what is different on another page of the past, in the order in which it was added.
+        """Return the differences to another past page, in the order in which the observations were added.
 
-        It reads all that is on both.
+        It reads everything on both.
         """
         return differences(
             await self._bus.converse(self._past.everything()), await other._bus.converse(other._past.everything())

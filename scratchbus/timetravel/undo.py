@@ -18,8 +18,8 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.reader import CHUNK, read
-from scratchbus.projections import scratch_page
 from scratchbus.projections.filters import Filter
+from scratchbus.projections.table import IN_PLACE
 from scratchbus.readmodel.history import walk_all_back
 from scratchbus.readmodel.queries import Freshness, active, get
 from scratchbus.readmodel.search import search
@@ -108,5 +108,5 @@ def states_before(log: Log, page: str, before: Mapping[str, str]) -> Step[dict[s
     states: dict[str, Observation | None] = dict.fromkeys(before)
     for id, events in histories.items():
         for event in reversed(events):
-            states[id], _ = scratch_page.fold(states[id], event, in_place=True)
+            states[id], _ = IN_PLACE.fold(states[id], event)
     return states

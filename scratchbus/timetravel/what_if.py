@@ -59,7 +59,7 @@ def _fold(judge: Without, page: str, batches: list[list[Item]], documents: Docum
         _settle(judge, batches)
     for batch in batches:
         for each in _kept(judge, batch):
-            if (each.envelope["page"] if isinstance(each, Poison) else each.page) == page:
+            if each.page == page:
                 apply(documents, each)
 
 
@@ -96,5 +96,5 @@ def _kept(judge: Without, batch: list[Item]) -> Iterator[Event | Poison]:
     happened = [item.event for item in batch]
     yield from judge.keep([each for each in happened if isinstance(each, Event)])
     for each in happened:
-        if isinstance(each, Poison) and not judge.is_gone(each.envelope["subject"]):
+        if isinstance(each, Poison) and not judge.is_gone(each.subject):
             yield each

@@ -1,6 +1,7 @@
-"""A page followed in memory, for all views of it in this process: read whole once, then kept up by the log's feed.
+"""A page held in memory for all views of it in this process: read whole once, then updated from the tail of the log.
 
-Whoever reads the feed folds what is new, a whole batch at a time. The engine is asked only to begin, or begin anew.
+The reader of the tail folds new events, a whole batch at a time. The engine is only asked at the start and after a
+restart.
 """
 
 from __future__ import annotations
@@ -55,27 +56,27 @@ class Change(NamedTuple):
 
 
 class Watcher:
-    """One whose event is set when a live page has moved."""
+    """A view or iterator whose event is set when the live page changes."""
 
     def __init__(self, woken: threading.Event | asyncio.Event) -> None:
         self.woken = woken
 
     def tell(self, change: Change) -> None:
-        """Hear what has changed."""
+        """Receive a change."""
 
 
 class ChangesWatcher(Watcher):
-    """One who wants to know what changes: `changes` are those it has not taken yet."""
+    """A watcher that collects changes: `changes` are those not taken yet."""
 
     def __init__(self, woken: threading.Event | asyncio.Event) -> None:
         super().__init__(woken)
         self.changes: deque[Change] = deque()
 
     def tell(self, change: Change) -> None:
-        """Keep a change; when too many wait, only that changes are missing."""
+        """Keep a change; if too many wait, replace them by one that says so."""
         if len(self.changes) >= MOST_BEHIND:
             self.changes.clear()
-            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not taken in time")
+            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not read in time")
         self.changes.append(change)
 
 
@@ -89,7 +90,7 @@ def read_clock(shard: int) -> Step[float]:
 
 
 class Live:
-    """One page of a bus, followed. Its `lock` guards all that readers see."""
+    """One page of a bus that follows the log. Its `lock` guards everything that readers see."""
 
     def __init__(self, core: Core, page: str, feed: Feed, spawn: Callable[[Step[None]], object]) -> None:
         self.page = page
@@ -113,21 +114,21 @@ class Live:
 
     @property
     def position(self) -> Position:
-        """The place of the last event that is folded."""
+        """The position of the last event that is folded."""
         return self._cursor.position
 
     @property
     def trouble(self) -> ScratchbusError | None:
-        """What keeps it from going on at this moment, if anything does."""
+        """The error that currently keeps it from following the log, if there is one."""
         return self.ended or self._problem or self._feed.trouble
 
     @property
     def is_following(self) -> bool:
-        """Whether it is kept up by the feed at this moment."""
+        """Whether it is following the log at this moment."""
         return self._is_following and self.trouble is None
 
     def now(self) -> LivePage:
-        """Return the page as it reads by the engine's clock. Raises what has ended it."""
+        """Return the page as of the engine's clock. Raises the error that ended it."""
         if self.ended is not None:
             raise self.ended.with_traceback(None)
         live = self._live
@@ -137,7 +138,7 @@ class Live:
         return live
 
     def watch(self, watcher: W) -> W:
-        """Wake this one when the page has moved, and tell it the changes from now on, for as long as it is held."""
+        """Wake a watcher when the page changes, and pass it further changes, as long as it is referenced."""
         with self.lock:
             self._watchers.add(watcher)
         return watcher
@@ -145,12 +146,12 @@ class Live:
     # -- what the feed tells, with its lock ----------------------------------------------------------------------------
 
     def offer(self, items: Sequence[Item]) -> None:
-        """Fold what is new."""
+        """Fold new events."""
         if self._is_following:
             self._take(items)
 
     def stir(self) -> None:
-        """Look into the log, since the feed has begun anew."""
+        """Read the log again, since its tail was started anew."""
         self._is_following = False
         self._begun += 1
         if not self._is_busy:
@@ -160,7 +161,7 @@ class Live:
     # -- beginning, and beginning anew ---------------------------------------------------------------------------------
 
     def start(self) -> Step[None]:
-        """Read the page whole and begin to follow. Raises EngineError or LogError."""
+        """Read the whole page, then follow the log. Raises EngineError or LogError."""
         self._feed.join(self)
         for is_last in (False, False, True):
             try:
@@ -173,12 +174,12 @@ class Live:
                     raise
 
     def leave(self, error: ScratchbusError) -> None:
-        """Follow no more; who reads on gets this error."""
+        """Stop following; further reads raise this error."""
         self._feed.leave(self)
         self._end(error)
 
     def wake(self) -> None:
-        """Have all who watch look again."""
+        """Wake all watchers."""
         with self.lock:
             self._wake()
 
@@ -188,11 +189,11 @@ class Live:
             self._wake()
 
     def is_due(self, now: float) -> bool:
-        """Say whether it is time to set the clock."""
+        """Return whether it is time to set the clock."""
         return now - self._clock_read > CLOCK_AGE
 
     def keep(self) -> Step[None]:
-        """Set the clock, and take a newer registry if there is one."""
+        """Set the clock, and load a newer registry if there is one."""
         self._clock_read = time.monotonic()
         engine_ms = yield from read_clock(self._feed.shard)
         self._ahead_ms = engine_ms - time.monotonic() * 1000
@@ -209,7 +210,7 @@ class Live:
             self._wake()
 
     def _join(self) -> Step[None]:
-        """Read the log to its end and go on with the feed, or wait for it to begin."""
+        """Read the log to its end and follow the tail, or wait for the tail to start."""
         feed = self._feed
         while True:
             begun, cursor = self._begun, replace(self._cursor)
@@ -225,7 +226,7 @@ class Live:
             yield Pause(0.005)  # the feed is about to read what was read here
 
     def _recover(self) -> Step[None]:
-        """Follow again, with the page read anew where the log is no longer the one it was."""
+        """Follow again; read the whole page again if the log was replaced."""
         lost: LogError | None = None
         attempt = 0
         while self.ended is None:
@@ -254,7 +255,7 @@ class Live:
             attempt += 1
 
     def _take(self, items: Sequence[Item]) -> None:
-        """Fold what is new of these whole batches, at once for those who read."""
+        """Fold whole batches of new events, atomically for readers."""
         with self.lock:
             if self.ended is not None:
                 return
@@ -271,10 +272,10 @@ class Live:
             self._wake()
 
     def _stopped(self, problem: Exception) -> LogError:
-        """Return what every read says from now on, since nobody knows what the page is like."""
+        """Return the error that every read raises from now on, since the state of the page is unknown."""
         error = LogError(
             f"the view of page {self.page!r} stopped at {self.position}: {type(problem).__name__}: {problem};"
-            " leave all views of the page and begin anew, and report this"
+            " close all views of the page, open them again, and report this"
         )
         error.__cause__ = problem
         logger.error("a view stopped", reason=str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
@@ -12,14 +13,14 @@ from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import Poison, decode_documents
+from scratchbus.eventlog.codec import Poison, decode_observations
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import Item, whole_batches
 from scratchbus.projections.page_in_memory import LivePage, Turn
 from scratchbus.readmodel.catch_up import catch_up
-from scratchbus.readmodel.garbage import collector_at_rest
+from scratchbus.readmodel.garbage import without_collections
 
 _AT_ONCE = 1_000  # documents that one look takes: about a millisecond of the engine's time
 
@@ -36,9 +37,8 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
         yield from catch_up(log, shard)
     row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])
     checkpoint = Checkpoint.parse(row, shard)
-    with collector_at_rest():
-        documents = yield from _read_documents(PageKeys(keys, page, checkpoint.build), shard)
-        live = LivePage(documents, now_ms, keep_final_ms)
+    documents = yield from _read_documents(PageKeys(keys, page, checkpoint.build), shard)
+    live = without_collections(lambda: LivePage(documents, now_ms, keep_final_ms))
     cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
     name = page.encode()
 
@@ -60,7 +60,8 @@ def _read_documents(names: PageKeys, shard: int) -> Step[list[Observation]]:
     while True:
         commands = [("ZRANGEBYSCORE", names.all, last, "+inf", "WITHSCORES", "LIMIT", 0, _AT_ONCE)]
         next_ids, *rows = yield from ask_all(shard, [*commands, *([("HMGET", names.docs, *ids)] if ids else [])])
-        documents += decode_documents([row for row in rows[0] if row]) if rows else []
+        some = [row for row in rows[0] if row] if rows else []
+        documents += without_collections(partial(decode_observations, some))
         ids = next_ids[::2]
         if not ids:
             return documents
@@ -88,6 +89,6 @@ def fold_item(live: LivePage, item: Item) -> tuple[Turn, Event | None, str]:
     """Fold an entry into a page; return what it changed, its event, and what is wrong with it. Raises CodeTooOld."""
     event = item.event
     if isinstance(event, Poison):
-        return live.damage(event.envelope["subject"], *event.position[:2]), None, event.reason
+        return live.damage(event.subject, *event.position[:2]), None, event.reason
     turn, problem = live.evolve(event)
     return turn, None if problem else event, problem

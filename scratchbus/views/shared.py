@@ -1,15 +1,16 @@
-"""The live pages of an open bus: all views of a page share one, which goes with the last of them."""
+"""The live pages of an open bus: all views of a page share one, which is dropped with the last of them."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step
 from scratchbus.errors import BusClosed, ViewClosed
+from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.readmodel.scope import Core
 from scratchbus.views.live_page import Live
@@ -19,7 +20,7 @@ Keeping = TypeVar("Keeping", bound=Keeper | AsyncKeeper)
 
 
 class _Shared(Generic[Lock]):
-    """A live page, or one that is being started, and how many views there are of it."""
+    """A live page, perhaps still being started, and the number of its views."""
 
     def __init__(self, starting: Lock) -> None:
         self.starting = starting
@@ -37,7 +38,7 @@ class _Pages(Generic[Lock, Keeping]):
         self._is_closed = False
 
     def leave(self, page: str) -> None:
-        """Do without a page; after the last one who wanted it, it is followed no more."""
+        """Release a page; after its last view it is no longer followed."""
         with self._lock:
             shared = self._shared.get(page)
             if shared is None:
@@ -70,6 +71,12 @@ class _Pages(Generic[Lock, Keeping]):
         live.leave(error)
 
 
+def _shard_of(log: Log, page: str) -> Step[int]:
+    """Return the shard of a page; as a conversation, since an AsyncBus learns how many there are in its first one."""
+    yield from ()
+    return log.shard(page)
+
+
 class LivePages(_Pages[threading.Lock, Keeper]):
     """The live pages of a Bus."""
 
@@ -79,7 +86,7 @@ class LivePages(_Pages[threading.Lock, Keeper]):
         self._feeds = feeds
 
     def enter(self, page: str) -> Live:
-        """Return the live page, started by the first who wants it. Raises EngineError, LogError or BusClosed."""
+        """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""
         shared = self._wanted(page)
         try:
             with shared.starting:
@@ -90,7 +97,7 @@ class LivePages(_Pages[threading.Lock, Keeper]):
         return shared.live
 
     def close(self) -> None:
-        """Follow nothing any longer; who reads on gets BusClosed."""
+        """Stop following all pages; reads of their views raise BusClosed from then on."""
         self._end()
 
     def _start(self, page: str) -> Live:
@@ -115,19 +122,17 @@ class AsyncLivePages(_Pages[asyncio.Lock, AsyncKeeper]):
     def __init__(
         self,
         core: Core,
-        greet: Callable[[], Awaitable[object]],
-        run: Callable[[Step[None]], Awaitable[None]],
+        run: Callable[[Step[Any]], Awaitable[Any]],
         feeds: AsyncFeeds,
         keeper: AsyncKeeper,
     ) -> None:
         super().__init__(core, keeper, asyncio.Lock)
-        self._greet = greet
         self._run = run
         self._feeds = feeds
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def enter(self, page: str) -> Live:
-        """Return the live page, started by the first who wants it. Raises EngineError, LogError or BusClosed."""
+        """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""
         shared = self._wanted(page)
         try:
             async with shared.starting:
@@ -138,15 +143,15 @@ class AsyncLivePages(_Pages[asyncio.Lock, AsyncKeeper]):
         return shared.live
 
     async def close(self) -> None:
-        """Follow nothing any longer; who reads on gets BusClosed."""
+        """Stop following all pages; reads of their views raise BusClosed from then on."""
         self._end()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _start(self, page: str) -> Live:
-        await self._greet()  # only then is it known how many shards there are
-        live = Live(self.core, page, self._feeds.feed(self.core.log.shard(page)), self._spawn)
+        shard = await self._run(_shard_of(self.core.log, page))
+        live = Live(self.core, page, self._feeds.feed(shard), self._spawn)
         try:
             await self._run(live.start())
         except BaseException:

@@ -77,11 +77,11 @@ class Agenda:
 
     @property
     def has_many(self) -> bool:
-        """Whether it is about more than one page."""
+        """Whether it covers more than one page."""
         return self._pages is None or len(self._pages) > 1
 
     def seek(self) -> Step[Picked | float]:
-        """Pick the next observation; else return for how many seconds there will be nothing, unless it is woken."""
+        """Claim the next observation; else return the seconds until there may be one, unless it is woken."""
         if not self._feeds:
             self._feeds = [self._feed(shard) for shard in self.shards]
             for feed in self._feeds:
@@ -110,14 +110,14 @@ class Agenda:
         return max(0.0, min(self._asleep.values(), default=float("inf")) - time.monotonic())
 
     def trouble(self, problem: ScratchbusError) -> float:
-        """Take note that the engine did not do its part; return how long to wait."""
+        """Record an error of the engine; return the seconds to wait before the next attempt."""
         if self._failures == 0:
             logger.warning("waiting for the engine", work=self.name, reason=str(problem))
         self._failures += 1
         return min(NAP, backoff(self._failures))
 
     def leave(self) -> None:
-        """Follow no more."""
+        """Stop following the log."""
         for feed in self._feeds:
             feed.leave(self)
 

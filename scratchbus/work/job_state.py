@@ -1,10 +1,10 @@
-"""One observation that was picked and is held: what its holder does with it, and how the claim is prolonged."""
+"""A claimed observation: what its worker does with it, and how the claim is renewed."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Self, TypeVar
 
 from scratchbus.commands import change
@@ -13,11 +13,20 @@ from scratchbus.commands.claim import Back, Picked, Wanted
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import Duration, delay_ms, duration_ms
 from scratchbus.engine.steps import Step
-from scratchbus.errors import Claimed, InvalidField, InvalidTransition, NotClaimed, NotFound, StaleFence
+from scratchbus.errors import (
+    BusClosed,
+    Claimed,
+    Conflict,
+    InvalidField,
+    InvalidTransition,
+    NotClaimed,
+    NotFound,
+    StaleFence,
+)
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP, PASSING
+from scratchbus.subscriptions.delivery_state import reason_of
 from scratchbus.subscriptions.options import check_attempts, seconds
-from scratchbus.subscriptions.subscription import reason_of
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -29,6 +38,9 @@ NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, re
 
 UNTRIED = Back(untried=True)
 
+NOBODY_ELSES = (Conflict, NotFound, BusClosed, *PASSING)
+"""Errors that may keep a worker from giving a job back; its claim then lapses by itself, or has lapsed."""
+
 _LONGEST_REASON = 1_000
 _COUNTED = {"resolve": "resolved", "archive": "archived", "review": "reviewed"}
 
@@ -38,7 +50,7 @@ H = TypeVar("H")
 
 
 class Terms(NamedTuple):
-    """How a job is tried: how often, how many seconds after the first failure again, and for how long at most."""
+    """How a job is retried: attempts, seconds before the second attempt, and the longest a handler may take."""
 
     max_attempts: int = 5
     retry_delay: float = 1.0
@@ -46,7 +58,7 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, max_attempts: object, retry_delay: Duration, handler_timeout: Duration) -> Self:
-        """Make them from what callers give. Raises InvalidField or InvalidTTL."""
+        """Return the terms for the arguments of a caller. Raises InvalidField or InvalidTTL."""
         most = check_attempts(max_attempts)
         return cls(most, delay_ms(retry_delay, "retry_delay") / 1000, seconds("handler_timeout", handler_timeout))
 
@@ -55,9 +67,9 @@ USUAL = Terms()
 
 
 class Holding:
-    """What `Job` and `AsyncJob` have in common; what they do is written here once, as conversations.
+    """What `Job` and `AsyncJob` share: their operations, as conversations.
 
-    Every write carries the fence. `attempt` counts how often it was picked since its status changed last.
+    Every write carries the fence. `attempt` counts the claims since the status last changed.
     """
 
     def __init__(self, core: Core, page: str, picked: Picked, ttl: Duration, terms: Terms) -> None:
@@ -85,23 +97,23 @@ class Holding:
 
     @property
     def is_done(self) -> bool:
-        """Whether it was closed, sent to review or given back through this job."""
+        """Whether it was closed, sent to review or released through this job."""
         return self._is_over
 
     @property
     def is_lost(self) -> bool:
-        """Whether the claim ended under the worker's hands, as far as it knows: what it writes now is refused."""
+        """Whether the claim has ended, as far as the worker knows; further writes are refused."""
         return not self._is_over and (self._is_lost or time.monotonic() > self._renewed + self._ttl_ms / 1000)
 
     @property
     def is_out(self) -> bool:
-        """Whether it is still in the worker's hands."""
+        """Whether it is still claimed and has no outcome."""
         return not self._is_over and not self._is_lost
 
     # -- what is done with it ------------------------------------------------------------------------------------------
 
     def moving(self, verb: str, reason: str | None, event_id: str | None) -> Step[Observation]:
-        """Resolve or archive it, which ends the claim; or send it to review, and give it back."""
+        """Resolve or archive it, which ends the claim; or send it to review, and release it."""
         core, by = self._core, self.claim.by
         then = [claiming.plan_release(core, self.page, self.id, by, None, self.fence)] if verb == "review" else []
         step = change.transition(core, self.page, self.id, verb, reason, None, event_id, self.fence, then)
@@ -109,23 +121,23 @@ class Holding:
         counts.jobs[_COUNTED[verb]] += 1
         return after
 
-    def updating(self, changes: dict[str, Any], event_id: str | None) -> Step[Observation]:
+    def updating(self, changes: Mapping[str, Any], event_id: str | None) -> Step[Observation]:
         """Replace fields of it."""
         step = change.update(self._core, self.page, self.id, changes, None, event_id, self.fence)
         return (yield from self._do(step))
 
     def linking(self, action: str, event_id: str | None) -> Step[Observation]:
-        """Record that an action was taken because of it."""
+        """Record an action taken because of it."""
         step = claiming.link(self._core, self.page, self.id, action, event_id, self.fence)
         return (yield from self._do(step))
 
     def releasing(self, back: Back, event_id: str | None = None) -> Step[Observation]:
-        """Give it back."""
+        """Release it."""
         step = claiming.release(self._core, self.page, self.id, self.claim.by, event_id, self.fence, back)
         return (yield from self._do(step))
 
     def failing(self, reason: str, delay: Duration | None = None, event_id: str | None = None) -> Step[Observation]:
-        """Give it back for another attempt after a while, or send it to review after the last one."""
+        """Release it for another attempt after a while, or send it to review after the last one."""
         ms = round(self._delay() * 1000) if delay is None else delay_ms(delay, "delay")
         counts.jobs["failed"] += 1
         reason = " ".join(str(reason).split())[:_LONGEST_REASON]
@@ -134,7 +146,7 @@ class Holding:
         return (yield from self.releasing(Back(ms, reason=reason), event_id))
 
     def giving_up(self, attempts: int, reason: str, event_id: str | None = None) -> Step[Observation]:
-        """Send it to review, saying why; where its lifecycle knows no review, it rests for as long as can be."""
+        """Send it to review with the reason; if its lifecycle has no review, release it with the longest delay."""
         reason = f"gave up after {attempts} attempt{'s' if attempts > 1 else ''}: {reason}"
         try:
             return (yield from self.moving("review", reason, event_id))
@@ -142,7 +154,7 @@ class Holding:
             return (yield from self.releasing(Back(round(LONGEST_DELAY * 1000), reason=reason), event_id))
 
     def settling(self, problem: BaseException | None) -> Step[Observation]:
-        """Fail it for what ended its handler, an exception or nothing; give it back untried if that had to end."""
+        """Fail it for an exception or a missing outcome of its handler; release it untried on an interrupt."""
         if problem is None or isinstance(problem, Exception):
             return self.failing(NO_OUTCOME if problem is None else reason_of(problem))
         return self.releasing(UNTRIED)
@@ -167,7 +179,7 @@ class Holding:
     # -- what the keeper asks for --------------------------------------------------------------------------------------
 
     def is_due(self, now: float) -> bool:
-        """Say whether it is time to prolong the claim; once the handler has taken too long, it is left to end."""
+        """Return whether to renew the claim; it is no longer renewed once the handler has taken too long."""
         return (
             self.is_out
             and not self._is_writing
@@ -177,7 +189,7 @@ class Holding:
         )
 
     def keep(self) -> Step[None]:
-        """Prolong the claim."""
+        """Renew the claim."""
         asked = time.monotonic()
         try:
             self.claim = yield from claiming.claim(
@@ -202,6 +214,6 @@ def claim_next(
     ttl: Duration,
     event_id: str | None,
 ) -> Step[H | None]:
-    """Pick what is next on a page and claim it; return what is made of it, or None when there is nothing."""
+    """Claim the next observation of a page, and return `make` of it; None when there is none."""
     found = yield from claiming.pick(core, page, Wanted.of(types, tags), by, ttl, event_id=event_id)
     return make(found) if isinstance(found, Picked) else None

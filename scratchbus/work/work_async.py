@@ -1,4 +1,4 @@
-"""Work as an asyncio program does it."""
+"""Work and its jobs."""
 
 from __future__ import annotations
 
@@ -6,45 +6,28 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import suppress
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, Unpack
 
 from scratchbus.commands.claim import Picked, Wanted
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.patch import ObservationPatch
 from scratchbus.domain.values import Duration
-from scratchbus.engine.renewal import AsyncKeeper
-from scratchbus.engine.steps import Step
 from scratchbus.eventlog.reader import Stop
-from scratchbus.eventlog.tail_readers import AsyncFeeds
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.consumer import NAP, PASSING
-from scratchbus.subscriptions.subscription import NOT_THE_EVENTS_FAULT, reason_of
+from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.agenda import Agenda
-from scratchbus.work.job_state import UNTRIED, USUAL, Holding, Terms
-from scratchbus.work.work import NOBODY_ELSES
-
-T = TypeVar("T")
+from scratchbus.work.job_state import NOBODY_ELSES, UNTRIED, USUAL, Holding, Terms
 
 logger = stderr_logger()
 
 
-class AsyncHost(Protocol):
-    """What work needs of an open bus."""
-
-    core: Core
-    feeds: AsyncFeeds
-    keeper: AsyncKeeper
-
-    async def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine."""
-        ...
-
-
 class AsyncJob(Holding):
-    """One observation that was picked and claimed: `resolve` it, or say what else became of it.
+    """One observation, claimed for its worker: `resolve` it, or report another outcome.
 
-    Every write carries the fence of the claim, and raises StaleFence once the claim is over. As an `async with` it
-    fails on an exception, which is logged and swallowed, and when its block ends without an outcome.
+    Every write carries the fence of the claim, and raises StaleFence once the claim has ended. In an `async with` an
+    exception fails the job, is logged, and does not propagate; so does a block that ends without an outcome.
     """
 
     def __init__(self, bus: AsyncHost, page: str, ttl: Duration, picked: Picked, terms: Terms = USUAL) -> None:
@@ -52,31 +35,31 @@ class AsyncJob(Holding):
         self._bus = bus
 
     async def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
-        """Close it: what it said has been dealt with."""
+        """Close it, because it has been dealt with."""
         return await self._bus.converse(self.moving("resolve", reason, event_id))
 
     async def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
-        """Send it to review, and give it back."""
+        """Send it to review, and release it."""
         return await self._bus.converse(self.moving("review", reason, event_id))
 
     async def archive(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
-        """Put it away for good."""
+        """Archive it for good."""
         return await self._bus.converse(self.moving("archive", reason, event_id))
 
-    async def update(self, *, event_id: str | None = None, **changes: Any) -> Observation:
-        """Replace fields of it; the claim goes on."""
+    async def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
+        """Replace fields of it, as `Page.update` does; the claim stays."""
         return await self._bus.converse(self.updating(changes, event_id))
 
     async def link(self, action: str, *, event_id: str | None = None) -> Observation:
-        """Record that this action was taken because of it; the claim goes on."""
+        """Record an action taken because of it; the claim stays."""
         return await self._bus.converse(self.linking(action, event_id))
 
     async def release(self, *, event_id: str | None = None) -> Observation:
-        """Give it back untried, for anyone to pick at once: it does not count as an attempt."""
+        """Release it at once for any worker; this does not count as an attempt."""
         return await self._bus.converse(self.releasing(UNTRIED, event_id))
 
     async def fail(self, reason: str, *, delay: Duration | None = None, event_id: str | None = None) -> Observation:
-        """Give it back for another attempt after a while, or send it to review after the last one."""
+        """Release it for another attempt after `delay`, or send it to review after the last attempt."""
         return await self._bus.converse(self.failing(reason, delay, event_id))
 
     async def __aenter__(self) -> Self:
@@ -87,7 +70,7 @@ class AsyncJob(Holding):
         return isinstance(problem, Exception)
 
     async def _settle(self, problem: BaseException | None) -> None:
-        """Say what became of it, if its worker did not."""
+        """Report an outcome unless the worker has."""
         if isinstance(problem, Exception):
             logger.warning("a handler failed", observation=self.id, attempt=self.attempt, reason=reason_of(problem))
         if self.is_out:
@@ -96,10 +79,10 @@ class AsyncJob(Holding):
 
 
 class AsyncWork:
-    """Work of many workers, in an `async with`: iterate over it for one job after the other, as long as there is any.
+    """Work for competing workers. Iterate over it in an `async with` for one job after the other.
 
-    A job that is still out when the next one is asked for has failed. What leaves the `async with` by an exception
-    fails the job that is out; else leaving gives it back. For one task; others open their own. Made by `bus.work`.
+    Asking for the next job fails the one before unless it has an outcome. An exception that leaves the `async with`
+    fails the current job; otherwise leaving releases it. For one task; others open their own. Made by `bus.work`.
     """
 
     def __init__(
@@ -127,14 +110,14 @@ class AsyncWork:
         return self._agenda.name
 
     async def run(self, handler: Callable[[AsyncJob], Awaitable[object]], stop: Stop | None = None) -> None:
-        """Hand every job to a handler, and fail it when that raises or leaves it without an outcome; until `stop`."""
+        """Pass every job to a handler; it fails on an exception or without an outcome. Ends when `stop` is set."""
         self._stop = stop or self._stop
         async for job in self:
             async with job:
                 await handler(job)
 
     async def close(self) -> None:
-        """End the iteration, and give back the job that is out. Any task may do so."""
+        """End the iteration, and release the current job. Any task may call it."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -150,6 +133,9 @@ class AsyncWork:
         job = self._let_go()
         if job is not None:
             await job._settle(None)
+        if self._agenda.has_many:
+            for shard in self._agenda.shards:
+                self._bus.feeds.pump(shard)  # a higher priority on another page must be noticed during a job
         while not self._is_stopped():
             self._woken.clear()
             try:
@@ -162,7 +148,7 @@ class AsyncWork:
                     return job
                 await self._give_back()
             except PASSING as problem:
-                await self._bus.feeds.wait(self._woken, self._agenda.trouble(problem))
+                await self._bus.feeds.wait((), self._woken, self._agenda.trouble(problem))
         raise StopAsyncIteration
 
     def _take(self, picked: Picked) -> AsyncJob:
@@ -183,10 +169,10 @@ class AsyncWork:
                 await job.release()
 
     async def _wait(self, seconds: float) -> None:
-        """Wait until there may be something to do; look now and then whether it is to stop."""
+        """Wait until there may be a job, and check regularly whether to stop."""
         until = time.monotonic() + seconds
         while not self._woken.is_set() and not self._is_stopped() and (left := until - time.monotonic()) > 0:
-            await self._bus.feeds.wait(self._woken, min(NAP, left))
+            await self._bus.feeds.wait(self._agenda.shards, self._woken, min(NAP, left))
 
     def _is_stopped(self) -> bool:
         return self._is_closed or (self._stop is not None and self._stop.is_set())

@@ -76,7 +76,7 @@ def test_one_that_fails_half_way_loses_nothing_and_is_gone_on_with(bus: Bus, obj
 @pytest.mark.parametrize("code", [401, 403, 507])
 def test_one_that_refuses_says_so_and_nothing_leaves_the_log(bus: Bus, objects: Bucket, code: int) -> None:
     objects.fails = lambda method, name: code if method == "PUT" else 0
-    with pytest.raises(ArchiveUnavailable, match="see to the object store and what its key may do") as said:
+    with pytest.raises(ArchiveUnavailable, match="check the object store and the permissions of its key") as said:
         archive_bus(bus)
     assert "s3cr3t" not in str(said.value)
     assert "\n" not in str(said.value)

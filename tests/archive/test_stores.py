@@ -65,7 +65,7 @@ def test_a_disk_without_room_says_so_and_leaves_nothing_behind(tmp_path: Path, m
 
     monkeypatch.setattr(os, "fsync", full)
     store = DirectoryStore(tmp_path)
-    with pytest.raises(ArchiveUnavailable, match="No space left on device; see to the disk"):
+    with pytest.raises(ArchiveUnavailable, match="No space left on device; check the disk"):
         write(store, "a/one", b"1")
     assert store.list() == []
 
@@ -87,7 +87,7 @@ def test_an_object_store_that_cannot_be_reached_says_so_without_its_key(monkeypa
     assert store.where == "s3://bucket/some/prefix"
     for act in (lambda: store.get("a"), lambda: store.put_new("a", b"1"), lambda: store.list("a/")):
         with pytest.raises(
-            ArchiveUnavailable, match=r"archive s3://bucket/some/prefix/a/?: .*see to the object"
+            ArchiveUnavailable, match=r"archive s3://bucket/some/prefix/a/?: .*check the object"
         ) as said:
             act()
         assert "s3cr3t" not in str(said.value)
@@ -97,10 +97,10 @@ def test_an_object_store_that_cannot_be_reached_says_so_without_its_key(monkeypa
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("ftp://host/x", "ftp:// is no place for an archive"),
-        ("redis://user:s3cr3t@host", "redis:// is no place for an archive"),
+        ("ftp://host/x", "ftp:// is not an archive URL"),
+        ("redis://user:s3cr3t@host", "redis:// is not an archive URL"),
         ("file://host/x", "names a host"),
-        ("s3://KEY:s3cr3t@bucket/x?no_such_option=s3cr3t", "one of its options is unknown: no_such_option"),
+        ("s3://KEY:s3cr3t@bucket/x?no_such_option=s3cr3t", "unknown option: no_such_option"),
         ("s3://", "cannot be used"),
     ],
 )

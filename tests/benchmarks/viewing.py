@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
-from scratchbus.eventlog.codec import decode_documents
+from scratchbus.eventlog.codec import decode_observations
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.page import Page
 from scratchbus.views.view import View
@@ -82,7 +82,7 @@ def measure_view_start(stage: Stage, sizes: Sizes) -> list[Row]:
             views.pop().close()
 
     def documents() -> None:
-        read = [document for rows in _documents(stage, names) for document in decode_documents(rows)]
+        read = [document for rows in _documents(stage, names) for document in decode_observations(rows)]
         if len(read) != sizes.large_page:
             raise RuntimeError("not all documents were read")
 

@@ -46,7 +46,7 @@ def test_numbers_that_are_none_are_refused(warnings, used, limit):
 
 def test_the_warning_says_what_to_do_and_why():
     assert WARNING.startswith("[System] ")
-    for point in ("token limit", "compacted", "notepad", "summary", "stays in full"):
+    for point in ("token limit", "compacted", "notepad", "summary", "kept in full"):
         assert point in WARNING
 
 

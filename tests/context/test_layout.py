@@ -29,7 +29,7 @@ def test_what_does_not_fit_is_left_out_whole_and_counted():
     laid = lay_out([Section("b", "# B", items)], 30, words)
     assert laid.tokens <= 30
     assert laid.chosen["b"] == items[: len(laid.chosen["b"])]
-    assert laid.text.endswith(f"({laid.left_out['b']} more left out for want of room)")
+    assert laid.text.endswith(f"({laid.left_out['b']} more left out for lack of room)")
     assert laid.left_out["b"] + len(laid.chosen["b"]) == 100
 
 
@@ -59,7 +59,7 @@ def test_sections_that_have_no_room_at_all_are_told_of_in_one_line():
     long = "word " * 20
     sections = [Section("a", "# A"), Section("b", long, ["one"] * 3), Section("c", long, ["two"])]
     laid = lay_out(sections, 12, words)
-    assert laid.text == "# A\n\n(left out for want of room: b 3, c 1)"
+    assert laid.text == "# A\n\n(left out for lack of room: b 3, c 1)"
     assert laid.tokens == words(laid.text)
     assert lay_out(sections, 11, words).text == "# A"
 

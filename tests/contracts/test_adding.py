@@ -6,10 +6,15 @@ from typing import Any
 import pytest
 
 from scratchbus import NewObservation
-from scratchbus.commands.add import plan_added
+from scratchbus.commands.add import Ids, decide
+from scratchbus.domain.observation import parse
 from scratchbus.errors import EventIdReused, InvalidField, TooLarge
 from scratchbus.eventlog.append import append
+from scratchbus.eventlog.ids import new_id
+from tests.engines import ALL
 from tests.inspection import log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 def test_what_is_added_is_returned_as_it_will_be_read(page):
@@ -120,8 +125,11 @@ def test_one_bad_item_refuses_its_whole_batch(bus, page):
 @pytest.mark.parametrize("event_id", ["mine", None])
 def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
     kind = bus.types.get("observation")
-    first, second = (plan_added(bus.core, page.name, kind, _new(text), event_id, None) for text in "ab")
-    second.event.placed(id=first.event.id)
+    now, sharing = datetime.now(UTC), 0 if event_id is None else 2
+    first, second = (
+        decide(now, Ids(new_id(), "one-id", sharing), bus.core, kind, parse(vars(_new(text))), page.name, {})
+        for text in "ab"
+    )
     with pytest.raises(EventIdReused, match="item 2 of 2"):
         bus.converse(append(bus.core.log, page.name, [first, second]))
     assert log_length(bus) == 0
@@ -167,7 +175,7 @@ def test_evidence_that_was_never_there_is_refused(bus, page):
     new = NewObservation(type="observation", content="x", evidence=["01ARZ3NDEKTSV4RRFFQ69G5FAV"])
     good = NewObservation(type="observation", content="good")
     for add in (lambda: page.add("observation", "x", evidence=new.evidence), lambda: page.add_many([good, new])):
-        with pytest.raises(InvalidField, match="evidence: 01ARZ3NDEKTSV4RRFFQ69G5FAV is on no page of this bus"):
+        with pytest.raises(InvalidField, match="evidence: 01ARZ3NDEKTSV4RRFFQ69G5FAV is not on any page of this bus"):
             add()
     assert log_length(bus) == 0
 

@@ -116,7 +116,7 @@ def test_a_segment_that_is_not_full_waits_if_it_may(bus):
 
 
 def test_without_archive_url_there_is_nothing_to_run(connect):
-    with pytest.raises(SettingsError, match="archive_url: it is not set"):
+    with pytest.raises(SettingsError, match="archive_url is not set"):
         archive_bus(connect())
 
 

@@ -186,7 +186,7 @@ def test_two_moments_differ_by_what_was_added_changed_and_gone(page, way):
 def test_what_is_no_moment_is_refused(bus, page, clock):
     page.add("observation", "x")
     for when in ("yesterday", "12", "", "1-2-3", 12, None, 1.5):
-        with pytest.raises(InvalidPosition, match="not a position, nor a time"):
+        with pytest.raises(InvalidPosition, match="neither a position nor a time"):
             page.as_of(when)
     with pytest.raises(InvalidPosition, match="is in the future; the engine has"):
         page.as_of(clock.now + timedelta(minutes=1))
@@ -256,10 +256,9 @@ def _bodies(reply):
 
 def test_a_recent_moment_costs_what_has_happened_since(connect, fetched, bus, page):
     busy = page.add("observation", "busy", dedupe_key="k")
-    for n in range(5):
-        connect(max_observations=10_000).page().add_many(
-            [NewObservation(type="observation", content=f"{n}") for _ in range(900)]
-        )
+    connect(max_observations=10_000).page().add_many(
+        [NewObservation(type="observation", content="x") for _ in range(900)]
+    )
     project(bus)
     then = bus.position()
     for _ in range(3):
@@ -273,11 +272,10 @@ def test_a_recent_moment_costs_what_has_happened_since(connect, fetched, bus, pa
 
 def test_no_answer_has_many_events(connect, fetched, bus, way):
     page = connect(max_observations=10_000).page()
-    for _ in range(2):
-        page.add_many([NewObservation(type="observation", content="x") for _ in range(900)])
+    page.add_many([NewObservation(type="observation", content="x") for _ in range(900)])
     project(bus)
     fetched.clear()
-    assert len(bus.page().as_of(bus.position()).list(limit=None)) == 1800
+    assert len(bus.page().as_of(bus.position()).list(limit=None)) == 900
     assert max(fetched) < 600
 
 

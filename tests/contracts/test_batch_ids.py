@@ -4,7 +4,10 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.errors import InvalidField
+from tests.engines import ALL
 from tests.inspection import log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 def test_two_items_of_a_batch_cannot_have_one_event_id(bus, page):

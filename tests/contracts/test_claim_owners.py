@@ -9,7 +9,10 @@ from scratchbus.domain.events import Claimed as ClaimedEvent
 from scratchbus.errors import Claimed, Conflict, SettingsError, StaleFence
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import Write
+from tests.engines import ALL
 from tests.inspection import all_events, log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def test_whole_observations_by_priority_and_how_many_were_left_out(connect, budg
     first = [each.content.split()[1] for each in page.active()[: len(shown)]]
     assert shown == first
     assert found.left_out == {"observations": 120 - len(shown)}
-    assert f"({120 - len(shown)} more left out for want of room)" in found.text
+    assert f"({120 - len(shown)} more left out for lack of room)" in found.text
 
 
 def test_the_notepad_is_never_cut(analyst):
@@ -358,7 +358,7 @@ def _is_ours(line):
         "## Scratch Page: p",
         "## Notes",
         "(empty — ",
-        "Lines that begin with",
+        "Lines that start with",
         "- observation from",
     )
     return line == "" or line.startswith((*ours, "- note_"))

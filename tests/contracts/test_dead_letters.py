@@ -48,7 +48,7 @@ def test_a_failure_that_never_may_come_again_is_refused(bus, page):
     fill(page, 1)
     with bus.subscribe("router") as deliveries:
         delivery = next(deliveries)
-        with pytest.raises(InvalidTTL, match="delay: 'never' is no time to wait"):
+        with pytest.raises(InvalidTTL, match="delay: 'never' is not a time to wait"):
             delivery.fail("no", delay="never")
         delivery.ack()
 

@@ -6,7 +6,10 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.errors import InvalidField, KeyHeld
+from tests.engines import ALL
 from tests.inspection import log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 def test_a_repeat_is_counted_and_the_open_one_returned(page):
@@ -82,7 +85,7 @@ def test_reopening_needs_the_key(bus, page):
     page.resolve(first.id)
     second = page.add("observation", "x", dedupe_key="k")
     before = log_length(bus)
-    with pytest.raises(KeyHeld, match="close it first") as refused:
+    with pytest.raises(KeyHeld, match="close that one first") as refused:
         page.reopen(first.id)
     assert (refused.value.id, refused.value.key, refused.value.holder) == (first.id, "k", second.id)
     assert log_length(bus) == before

@@ -7,8 +7,11 @@ import pytest
 from scratchbus import AsyncJob, AsyncPage, Job, NewObservation, Page
 from scratchbus.engine.steps import Call, ask
 from scratchbus.errors import EngineError, EngineUnreachable, EventIdReused, NotReplicated
+from tests.engines import ALL
 from tests.faults.interposing import interposed, losing_replies
 from tests.inspection import log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 READS = {"get", "list", "active", "trace", "consequences", "exposure", "history", "as_of"}
 READ_OF_A_JOB = {"moving", "updating", "linking", "releasing", "failing", "giving_up", "settling", "is_due", "keep"}

@@ -166,7 +166,7 @@ def test_a_log_that_was_flushed_and_written_anew_is_another_one(bus, page, count
     assert [next(events).content for _ in range(3)] == ["0", "1", "2"]
     forget(bus)
     fill(page, count)
-    with pytest.raises(LogRewound, match="the log is another one"):
+    with pytest.raises(LogRewound, match="this is not the log that was read before"):
         next(events)
 
 

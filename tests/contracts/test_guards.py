@@ -11,7 +11,10 @@ from scratchbus.errors import InvalidTransition, KeyHeld, NotFound, PageFull, St
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_event_id, new_id
 from scratchbus.eventlog.writes import Write
+from tests.engines import ALL
 from tests.inspection import all_events, log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 CLASSES = {"active": "open", "pending_review": "open", "resolved": "closed", "archived": "final"}
 

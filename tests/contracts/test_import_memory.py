@@ -13,6 +13,9 @@ from ulid import ULID
 from scratchbus import Bus
 from scratchbus.archive.importing import facts
 from scratchbus.errors import InvalidExport
+from tests.engines import ALL
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 def lines(count: int) -> Iterator[str]:

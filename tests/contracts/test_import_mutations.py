@@ -16,7 +16,10 @@ from scratchbus.errors import InvalidExport, NotFound
 from tests.contracts.test_exporting import export
 from tests.contracts.test_import_refusals import assert_untouched
 from tests.contracts.test_verifying import live
+from tests.engines import ALL
 from tests.inspection import assert_sound, project
+
+pytestmark = pytest.mark.engines(*ALL)
 
 ODD: list[Any] = [
     None, True, False, 0, 1, -1, 2, 7, 101, 2**31, 2**46, 2**53, 2**63, 2**64, 10**12, 10**30, 6 * 10**4000, 0.5, -0.5,

@@ -11,7 +11,10 @@ from scratchbus import Bus
 from scratchbus.errors import InvalidExport
 from tests.contracts.test_exporting import export
 from tests.contracts.test_verifying import live
+from tests.engines import ALL
 from tests.inspection import send
+
+pytestmark = pytest.mark.engines(*ALL)
 
 Line = dict[str, object]
 

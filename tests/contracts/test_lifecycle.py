@@ -4,7 +4,10 @@ import pytest
 
 from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.errors import InvalidField, InvalidTransition, NotChangeable, NotFound
+from tests.engines import ALL
 from tests.inspection import log_length
+
+pytestmark = pytest.mark.engines(*ALL)
 
 VERBS = {"pending_review": "review", "resolved": "resolve", "archived": "archive", "active": "reopen"}
 
@@ -73,7 +76,7 @@ def test_a_status_that_is_none_is_refused_with_those_that_are(page):
     added = page.add("observation", "x")
     with pytest.raises(InvalidField, match="use one of: active, archived, pending_review, resolved"):
         page.update(added.id, status="done")
-    with pytest.raises(InvalidField, match="begin with: active, pending_review"):
+    with pytest.raises(InvalidField, match="start with: active, pending_review"):
         page.add("observation", "x", status="resolved")
 
 

@@ -64,14 +64,14 @@ def test_all_of_several_go_when_that_is_said(notepad):
 
 REFUSED = {
     "a text that is missing": (("find_replace", None, "zebra", "x"), "find: 'zebra' is not on the notepad, read it"),
-    "a text that is there twice": (("find_replace", None, "an", "x"), "'an' is on the notepad 2 times; give more"),
+    "a text that is there twice": (("find_replace", None, "an", "x"), "'an' is on the notepad 2 times; include more"),
     "a text that overlaps itself": (("delete", "ana"), "content: 'ana' is on the notepad 2 times"),
     "a deletion of what is missing": (("delete", "zebra"), "content: 'zebra' is not on the notepad"),
     "nothing to find": (("find_replace", None, "", "x"), "find: is empty; give the exact text"),
     "no text to find": (("find_replace", None, None, "x"), "find: is missing; find_replace needs it"),
     "no replacement": (("find_replace", None, "b", None), "replace: is missing; find_replace needs it"),
     "nothing to append": (("append",), "content: is missing; append needs it"),
-    "what it has no use for": (("append", "x", "y"), "find: append has no use for it; give content"),
+    "what it has no use for": (("append", "x", "y"), "find: append does not take it; give content"),
     "an unknown operation": (("erase", "x"), "operation: 'erase' is none; use one of: append, prepend, find_replace"),
     "no operation at all": ((["append"], "x"), "operation: ['append'] is none; use one of"),
     "what is no text": (("append", 7), "content: 7 is not a text"),
@@ -231,7 +231,7 @@ def test_an_erased_notepad_is_empty_and_may_be_written_again(bus, notepad):
 
 def test_what_is_known_of_the_session_itself_is_not_erased(bus, notepad):
     notepad.write("x")
-    with pytest.raises(InvalidId, match="what is known of a session itself is not erased"):
+    with pytest.raises(InvalidId, match="the record of a session itself cannot be erased"):
         bus.page("session:s1").erase("session", reason="x")
     with pytest.raises(NotFound):
         bus.page("session:s1").erase("note_1", reason="x")

@@ -148,10 +148,10 @@ REFUSED = {
     "no text": (lambda notes: notes.scratch(7), InvalidField, "content: 7 is not a text"),
     "no Unicode": (lambda notes: notes.scratch("\ud800"), InvalidField, "content: is not valid Unicode text"),
     "a bare tag": (lambda notes: notes.add("x", "bug"), InvalidField, "tags: 'bug' is not a list of texts"),
-    "an empty tag": (lambda notes: notes.add("x", [""]), InvalidField, "tags: '' has to be 1 to 256 printable"),
-    "no id": (lambda notes: notes.update("7", "x"), InvalidId, "id: '7' is not the id of a note; they look like note_"),
+    "an empty tag": (lambda notes: notes.add("x", [""]), InvalidField, "tags: '' must be 1 to 256 printable"),
+    "no id": (lambda notes: notes.update("7", "x"), InvalidId, "id: '7' is not the id of a note; note ids look"),
     "an unknown id": (lambda notes: notes.update("note_7", "x"), NotFound, "there is no note_7 in session 's1'"),
-    "no change": (lambda notes: notes.update("note_7"), InvalidField, "content: nothing is to be changed; give"),
+    "no change": (lambda notes: notes.update("note_7"), InvalidField, "content: nothing to change; give"),
     "a search for no text": (lambda notes: notes.search(7), InvalidField, "query: 7 is not a text"),
     "the history of an unknown note": (lambda notes: notes.history("note_7"), NotFound, "there is no note_7 in"),
 }  # fmt: skip

@@ -20,8 +20,11 @@ from scratchbus.eventlog.writes import Write
 from scratchbus.projections import scratch_page
 from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
+from tests.engines import ALL
 from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 def names_of(bus, page="main"):
@@ -356,7 +359,7 @@ def test_a_view_drops_what_has_been_final_for_long(connect):
 @pytest.mark.real
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("rounds", "each", "most"), [(3, 2_500, 160), pytest.param(5, 10_000, 120, marks=pytest.mark.faults)]
+    ("rounds", "each", "most"), [(2, 2_000, 160), pytest.param(5, 10_000, 120, marks=pytest.mark.faults)]
 )
 def test_memory_is_flat_however_many_are_archived(bus_name, embedded_url, tmp_path, rounds, each, most):
     """All are added, archived and paged out; what the engine has of each after that is a few bytes, a view nothing."""

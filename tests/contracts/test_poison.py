@@ -3,6 +3,7 @@
 import pytest
 
 from scratchbus import NewObservation
+from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.keys import PageKeys
 from tests.contracts.test_bounds import read_everything
 from tests.inspection import all_events, keys_of, project, raw_append, send
@@ -167,3 +168,17 @@ def test_an_entry_without_one_of_the_fields_keeps_no_reader_from_the_rest(bus, p
         project(bus)
     bus.rebuild()
     assert [each.id for each in read_everything(bus, page)] == [later.id, story.id]
+
+
+@pytest.mark.parametrize("name", ["a#b", "#", "", "main#risk_alert", "x\ty"])
+def test_events_of_a_page_that_cannot_be_named_stop_no_reader(bus, page, name):
+    page.add("observation", "story", tags=["t"])
+    for number in range(16):  # so that every shard has a log
+        bus.page(f"p{number}").add("observation", "x")
+    body = '{"v":2,"by":"x","content":"y","tags":["t"],"status":"active","status_class":"open","priority":5}'
+    raw_append(bus, page=name, subject=new_id(), kind="added", type="observation", event=body)
+    project(bus)
+    assert bus.verify().findings
+    bus.rebuild()
+    bus.verify()
+    assert len(page.list()) == 1

@@ -10,15 +10,12 @@ from scratchbus.engine.embedded import server
 from scratchbus.errors import EngineForbidden
 from scratchbus.readmodel.catch_up import load_documents
 from scratchbus.readmodel.queries import IN_MEMORY
-from tests.engines import ENGINES, Connect, Engine
+from tests.engines import Connect, Engine
 from tests.inspection import keys_of, project, send
 
 READER = ("-@all", "+@read", "+eval", "+evalsha", "+eval_ro", "+evalsha_ro", "+@connection", "+info", "+time")
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.parametrize("engine", ENGINES[1:], indirect=True),  # the fake one knows no access lists
-]
+pytestmark = pytest.mark.engines("embedded-4-shards", "system")  # Valkey and Redis; the fake one has no access lists
 
 
 @pytest.fixture

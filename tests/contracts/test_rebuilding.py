@@ -171,7 +171,7 @@ def test_a_second_one_is_refused_while_the_first_is_alive(bus, page):
     time.sleep(0.002)  # the engine counts in milliseconds
     bus.converse(mine.keep())
     (reply,) = bus._engine.execute(theirs.send(None))
-    with pytest.raises(RebuildHeld, match="first is building the state anew; wait"):
+    with pytest.raises(RebuildHeld, match="first is rebuilding the state; wait"):
         theirs.send([reply])
     bus.converse(mine.leave())
     bus.rebuild()

@@ -8,8 +8,11 @@ import pytest
 from scratchbus import NewObservation
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, LogRewound, VersionConflict
 from scratchbus.eventlog import codec
+from tests.engines import ALL
 from tests.faults.interposing import interposed
 from tests.inspection import all_events, forget, log_length, project
+
+pytestmark = pytest.mark.engines(*ALL)
 
 # Every write, as a call with an event id, and one that differs from it.
 WRITES = {

@@ -6,7 +6,10 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.errors import PageFull
+from tests.engines import ALL
 from tests.inspection import all_events, log_length, project
+
+pytestmark = pytest.mark.engines(*ALL)
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def test_displacement_and_addition_are_one_batch(connect):
 
 def test_nothing_of_higher_priority_gives_way(three):
     three.add_many([NewObservation(type="risk_alert", content=f"{n}") for n in range(3)])
-    with pytest.raises(PageFull, match="already has its 3 open observations") as refused:
+    with pytest.raises(PageFull, match="has 3 open observations, the limit") as refused:
         three.add("observation", "unimportant")
     assert (refused.value.page, refused.value.limit) == ("main", 3)
     assert contents(three) == ["2", "1", "0"]

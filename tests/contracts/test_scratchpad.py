@@ -27,7 +27,7 @@ def pad(analyst):
 
 
 def test_scratchpad_displays_for_subagents(pad):
-    assert "## Your Scratchpad\n\n_Still empty." in pad.whoami()
+    assert "## Your Scratchpad\n\n_It is empty." in pad.whoami()
     pad.write("The bank answers on Mondays only.")
     assert pad.whoami().endswith("## Your Scratchpad\n\nThe bank answers on Mondays only.")
     assert "analyst" in pad.whoami()
@@ -98,7 +98,7 @@ def test_blank_clears_it(pad):
         pad.write("something")
         pad.write(blank)
         assert pad.read() == ""
-        assert "_Still empty." in pad.whoami()
+        assert "_It is empty." in pad.whoami()
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_session_that_is_there_is_not_begun_anew(bus):
         lambda: bus.fork_session("else", session="c"),
         lambda: bus.spawn_session("p", session="c"),
     ):
-        with pytest.raises(SessionExists, match="is there already; give the new one a name that is free"):
+        with pytest.raises(SessionExists, match="already exists; choose another name"):
             again()
     assert log_length(bus) == length
     assert bus.notepad("there").read() == "mine"
@@ -181,7 +181,7 @@ def test_nothing_is_written_into_a_session_that_is_over(bus, ended):
         lambda: bus.notes("s1").delete(ended[0].id),
         lambda: bus.spawn_session("s1"),
     ):
-        with pytest.raises(SessionOver, match="session 's1' has ended, and what was remembered in it is archived"):
+        with pytest.raises(SessionOver, match="session 's1' has ended and its memories are archived"):
             late()
     assert log_length(bus) == length
 

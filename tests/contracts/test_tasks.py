@@ -37,7 +37,7 @@ def test_a_task_ends_once(bus):
     bus.end_task(task, "done")
     length = log_length(bus)
     assert bus.end_task(task, "done").endswith("done")
-    with pytest.raises(Conflict, match="is over, with another summary"):
+    with pytest.raises(Conflict, match="has ended with another summary"):
         bus.end_task(task, "done again")
     assert log_length(bus) == length
 

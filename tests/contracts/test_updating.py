@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from scratchbus import NewObservation
+from scratchbus import NewObservation, Observation, ObservationPatch, Page
+from scratchbus.domain.observation import UPDATABLE
 from scratchbus.errors import (
     InvalidField,
     InvalidTransition,
@@ -83,6 +84,19 @@ def test_an_unknown_field_is_refused_with_the_known_ones(bus, page, story):
     with pytest.raises(UnknownField):
         page.update(story.id, ttl="2h")
     assert log_length(bus) == 1
+
+
+def test_type_checkers_refuse_an_unknown_field(page: Page, story: Observation):
+    with pytest.raises(UnknownField):
+        page.update(story.id, contnt="x")  # type: ignore[call-arg]  # mypy fails when this is not needed
+    with pytest.raises(InvalidField):
+        page.update(story.id, confidence="high")  # type: ignore[arg-type]
+    with pytest.raises(UnknownField):
+        page.add("observation", "new", source="me", contnt="x")  # type: ignore[arg-type]
+
+
+def test_a_patch_has_the_fields_that_may_be_updated():
+    assert tuple(ObservationPatch.__annotations__) == UPDATABLE
 
 
 def test_nothing_to_change_is_refused(page, story):

@@ -16,7 +16,6 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel.verify import probe, verifier
 from scratchbus.readmodel.verify.probe import Looker
 from scratchbus.scheduling.expiry import sweep
-from tests.engines import ENGINES
 from tests.inspection import archive, forget, keys_of, project, raw_append, send
 from tests.waiting import eventually
 
@@ -169,8 +168,7 @@ def tampered(bus: Bus, key: str, *commands: tuple[object, ...]) -> list[str]:
 
 
 @pytest.mark.damages_the_log
-@pytest.mark.real
-@pytest.mark.parametrize("engine", ENGINES[1:3], indirect=True)
+@pytest.mark.engines("embedded-4-shards")
 def test_one_thing_dropped_changed_swapped_or_put_into_any_key_is_found(scene: Bus) -> None:
     tag = keys_of(scene).tag
     tried = set()
@@ -228,8 +226,7 @@ def _ways(bus: Bus, key: str, kind: str) -> Iterator[tuple[str, list[tuple[objec
 
 
 @pytest.mark.damages_the_log
-@pytest.mark.real
-@pytest.mark.parametrize("engine", ENGINES[1:2], indirect=True)
+@pytest.mark.engines("embedded")
 def test_a_byte_flipped_in_any_event_is_found(scene: Bus) -> None:
     log = keys_of(scene).log
     entries = send(scene, "XRANGE", log, "-", "+")

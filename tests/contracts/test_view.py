@@ -271,7 +271,7 @@ def test_one_who_does_not_take_the_changes_is_told_that_some_are_missing(bus, pa
     view.wait_for(bus.position())
     missing = next(slow)
     assert missing.is_resync
-    assert "changes were not taken in time" in missing.reason
+    assert "changes were not read in time" in missing.reason
     assert next(slow).after.content == "6"
 
 
@@ -466,7 +466,7 @@ def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(page
     eventually(lambda: view.trouble)
     reads = view.active, view.list, lambda: view.get(story.id), lambda: view.wait_for(story), lambda: next(changes)
     for read in reads:
-        with pytest.raises(LogError, match=r"page 'main' stopped at .*: RuntimeError: out of order; leave all views"):
+        with pytest.raises(LogError, match=r"page 'main' stopped at .*: RuntimeError: out of order; close all views"):
             read()
     monkeypatch.undo()
     view.close()

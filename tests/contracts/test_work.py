@@ -265,7 +265,7 @@ def test_what_failed_does_not_rest_if_so_wanted(bus, page, at_once):
     page.claim_next().fail("no", delay=at_once)
     again = page.claim_next()
     assert (again.id, again.attempt) == (one.id, 2)
-    with pytest.raises(InvalidTTL, match="delay: 'never' is no time to wait"):
+    with pytest.raises(InvalidTTL, match="delay: 'never' is not a time to wait"):
         again.fail("no", delay="never")
     again.release()
     with bus.work("executors", retry_delay=at_once) as jobs:

@@ -1,21 +1,27 @@
-"""Engines and daemons as processes, none of which outlives its test."""
+"""A bus for the logic of daemons; engines and daemons as processes, none of which outlives its test."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from scratchbus import Bus, Page
 from scratchbus.engine.embedded.binary import find_binary
 from tests.waiting import PATIENCE, eventually
+
+Run = Callable[[threading.Event], None]
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,3 +118,50 @@ def start(engine: Engine, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         if daemon.process.poll() is None:
             daemon.process.kill()
             daemon.process.wait()
+
+
+# -- a bus in this process --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def url() -> str:
+    return f"memory://{uuid4().hex}"
+
+
+@pytest.fixture
+def bus(url: str) -> Iterator[Bus]:
+    with Bus.connect(url, source="tester") as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(bus: Bus) -> Page:
+    return bus.page("main")
+
+
+@pytest.fixture
+def running() -> Callable[[Run], contextlib.AbstractContextManager[None]]:
+    """Run a daemon's work in a thread for the length of a with block, which raises what the work raises."""
+
+    @contextlib.contextmanager
+    def run_it(run: Run) -> Iterator[None]:
+        stop, problems = threading.Event(), list[BaseException]()
+
+        def work() -> None:
+            try:
+                run(stop)
+            except BaseException as problem:
+                problems.append(problem)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(30)
+        eventually(lambda: not thread.is_alive(), "the work has stopped")
+        if problems:
+            raise problems[0]
+
+    return run_it

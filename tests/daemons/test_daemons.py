@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import signal
-from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 
+import daemons
 from scratchbus import Bus
-from tests.daemons.conftest import GRACE
+from tests.daemons.conftest import GRACE, ROOT
 from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.real
 
-PROGRAMS = sorted((Path(__file__).parents[2] / "daemons").glob("*.py"))
 LINE = "Dec 10 06:55:48 host sshd[24200]: Failed password for root from {} port 38926 ssh2\r\n"
 
 
@@ -40,14 +41,23 @@ def attempts(page):
     return {each.context["address"]: each.occurrences for each in page.list(type="risk_alert", limit=None)}
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
-def test_a_daemon_is_under_forty_lines(program):
-    assert len(program.read_text().splitlines()) < 40
+@pytest.mark.parametrize("name", daemons.NAMES)
+@pytest.mark.parametrize("program", [["daemons/{}.py"], ["-m", "daemons.{}"], ["-m", "scratchbus.cli", "run", "{}"]])
+def test_daemon_starts_as_script_module_and_command(program, name):
+    command = [sys.executable, *(part.format(name) for part in program), "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"[default: {name}]" in done.stdout
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "daemons").glob("*.py")), ids=lambda file: file.name)
+def test_modules_of_daemons_have_under_three_hundred_lines(file):
+    assert len(file.read_text().splitlines()) < 300
 
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("projector", signal.SIGINT), *((program.stem, signal.SIGTERM) for program in PROGRAMS)],
+    [("projector", signal.SIGINT), *((name, signal.SIGTERM) for name in daemons.NAMES)],
 )
 def test_a_daemon_stops_cleanly_and_soon(start, log, name, number):
     daemon = start(name, *(["--log", log, "--follow"] if name == "logwatch" else []))
@@ -109,8 +119,8 @@ def test_a_log_watcher_that_is_killed_again_and_again_counts_every_line_once(sta
         ("router", ["--name", "no spaces"], 5, "'no spaces' is not a valid name"),
         ("router", ["--threshold", "200"], 2, "not in the range"),
         ("router", ["--url", "http://localhost"], 5, "http"),
-        ("evaluator", ["--quiet-for", "soon"], 2, "'soon' is not a duration"),
-        ("executor", ["--claim-ttl", "never"], 2, "'never' is not a duration that ends; write 90s"),
+        ("evaluator", ["--quiet-for", "soon"], 2, "'soon' is not a valid duration"),
+        ("executor", ["--claim-ttl", "never"], 2, "'never' is not a finite duration; use one such as 90s"),
         ("executor", ["--no-such-option"], 2, "see `executor.py --help`"),
     ],
 )

@@ -73,7 +73,7 @@ def test_the_commands_set_it_up(place: Path) -> None:
         assert added.returncode == 0, added.stderr
         assert "right role" in scratchbus(use, place, "types", "push", "config/observation_types.yaml").stderr
         (place / "admin.password").write_text("guessed")
-        assert "that the user is on" in scratchbus(use.replace("publisher", "admin"), place, "status").stderr
+        assert "that the user is enabled" in scratchbus(use.replace("publisher", "admin"), place, "status").stderr
 
 
 def test_the_copy_of_the_list_is_for_its_owner_only_and_holds_no_password(place: Path) -> None:

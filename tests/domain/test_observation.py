@@ -10,7 +10,7 @@ from scratchbus.domain.events import Added
 from scratchbus.domain.observation import UPDATABLE
 from scratchbus.domain.position import moment
 from scratchbus.errors import InvalidField, UnknownField
-from scratchbus.eventlog.codec import decode_document, decode_documents, encode_document
+from scratchbus.eventlog.codec import decode_observation, decode_observations, encode_document
 
 ONE = Observation(
     id="01ARZ3NDEKTSV4RRFFQ69G5FAV", page="main", type="t", content="é", source="tool", added_ms=1000, added_seq=1,
@@ -31,7 +31,7 @@ def test_it_does_not_change():
 
 
 def test_it_can_be_kept_in_sets_with_its_events():
-    same = decode_document(encode_document(ONE))
+    same = decode_observation(encode_document(ONE))
     newer = ONE.model_copy(update={"version": 3})
     assert {ONE, same} == {ONE}
     assert len({ONE, newer}) == 2
@@ -47,14 +47,14 @@ def test_its_places_are_in_its_json_and_not_in_what_is_stored():
 
 
 def test_it_is_the_same_after_being_stored():
-    assert decode_document(encode_document(ONE)) == ONE
-    assert decode_documents([encode_document(ONE)] * 3) == [ONE] * 3
-    assert decode_documents([]) == []
+    assert decode_observation(encode_document(ONE)) == ONE
+    assert decode_observations([encode_document(ONE)] * 3) == [ONE] * 3
+    assert decode_observations([]) == []
 
 
 def test_documents_of_other_versions_are_read_for_what_is_known():
     row = encode_document(ONE)[:-1] + b',"mood":"good"}'
-    assert decode_document(row) == ONE
+    assert decode_observation(row) == ONE
 
 
 def test_what_may_be_updated_is_a_field_of_it():

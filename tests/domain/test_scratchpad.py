@@ -34,7 +34,7 @@ def test_the_prompt_says_what_happened():
 
 def test_the_prompt_names_what_is_worth_writing_down_and_how_to_answer():
     text = end_of_run_prompt("t", "error", "s", ["a", "b"])
-    for point in ("future self", "learned", "matters", "unfinished", "followed up", "user likes", "10,000", "whole"):
+    for point in ("future self", "lessons", "matter", "unfinished", "follow-ups", "preferences", "10,000", "whole"):
         assert point in text
     assert '```json\n{"scratchpad": "' in text
     assert '```json\n{"scratchpad": null}\n```' in text

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from daemons.rules import parse_rules
+from daemons.tools import parse_tools
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import InvalidInput
-from scratchbus.roles.rules import parse_rules
-from scratchbus.roles.tools import parse_tools
 from scratchbus.settings import load_settings
 
 

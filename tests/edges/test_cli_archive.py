@@ -78,8 +78,8 @@ def test_without_an_archive_it_says_what_to_set(cli: Cli, tmp_path: Path):
     for arguments in (("run",), ("ls",), ("verify",)):
         done = cli("archive", *arguments)
         assert done.code == 5
-        assert "archive_url: it is not set" in done.err
-    assert "no place for an archive" in cli("archive", "verify", "ftp://x/y").err
+        assert "archive_url is not set" in done.err
+    assert "is not an archive URL" in cli("archive", "verify", "ftp://x/y").err
     assert "no segments yet" in cli("archive", "ls", str(tmp_path / "nothing")).err
     assert cli("archive", "ls", "/proc/self/mem/x").code in (0, 6)
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scratchbus.cli.values import past_moment, when
+from scratchbus.cli.arguments import past_moment, time_or_position
 from scratchbus.daemon.exit_codes import INVALID_INPUT, USAGE
 from scratchbus.errors import InvalidField, InvalidPosition
 from tests.edges.conftest import Cli
@@ -45,7 +45,7 @@ def test_a_replay_in_a_pipe_has_a_line_for_each_as_old_as_it_was_then(cli: Cli):
 def test_before_the_beginning_nothing_was_there(cli: Cli):
     cli.add("first")
     done = cli("replay", "--until", "1h ago")
-    assert (done.code, done.out, done.err) == (0, "", "Nothing was there\n")
+    assert (done.code, done.out, done.err) == (0, "", "The page was empty\n")
 
 
 def test_without_a_source_it_shows_what_would_differ(cli: Cli):
@@ -111,7 +111,7 @@ def test_differences_are_coloured_on_a_terminal(cli: Cli):
         (["replay", "--until", "2199-01-01T00:00:00Z"], INVALID_INPUT, "is in the future; the engine has"),
         (["replay", "--until", "9/1-1"], INVALID_INPUT, "is on shard 9; the bus has 1"),
         (["diff"], USAGE, "--from"),
-        (["replay", "--without-source", "a", "--active"], USAGE, "takes no --active"),
+        (["replay", "--without-source", "a", "--active"], USAGE, "leave out --active"),
         (["replay", "--without-source", "no source!"], INVALID_INPUT, "without_sources"),
     ],
 )  # fmt: skip
@@ -134,7 +134,7 @@ def test_a_moment_may_be_written_in_many_ways():
     assert (f"{yesterday:%H:%M:%S}", yesterday.date()) == ("14:02:00", here.date() - timedelta(days=1))
     assert past_moment("until", "2026-01-31T12:00:00+01:00") == datetime(2026, 1, 31, 11, tzinfo=UTC)
     assert past_moment("until", "2026-01-31 12:00") == datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert [when("until", text) for text in ("1-2", "3/1-2", "1-2,3-4")] == ["1-2", "3/1-2", "1-2,3-4"]
+    assert [time_or_position("until", text) for text in ("1-2", "3/1-2", "1-2,3-4")] == ["1-2", "3/1-2", "1-2,3-4"]
 
 
 def test_a_time_without_a_day_is_the_last_one_that_there_was():
@@ -149,4 +149,4 @@ def test_what_is_no_time_is_refused_with_what_is(text: str):
     with pytest.raises(InvalidField, match=r"until: .* is not a time; write 14:02, yesterday 14:02, 10m or 10m ago"):
         past_moment("until", text)
     with pytest.raises(InvalidPosition, match="is not a position, a time or `now`"):
-        when("until", text)
+        time_or_position("until", text)

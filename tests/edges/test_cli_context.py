@@ -48,12 +48,12 @@ def test_what_bears_on_a_question_is_found(cli: Cli, bus: Bus):
     said = cli("context", "surface", "declined payment")
     assert "Three payments" in said.out
     assert "The disk" not in said.out
-    assert cli("context", "surface", "zebra").err == "Nothing bears on that\n"
+    assert cli("context", "surface", "zebra").err == "Nothing matches\n"
 
 
 def test_who_has_seen_it_is_listed_with_what_they_did(cli: Cli, bus: Bus):
     id = cli.add("The build is red")
-    assert cli("context", "exposure", id).err == "Nobody was recorded to have seen it\n"
+    assert cli("context", "exposure", id).err == "No one was recorded to have seen it\n"
     assert cli.json("context", "--session", "s1", "--record").document["position"]
     cli("link", id, "goal-17")
     shown = cli("context", "exposure", id[-8:])

@@ -44,7 +44,7 @@ def test_some_are_delivered_again_and_the_others_thrown_away(cli: Cli, bus: Bus,
         delivery = next(deliveries)
         assert str(delivery.position) == letters[1]
         delivery.ack()
-    assert cli("dead-letters", "ls", cli.page).err == "There are no dead letters.\n"
+    assert cli("dead-letters", "ls", cli.page).err == "There are no dead letters\n"
 
 
 def test_all_are_delivered_again_unless_some_are_named(cli: Cli, letters: list[str]):

@@ -101,7 +101,7 @@ def test_a_wrong_command_line_is_explained(cli: Cli, arguments: list[str], hint:
         ([*_ADD, "--remind-on", "colour=red"], "remind_on"),
         ([*_ADD, "--page", "no spaces"], "page"),
         ([*_ADD, "--bus", "no:colons"], "bus"),
-        (["show", "QQ"], "at least its last 6"),
+        (["show", "QQ"], "at least the last 6"),
         (["list", "--since", "yesterday"], "ISO 8601"),
         (["tail", "--after", "there"], "position"),
         (["tail", "--kind", "exploded"], "status_changed"),
@@ -139,7 +139,7 @@ def test_what_is_not_there_is_said_to_be_so(cli: Cli, arguments: list[str]):
 
 def test_an_end_of_an_id_that_fits_nothing_is_not_found(cli: Cli):
     for arguments in (["show", "QQQQQQ"], ["resolve", "QQQQQQ"], ["list", "--after", "QQQQQQ"]):
-        assert "none on page" in _complaint(cli(*arguments), 3)
+        assert "no id on page" in _complaint(cli(*arguments), 3)
 
 
 def test_what_the_state_forbids_is_said_with_what_it_allows(cli: Cli):

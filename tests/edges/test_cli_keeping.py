@@ -33,7 +33,7 @@ def test_what_is_sound_is_said_to_be(cli: Cli, bus: Bus):
     cli.add("one")
     said = cli("verify")
     assert (said.code, said.out) == (OK, "")
-    assert said.err.startswith("Everything is as it should be: ")
+    assert said.err.startswith("Everything is consistent: ")
     assert cli.json("verify").documents == []
 
 

@@ -111,7 +111,7 @@ def test_a_scratchpad_is_written_and_shown(cli: Cli, mine: str):
 def test_an_agent_is_told_who_it_is(cli: Cli, mine: str):
     empty = cli("scratchpad", "whoami", mine).out
     assert f"You are {mine}, a subagent." in empty
-    assert "\n## Your Scratchpad\n\n_Still empty." in empty
+    assert "\n## Your Scratchpad\n\n_It is empty." in empty
     cli("scratchpad", "write", mine, "Mondays only.")
     assert cli.json("scratchpad", "whoami", mine).document["text"].endswith("## Your Scratchpad\n\nMondays only.")
 

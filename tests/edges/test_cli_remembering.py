@@ -38,14 +38,14 @@ def test_notes_are_taken_found_changed_and_thrown_away(note: Command):
     assert note("tags", "--json").document == {"analysis": 1}
     id = first["note"]["id"]
     assert note("update", id, "--content", "Q3 is right", "--no-tags").out == f"updated {id} Q3 is right\n"
-    assert note("tags").err == "No note has a tag.\n"
+    assert note("tags").err == "No note has a tag\n"
     assert note("delete", id, "--json").document["metadata"]["total_notes"] == 1
     assert [event["kind"] for event in note("history", id, "--json").documents] == [
         "note_added",
         "note_updated",
         "note_deleted",
     ]
-    assert note("search", "Q3").err == "There are no such notes.\n"
+    assert note("search", "Q3").err == "There are no such notes\n"
 
 
 def test_notes_are_shown_one_a_line_and_cannot_move_the_cursor(note: Command):
@@ -56,7 +56,7 @@ def test_notes_are_shown_one_a_line_and_cannot_move_the_cursor(note: Command):
 
 
 def test_the_notepad_is_written_edited_and_read(cli: Cli, notepad: Command):
-    assert notepad("read").err == "The notepad is empty.\n"
+    assert notepad("read").err == "The notepad is empty\n"
     assert notepad("write", "# Plan\n").out == f"written the notepad of {cli.page}\n"
     notepad("append", "--", "- [ ] survey")
     notepad("update", "find_replace", "--find", "[ ]", "--replace", "[x]")

@@ -1,11 +1,18 @@
-"""What daemons share: where they work."""
+"""What daemons share: their target, their public names, and `scratchbus run`."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 
-from scratchbus.daemon.command import Daemon
+import scratchbus
+import scratchbus.daemon
+from scratchbus.daemon import Daemon
 from scratchbus.settings import load_settings
+from tests.edges.conftest import Cli
 
 
 def target(url: str, page: str = "main") -> str:
@@ -27,3 +34,23 @@ def test_a_new_password_is_the_same_target(url: str) -> None:
 
 def test_another_server_or_page_is_another_target() -> None:
     assert len({target("redis://:pw@one"), target("redis://:pw@two"), target("redis://:pw@one", "other")}) == 3
+
+
+@pytest.mark.parametrize("module", [scratchbus, scratchbus.daemon])
+def test_every_public_name_is_there(module: ModuleType) -> None:
+    assert [name for name in module.__all__ if getattr(module, name, None) is None] == []
+    assert sorted(module._HOMES) == sorted(module.__all__)
+
+
+@pytest.mark.real
+def test_options_before_the_name_are_those_of_the_daemon(cli: Cli, tmp_path: Path) -> None:
+    log = tmp_path / "auth.log"
+    log.write_text("Dec 10 06:55:48 host sshd[1]: Failed password for root from 192.0.2.1 port 9 ssh2\n")
+    state = tmp_path / "state.json"
+    done = cli.process(
+        *("--page", cli.page, "--source", "watcher", "run", "logwatch"), "--log", str(log), "--state", str(state)
+    )
+    assert done.code == 0, done.err
+    assert {json.loads(line)["daemon"] for line in done.err.splitlines()} == {"watcher"}
+    (alert,) = cli.json("list").documents
+    assert alert["source"] == "watcher"

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from scratchbus.roles.demo_sample import sample_log
-from scratchbus.roles.rules import read_rules
+from daemons.demo_sample import sample_log
+from daemons.rules import read_rules
 from scratchbus.settings import shipped
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
-RUN = "import sys; from pathlib import Path; from scratchbus.roles.demo import run_demo; "
+RUN = "import sys; from pathlib import Path; from daemons.demo import run_demo; "
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_log_that_is_not_there_is_an_error(demo, directory):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_stops_everything(demo, directory, number):
     process = demo()
-    eventually(lambda: any("executor.py" in command for command in processes_of(directory)), "the daemons run")
+    eventually(lambda: any("run executor" in command for command in processes_of(directory)), "the daemons run")
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == 130

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from scratchbus import Bus
-from scratchbus.cli.output import Cell, Heading, Output
+from scratchbus.cli.output import Cell, Column, Output
 from scratchbus.daemon import command as daemon
 from scratchbus.daemon.exit_codes import OK
 from scratchbus.domain.position import Position
@@ -99,7 +99,7 @@ def test_an_agents_context_does_not_move_the_cursor(cli: Cli, bus: Bus) -> None:
 
 
 def test_everything_that_output_prints_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
-    heads = [Heading("a"), Heading("b")]
+    columns = [Column(name, lambda cell: cell) for name in ("a", "b")]
     row = [Cell(HOSTILE), Cell(HOSTILE, "", HOSTILE)]
     for is_terminal in (False, True):
         out = Output(no_color=True)
@@ -107,8 +107,8 @@ def test_everything_that_output_prints_is_harmless(capsys: pytest.CaptureFixture
         out.line(HOSTILE)
         out.note(HOSTILE)
         out.sentence(*row)
-        out.table(heads, [row])
-        out.row(heads, row)
+        out.table(columns, row, titled=True)
+        out.row(columns, row[1])
         out.block(row, HOSTILE, [("name", row[0])])
         out.document({HOSTILE: HOSTILE})
     said = capsys.readouterr()
@@ -216,5 +216,5 @@ def test_a_table_without_rows_is_no_error(
 def test_no_rows_are_a_note_for_people(capsys: pytest.CaptureFixture[str], is_terminal: bool) -> None:
     out = Output()
     out.is_terminal = is_terminal
-    out.table([Heading("a"), Heading("b")], [], empty="There are none")
+    out.table([Column("a", Cell), Column("b", Cell)], [], empty="There are none")
     assert capsys.readouterr() == ("", "There are none\n")

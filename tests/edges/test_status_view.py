@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus.cli.common import Session
+from scratchbus.cli.session import Session
 from scratchbus.cli.status_view import show_status
 from scratchbus.status import Gap, PageStatus, ShardStatus, Status
 from scratchbus.subscriptions import SubscriptionStatus

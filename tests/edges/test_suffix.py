@@ -6,7 +6,7 @@ import pytest
 from scratchbus import Bus, NewObservation
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import InvalidId, NotFound
-from scratchbus.readmodel.short_ids import whole_id, whole_ids
+from scratchbus.readmodel.short_ids import whole_id
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_real_engine_finds_one_among_thousands(bus: Bus):
     items = [NewObservation(type="observation", content="x", status="pending_review") for _ in range(1_000)]
     with Bus.connect(bus.settings.url, source="test", max_observations=10_000, home=bus.settings.home) as roomy:
         ids = [each.id for _ in range(7) for each in roomy.page("suffix").add_many(items)]
-    found = bus.converse(whole_ids(bus.core.log, "suffix", [ids[0][-10:], ids[-1][-10:]]))
+    found = [bus.page("suffix").whole_id(id[-10:]) for id in (ids[0], ids[-1])]
     assert found == [ids[0], ids[-1]]
 
 
@@ -56,7 +56,7 @@ def test_one_that_left_the_page_is_still_found(fake: Bus):
 
 def test_an_id_of_another_page_is_not_found(fake: Bus):
     id = fake.page("other").add("observation", "one").id
-    with pytest.raises(NotFound, match="none on page 'main'"):
+    with pytest.raises(NotFound, match="no id on page 'main'"):
         _resolve(fake, id[-8:])
 
 
@@ -64,7 +64,7 @@ def test_a_suffix_that_fits_several_is_refused_and_they_are_listed(fake: Bus):
     ids = [f"01M7YR8MB3MXGS4N{number:04}ABCDEF" for number in range(7)]
     rows = tuple(value for id in ids for value in (id, "1"))
     fake.converse(_write(("HSET", fake.core.log.keys(0).heads("main"), *rows)))
-    with pytest.raises(InvalidId, match=r"ABCDEF fits several") as refused:
+    with pytest.raises(InvalidId, match=r"ABCDEF matches several") as refused:
         _resolve(fake, "abcdef")
     assert all(id in str(refused.value) for id in ids[:5])
     assert "and 2 more" in str(refused.value)

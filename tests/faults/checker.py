@@ -13,23 +13,17 @@ from typing import Any, NamedTuple
 
 from scratchbus import Bus
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.ownership import held_as
-from scratchbus.domain.position import Position, millis
+from scratchbus.domain.position import Position
 from scratchbus.eventlog.codec import Poison, decode_entry, entry_fields, entry_position
 from scratchbus.eventlog.keys import SYSTEM_PAGE
-from scratchbus.eventlog.layouts import Head
-from scratchbus.projections import scratch_page
 from tests.faults.held import PageState, ShardState, read_shard
 from tests.faults.marks import traced
-
-SPAN = 2**46
-"""The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
+from tests.oracle.expected import dedupe_keys, head_of, index_scores, next_moment, open_scores
+from tests.oracle.fold import Folded, fold
 
 _TEXT = re.compile(r'"([\w-]+)"')
-_CLASS = {"open": "o", "closed": "c", "final": "f"}
 
-Documents = dict[str, Observation | None]
-Chains = dict[tuple[str, str], str]
+Documents = dict[str, Observation]
 
 
 class Finding(NamedTuple):
@@ -58,15 +52,17 @@ def check(bus: Bus, acknowledged: Acknowledged | None = None) -> list[Finding]:
 def judge(state: ShardState) -> list[Finding]:
     """Return what is wrong with one shard."""
     found = [*_judge_log(state), *_judge_batches(state), *_judge_rejected(state)]
-    end, chains = fold(state, len(state.entries))
-    reached, _ = fold(state, _count_folded(state))
-    found += _judge_chains(chains)
+    whole = fold(state.entries, state.shard)
+    end = _by_page(whole)
+    reached = _by_page(fold(state.entries[: _count_folded(state)], state.shard))
+    found += _judge_chains(whole)
     due: dict[str, float] = {}
     for page, held in state.pages.items():
-        found += _judge_state(page, held, reached.get(page, {}), state)
-        found += _judge_heads(page, held, end.get(page, {}), state.floor)
+        found += _judge_state(page, held, reached[page], state)
+        found += _judge_heads(page, held, end[page], state.floor)
         found += _judge_open(page, held)
-        due |= {f"{id}@{page}": moment for id, document in reached[page].items() if (moment := next_moment(document))}
+        moments = {id: next_moment(head_of(document)) for id, document in reached[page].items()}
+        due |= {f"{id}@{page}": moment for id, moment in moments.items() if moment}
     return [*found, *_differences("due drift", f"shard {state.shard}", state.due, due)]
 
 
@@ -114,47 +110,27 @@ def _judge_rejected(state: ShardState) -> Iterable[Finding]:
             yield Finding("rejected", f"{entry[0].decode()} is a sound event and was set aside")
 
 
-def fold(state: ShardState, count: int) -> tuple[dict[str, Documents], Chains]:
-    """Fold the first events of the log from nothing; return the documents by page, and where chains are broken."""
+def _by_page(folded: Folded) -> dict[str, Documents]:
     pages: dict[str, Documents] = defaultdict(dict)
-    before: dict[tuple[str, str], str] = {}
-    broken: Chains = {}
-    for entry in state.entries[:count]:
-        try:
-            event = decode_entry(entry, state.shard)
-        except Poison as poison:
-            page, subject = poison.envelope["page"], poison.envelope["subject"]
-            if (document := pages[page].get(subject)) is not None:
-                at = poison.position
-                pages[page][subject] = scratch_page.damage(document, at.ms, at.seq)
-            continue
-        key = event.page, event.subject
-        if event.prev != before.get(key, ""):
-            broken[key] = f"{event.position} says that {event.prev!r} came before, not {before.get(key, '')!r}"
-        before[key] = event.position.stream_id
-        pages[event.page][event.subject] = scratch_page.evolve(pages[event.page].get(event.subject), event)
-    return pages, broken
+    for (page, id), document in folded.observations().items():
+        pages[page][id] = document
+    return pages
 
 
 def _count_folded(state: ShardState) -> int:
     return sum(entry_position(entry, state.shard) <= state.checkpoint.position for entry in state.entries)
 
 
-def _judge_chains(chains: Chains) -> Iterable[Finding]:
-    for (page, subject), what in chains.items():
+def _judge_chains(folded: Folded) -> Iterable[Finding]:
+    for (page, subject), what in folded.broken.items():
         yield Finding("broken chain", f"{subject} on {page}: {what}")
 
 
 def _judge_state(page: str, held: PageState, folded: Documents, state: ShardState) -> Iterable[Finding]:
-    live = {id: document for id, document in folded.items() if document is not None}
-    yield from _differences("state != fold", page, held.docs, live)
-    added = {id: float(document.added_seq) for id, document in live.items()}
+    yield from _differences("state != fold", page, held.docs, folded)
+    added = {id: document.added_seq for id, document in folded.items()}
     yield from _differences("index drift", f"{page}, all", held.all, added)
-    indexes: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for id, document in live.items():
-        for index in scratch_page.index_entries(document):
-            indexes[index][id] = added[id]
-    yield from _differences("index drift", page, held.indexes, indexes)
+    yield from _differences("index drift", page, held.indexes, index_scores(folded))
     positions = [
         entry_position(entry, state.shard)
         for entry in state.entries[: _count_folded(state)]
@@ -166,30 +142,6 @@ def _judge_state(page: str, held: PageState, folded: Documents, state: ShardStat
         yield Finding("index drift", f"{page} is not among the pages")
 
 
-def head_of(document: Observation) -> Head:
-    """Return the head that an observation has to have."""
-    wake = document.remind_at if document.is_open else document.archive_at
-    claim = document.claim
-    return Head(
-        version=document.version,
-        status=document.status,
-        status_class=_CLASS[document.status_class],
-        type=document.type,
-        priority=document.priority,
-        added=document.added_seq,
-        expires=millis(document.expires_at) if document.expires_at else 0,
-        wake=millis(wake) if wake else 0,
-        fence=document.fence,
-        holder=held_as(claim.by, claim.owner) if claim else "",
-        until=millis(claim.until) if claim else 0,
-        position=document.position.stream_id,
-        tries=document.attempts,
-        rest=millis(document.not_before) if document.not_before else 0,
-        tags=tuple(document.tags),
-        dedupe_key=document.dedupe_key or "",
-    )
-
-
 def _judge_heads(page: str, held: PageState, folded: Documents, floor: Position) -> Iterable[Finding]:
     if page == SYSTEM_PAGE:
         return  # no observations are there
@@ -197,28 +149,14 @@ def _judge_heads(page: str, held: PageState, folded: Documents, floor: Position)
     expected = {
         id: head_of(document)
         for id, document in folded.items()
-        if document is not None
         if id in live or document.status_class != "final" or document.position > floor  # else an archiver dropped it
     }
     yield from _differences("heads != fold", page, live, expected)
 
 
 def _judge_open(page: str, held: PageState) -> Iterable[Finding]:
-    opened = {id: head for id, head in held.heads.items() if head.status_class == "o"}
-    room = {id: float(head.priority * SPAN + head.added) for id, head in opened.items()}
-    yield from _differences("room drift", page, held.open, room)
-    keys = {head.dedupe_key: id for id, head in opened.items() if head.dedupe_key}
-    yield from _differences("keys drift", page, held.dedupe, keys)
-
-
-def next_moment(document: Observation | None) -> float:
-    """Return when (ms) time does something to an observation next; 0 for never."""
-    if document is None:
-        return 0
-    moments = [document.archive_at]
-    if document.is_open:
-        moments = [document.remind_at, document.expires_at, document.claim.until if document.claim else None]
-    return min((float(millis(moment)) for moment in moments if moment), default=0)
+    yield from _differences("room drift", page, held.open, open_scores(held.heads))
+    yield from _differences("keys drift", page, held.dedupe, dedupe_keys(held.heads))
 
 
 def _differences(kind: str, where: str, held: Mapping[Any, Any], expected: Mapping[Any, Any]) -> Iterable[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -90,7 +90,10 @@ def _read_page(keys: ShardKeys, page: str, build: int) -> Step[PageState]:
         {id.decode(): Head.parse(row) for id, row in zip(heads[::2], heads[1::2], strict=True)},
         _scores((yield from ask(shard, "ZRANGE", keys.open(page), 0, -1, "WITHSCORES"))),
         _mapping((yield from ask(shard, "HGETALL", keys.dedupe(page)))),
-        {id.decode(): read_document(row) for id, row in zip(docs[::2], docs[1::2], strict=True)},
+        {
+            id.decode(): cast(Observation, read_document(id.decode(), row))
+            for id, row in zip(docs[::2], docs[1::2], strict=True)
+        },
         _scores((yield from ask(shard, "ZRANGE", names.all, 0, -1, "WITHSCORES"))),
         positions,
         indexes,

@@ -165,7 +165,7 @@ def exported(bus: Bus) -> list[str]:
     """Return an export of a bus with one event more than it has."""
     events = [event for event in bus.events() if event.shard == bus.core.log.shard("main")]
     event = Linked(by="tester", action="goal-2")
-    event.placed(
+    event = event.placed(
         id="late", page="main", subject=events[-1].subject, type=events[-1].type, prev=events[-1].position.stream_id,
         shard=events[-1].shard, ms=events[-1].ms, seq=events[-1].seq + 1,
     )  # fmt: skip

@@ -230,7 +230,7 @@ def test_nobody_comes_in_before_passwords_are_set(each_binary: Path) -> None:
         server.start(wait=False)
         eventually(server.socket.exists)
         for url in (server.url, *(f"unix://{role}:@{server.socket}" for role in ROLES)):
-            with pytest.raises(EngineAuth, match="that the user is on"):
+            with pytest.raises(EngineAuth, match="that the user is enabled"):
                 Bus.connect(url)
     finally:
         server.close()
@@ -271,9 +271,7 @@ def test_a_reader_is_told_what_to_do_when_the_scripts_are_gone(guarded: GuardedS
         assert [one.id for one in mine.page().list()] == [added.id]
         with guarded.client() as client:
             client.script_flush()
-        with pytest.raises(
-            EngineLoading, match=r"does not have the scripts.*let a publisher, projector or admin connect"
-        ):
+        with pytest.raises(EngineLoading, match=r"lacks the scripts.*as a publisher, projector or admin"):
             mine.page().list()
         writer.page().add("observation", "after")  # which finds that its script is gone, and loads all
         assert len(mine.page().list()) == 2
@@ -288,7 +286,7 @@ async def test_so_it_is_for_a_writer_under_asyncio(guarded: GuardedServer, bus: 
     ):
         with guarded.client() as client:
             client.script_flush()
-        with pytest.raises(EngineLoading, match="does not have the scripts"):
+        with pytest.raises(EngineLoading, match="lacks the scripts"):
             await mine.page().list()
         await writer.page().add("observation", "after")
         assert len(await mine.page().list()) == 2
@@ -304,7 +302,7 @@ def test_a_reader_reads_on_a_replica_that_was_promoted(guarded: GuardedServer, b
         eventually(lambda: replica.has_caught_up(guarded))
         replica.promote()
         with Bus.connect(replica.url_of("reader"), source="subject") as mine:
-            with pytest.raises(EngineLoading, match="does not have the scripts"):
+            with pytest.raises(EngineLoading, match="lacks the scripts"):
                 mine.page().list()
             with Bus.connect(replica.url_of("publisher"), source="subject") as writer:
                 writer.page().add("observation", "after")

@@ -128,7 +128,7 @@ def test_a_replica_that_lost_its_primary_and_serves_no_old_data_does_not_answer(
     with Bus.connect(server.url, **SUBJECT) as bus, server.client() as client:
         client.replicaof("127.0.0.1", 1)
         for call in (bus.position, bus.page().list, lambda: bus.page().add("observation", "x")):
-            with pytest.raises(EngineUnreachable, match="see to its primary"):
+            with pytest.raises(EngineUnreachable, match="check its primary"):
                 call()
         client.replicaof("NO", "ONE")
         assert log_length(bus) == 0

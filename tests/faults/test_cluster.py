@@ -211,7 +211,7 @@ def test_one_node_is_not_taken_for_the_whole(cluster: Cluster, bus_name: str) ->
 
 def test_a_single_server_is_not_taken_for_a_cluster(new_server) -> None:
     server = new_server(tcp=True)
-    with pytest.raises(EngineMisconfigured, match="is no cluster; write redis://"):
+    with pytest.raises(EngineMisconfigured, match="is not a cluster; write redis://"):
         Bus.connect(f"redis+cluster://127.0.0.1:{server.port}")
 
 

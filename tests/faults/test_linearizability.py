@@ -124,3 +124,9 @@ def test_a_long_history_of_one_observation_is_decided_soon(seed: int) -> None:
     operations[operations.index(broken)] = op(broken.call, broken.ret, "read", version=broken.what.version - 20)
     assert linearize(operations, Head(), step, 30_000).answer in ("no", "undecided")
     assert time.monotonic() - begun < 60
+
+
+def test_archived_observations_take_links_and_nothing_else() -> None:
+    archived = op(2, 3, "event", status="archived", version=2)
+    assert answer(ADD, archived, op(4, 5, "link", at_most=3)) == "yes"
+    assert answer(ADD, archived, op(4, 5, "update", version=3)) == "no"

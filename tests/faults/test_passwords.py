@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 import pytest
 
+from daemons.demo_crew import Crew
 from scratchbus import Bus
 from scratchbus.cli import main
 from scratchbus.daemon.exit_codes import ENGINE, INVALID_INPUT, OK
 from scratchbus.errors import ScratchbusError
-from scratchbus.roles.demo_crew import Crew
 from tests.faults.servers import Server, embedded_binary
 from tests.waiting import eventually
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from scratchbus.domain.events import EVENTS, SCHEMA
-from scratchbus.domain.memories import Remembered
-from scratchbus.eventlog.codec import RawEntry, decode_entry, encode_body, encode_document, encode_remembered
-from scratchbus.projections import memory, scratch_page
+from scratchbus.eventlog.codec import RawEntry, encode_body, encode_document
+from scratchbus.projections import table
+from tests.oracle.fold import fold as fold_log
 
 HERE = Path(__file__).parent
 BEGIN = 1_795_256_156_929
@@ -140,9 +140,9 @@ def told() -> Iterator[RawEntry]:
         fields = {
             "id": f"event-{seq}",
             "subject": subject,
-            "page": "_bus" if is_types else "session:s1" if memory.is_remembered(subject) else "main",
+            "page": "_bus" if is_types else "session:s1" if table.is_remembered(subject) else "main",
             "kind": kind,
-            "type": "" if is_types or memory.is_remembered(subject) else "risk_alert",
+            "type": "" if is_types or table.is_remembered(subject) else "risk_alert",
             "batch": f"{seq}/2" if seq <= 2 else "1/1",
             "prev": last.get(subject, ""),
             "event": encode_body(event).decode(),
@@ -158,21 +158,9 @@ def read(version: int) -> list[RawEntry]:
 
 def fold(version: int) -> list[Any]:
     """Return the documents that the entries of a version fold to, in the order of their ids."""
-    state: dict[str, Any] = {}
-    remembered: dict[str, Any] = {}
-    for entry in read(version):
-        event = decode_entry(entry, 0)
-        if memory.is_remembered(event.subject):
-            memory.fold_page(remembered, event)
-        else:
-            state[event.subject] = scratch_page.evolve(state.get(event.subject), event)
-    return [
-        json.loads(_encoded(document)) for _, document in sorted((state | remembered).items()) if document is not None
-    ]
-
-
-def _encoded(document: Any) -> bytes:
-    return encode_remembered(document) if isinstance(document, Remembered) else encode_document(document)
+    folded = fold_log(read(version), 0)
+    documents = {subject: each for (_, subject), each in (folded.observations() | folded.memories()).items()}
+    return [json.loads(encode_document(document)) for _, document in sorted(documents.items())]
 
 
 def log_file(version: int) -> Path:

@@ -209,7 +209,7 @@ def test_a_server_that_does_not_answer_is_named(directory):
 def test_a_server_that_lost_its_socket_is_not_joined_by_a_second(directory):
     engine = ensure_running(directory)
     engine.socket.unlink()
-    with pytest.raises(EngineUnreachable, match=f"process {engine.pid} .* does not answer; end it"):
+    with pytest.raises(EngineUnreachable, match=f"process {engine.pid} .* does not answer; stop it"):
         ensure_running(directory, timeout=0.2)
     kill(engine)
 

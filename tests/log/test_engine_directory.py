@@ -106,7 +106,7 @@ def test_a_link_leads_to_the_same_server(directory, tmp_path):
 
 def test_an_impossible_directory_is_explained(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(EngineNotStarted, match=r"/file/bus: Not a directory; mend that, or choose another directory"):
+    with pytest.raises(EngineNotStarted, match=r"/file/bus: Not a directory; fix that, or choose another directory"):
         ensure_running(tmp_path / "file" / "bus")
 
 
@@ -115,7 +115,7 @@ def test_a_full_disk_is_explained(directory, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(EngineNotStarted, match="bus: No space left on device; mend that"):
+    with pytest.raises(EngineNotStarted, match="bus: No space left on device; fix that"):
         ensure_running(directory)
 
 

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scratchbus import Bus, NewObservation, Observation, Page, PastPage
+from scratchbus import Bus, NewObservation, Observation, ObservationPatch, Page, PastPage
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.position import millis, moment
 from scratchbus.errors import Conflict, NotFound
@@ -170,7 +170,7 @@ class PageMachine(RuleBasedStateMachine):
     ) -> Any:
         ends = None if life is None else self.now + life
         known, proof = self._proven(id, version, fence)
-        changes = {"tags": list(tags), "expires_at": None if ends is None else moment(ends)}
+        changes: ObservationPatch = {"tags": list(tags), "expires_at": None if ends is None else moment(ends)}
         return self.both_once(
             lambda: self.model.update(id, self.now, self.source(client), tags, ends, known, proof),
             lambda event_id: self.page(client).update(
@@ -324,7 +324,8 @@ def _wanted(item: Item, now: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def test_the_bus_does_what_the_model_says(engine, clock, tmp_path):
+@pytest.mark.parametrize("examples", [12, pytest.param(200, marks=[pytest.mark.faults, pytest.mark.timeout(1800)])])
+def test_the_bus_does_what_the_model_says(engine, clock, tmp_path, examples):
     class Machine(PageMachine):
         url, shards = engine.url, engine.shards
 
@@ -332,7 +333,7 @@ def test_the_bus_does_what_the_model_says(engine, clock, tmp_path):
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=40 if engine.is_real else 10,
+            max_examples=examples if engine.is_real else examples // 2,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

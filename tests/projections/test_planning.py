@@ -8,7 +8,7 @@ from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten, TaskBegu
 from scratchbus.domain.events import Erased, Linked
 from scratchbus.domain.todo import TodoItem
 from scratchbus.projections import scratchpad, tasks, todo
-from scratchbus.projections.memory_document import FoldError
+from scratchbus.projections.projection import FoldError
 
 ONE, TWO = TodoItem(id="1", content="one"), TodoItem(id="2", content="two")
 DONE = TodoItem(id="1", content="one", status="completed")

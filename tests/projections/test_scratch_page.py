@@ -21,7 +21,8 @@ from scratchbus.domain.events import (
 )
 from scratchbus.domain.observation import Claim
 from scratchbus.domain.position import moment
-from scratchbus.projections.scratch_page import FoldError, damage, evolve, index_entries, next_moment, settled
+from scratchbus.projections.projection import FoldError, damage
+from scratchbus.projections.scratch_page import evolve, index_entries, next_moment, settled
 
 START = 1_800_000_000_000
 """The time of the first event, in milliseconds."""
@@ -142,6 +143,7 @@ def test_a_change_of_what_was_never_added_is_an_error():
 def test_damage_moves_version_and_position_only():
     one = fold(added())
     hurt = damage(one, START + 5, 9)
+    assert hurt is not None
     assert (hurt.damaged, hurt.version, hurt.position.seq) == (True, 2, 9)
     assert hurt.model_copy(update={"damaged": False, "version": 1, "ms": one.ms, "seq": one.seq}) == one
 

@@ -66,7 +66,7 @@ from scratchbus.domain.values import (
 from scratchbus.errors import InvalidField, shown
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
-from scratchbus.projections.memory import check_subject
+from scratchbus.projections.table import check_subject
 
 _MOST_TEXT = 8 * 1024 * 1024
 _RESERVED = ("cleared", "erased")  # what the append script calls a head that is off the page
@@ -115,7 +115,7 @@ def _check_about(event: Event) -> None:
     else:
         is_own, has_type = check_id(event.subject) == event.subject, True
     if not is_own:
-        raise InvalidField("subject", f"{shown(event.subject)} is not what {event.kind} is about")
+        raise InvalidField("subject", f"{shown(event.subject)} is not a valid subject of {event.kind}")
     if not (is_type_name(event.type) if has_type else event.type == ""):
         raise InvalidField("type", f"{shown(event.type)} is not the name of a type")
 
@@ -166,7 +166,7 @@ def _check_added(event: Added) -> None:
         check_source(event.source)
     _check_status(event.status, event.status_class)
     if event.status_class != "open":
-        raise InvalidField("status_class", f"{event.status!r} is {event.status_class}, and nothing begins so")
+        raise InvalidField("status_class", f"{event.status!r} is {event.status_class}, which no observation starts as")
     check_whole("priority", event.priority, 0, HIGHEST_PRIORITY)
     _check_span("ttl", event.ttl)
     check_whole("times", event.times, 1, MOST_TIMES)
@@ -175,7 +175,7 @@ def _check_added(event: Added) -> None:
     if event.remind_on is not None:
         check_same("remind_on", event.remind_on, check_trigger(event.remind_on))
     if event.dedupe_key is not None and not 0 < bytes_of("dedupe_key", event.dedupe_key) <= MAX_KEY:
-        raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
+        raise InvalidField("dedupe_key", f"must be 1 to {MAX_KEY} bytes long")
 
 
 def _check_repeated(event: Repeated) -> None:
@@ -203,7 +203,7 @@ def _check_status_changed(event: StatusChanged) -> None:
 def _check_claimed(event: Claimed) -> None:
     check_label("holder", event.holder)
     if "|" in event.holder:
-        raise InvalidField("holder", f"{shown(event.holder)} has a | in it, which heads are divided by")
+        raise InvalidField("holder", f"{shown(event.holder)} contains |, which separates the fields of a head")
     _check_span("ttl", event.ttl)
     if event.fence is not None:
         check_whole("fence", event.fence, 1)
@@ -222,7 +222,7 @@ def _check_erased(event: Erased) -> None:
     if not places or any(
         place.shard or str(place) != text for place, text in zip(places, event.positions, strict=True)
     ):
-        raise InvalidField("positions", "are not the stream ids of what was erased")
+        raise InvalidField("positions", "are not the stream ids of the erased events")
     if any(place.seq >= event.seq or place.ms > event.ms for place in places):
         raise InvalidField("positions", "are not all before the tombstone")
     check_whole("version", event.version, len(set(places)) + 1)

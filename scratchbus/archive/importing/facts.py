@@ -17,9 +17,7 @@ from scratchbus.eventlog.codec import (
     LAYOUT,
     RawEntry,
     decode_document,
-    decode_remembered,
     encode_document,
-    encode_remembered,
 )
 from scratchbus.eventlog.layouts import Head
 from scratchbus.readmodel.verify.expected import PageState, Subject
@@ -50,8 +48,8 @@ def _decode_subject(_: str, row: bytes) -> Subject:
 
 
 _CODECS = {
-    "document": _Codec(encode_document, lambda _, row: decode_document(row)),
-    "remembered": _Codec(encode_remembered, decode_remembered),
+    "document": _Codec(encode_document, decode_document),
+    "remembered": _Codec(encode_document, decode_document),
     "subject": _Codec(_encode_subject, _decode_subject),
     "holder": _Codec(str.encode, lambda _, row: row.decode()),
     "soonest": _Codec(lambda ms: b"%d" % ms, lambda _, row: int(row)),
@@ -210,6 +208,6 @@ def _explained() -> Iterator[None]:
         yield
     except sqlite3.Error as problem:
         raise ScratchbusError(
-            f"the temporary files of the import cannot be used: {problem}; nothing was written. Make room, or set"
-            " SQLITE_TMPDIR to a directory that has some"
+            f"the temporary files of the import cannot be used: {problem}; nothing was written. Free disk space, or set"
+            " SQLITE_TMPDIR to a directory with space"
         ) from None

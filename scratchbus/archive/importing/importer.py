@@ -42,7 +42,7 @@ def import_events(
     Conflict when another import has begun.
     """
     if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
-        raise InvalidField("lines", f"{shown(lines)} is not a list of lines; give those of an export")
+        raise InvalidField("lines", f"{shown(lines)} is not a list of lines; pass the lines of an export")
     facts = Facts()
     try:
         shards = [_Shard(core.log, shard, facts) for shard in range(core.log.shards)]
@@ -175,7 +175,7 @@ class _Shard:
             raise InvalidExport(self._line or number, "ends in the middle of a batch")
         if (missing := self._gaps.unexplained()) is not None:
             line, count = missing
-            raise InvalidExport(line, f"{count:,} events are missing before it, and no tombstone says that of them")
+            raise InvalidExport(line, f"{count:,} events are missing before it, and no tombstone covers them")
         if self._state.at.seq < self._end_before:
             raise NotEmpty(self._keys.shard)
 

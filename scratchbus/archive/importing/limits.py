@@ -15,7 +15,7 @@ MOST_NOTEPAD = 1_000_000
 def check_same(field: str, given: object, kept: object) -> None:
     """Raise InvalidField unless a value is as a check of the live bus returns it."""
     if given != kept:
-        raise InvalidField(field, f"{shown(given)} is not as the bus would have kept it")
+        raise InvalidField(field, f"{shown(given)} is not in the form the bus stores")
 
 
 def check_text(field: str, text: str, most: int) -> None:

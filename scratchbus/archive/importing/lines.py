@@ -46,7 +46,7 @@ def read_line(line: str | bytes, shards: int) -> tuple[RawEntry, Event]:
         ms, seq, shard = (parsed[name] for name in ("ms", "seq", "shard"))
         body = to_json(parsed["event"])
     except (ValueError, KeyError, TypeError) as problem:
-        raise InvalidInput(f"is no event of an export ({type(problem).__name__}: {problem})") from None
+        raise InvalidInput(f"is not an event of an export ({type(problem).__name__}: {problem})") from None
     for name, text in texts.items():
         if not isinstance(text, str):
             raise InvalidField(name, f"{shown(text)} is not a text")
@@ -59,7 +59,7 @@ def read_line(line: str | bytes, shards: int) -> tuple[RawEntry, Event]:
     try:
         event = decode_entry([place.stream_id.encode(), [*flat, b"event", body]], shard)
     except Poison as poison:
-        raise InvalidInput(f"is no event: {poison.reason}") from None
+        raise InvalidInput(f"is not an event: {poison.reason}") from None
     check_event(event)
     return [place.stream_id.encode(), [*flat, b"event", encode_body(event)]], event
 

@@ -22,9 +22,9 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.todo import MAX_ITEMS
 from scratchbus.domain.values import LARGEST
 from scratchbus.eventlog.gaps import STATUS as ERASED
-from scratchbus.projections.memory import is_remembered
 from scratchbus.projections.notepad import Text
 from scratchbus.projections.session import SUBJECT as SESSION
+from scratchbus.projections.table import is_remembered
 from scratchbus.projections.todo import Plan
 from scratchbus.readmodel.verify.expected import PageState, Subject
 

@@ -61,7 +61,7 @@ def find_binary(origin: Origin | None, directory: Path) -> EngineBinary:
             f" install {origin} or newer, or choose another directory with SCRATCHBUS_HOME or embedded:DIRECTORY"
         )
     found = f" (found: {'; '.join(unfit)})" if unfit else ""
-    raise EngineMissing(f"there is no server to start{found}; {_INSTALL}")
+    raise EngineMissing(f"there is no server binary to start{found}; {_INSTALL}")
 
 
 def _candidates() -> Iterator[Path]:

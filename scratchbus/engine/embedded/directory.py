@@ -225,5 +225,5 @@ def explained(directory: Path, error_class: type[EngineError]) -> Iterator[None]
     except OSError as error:
         raise error_class(
             f"{error.filename or directory}: {error.strerror or error};"
-            " mend that, or choose another directory with SCRATCHBUS_HOME or embedded:DIRECTORY"
+            " fix that, or choose another directory with SCRATCHBUS_HOME or embedded:DIRECTORY"
         ) from error

@@ -73,7 +73,7 @@ def failure(launch: Launch) -> EngineNotStarted:
         file.seek(launch.log_size_before)
         lines = file.read().decode(errors="replace").splitlines()
     last = [_LOG_PREFIX.sub("", line).strip() for line in lines if line.strip()][-_LOG_LINES:]
-    return EngineNotStarted(f"the engine did not start: {' / '.join(last) or 'it said nothing'} (see {log})")
+    return EngineNotStarted(f"the engine did not start: {' / '.join(last) or 'no output'} (see {log})")
 
 
 def _spawn(binary: EngineBinary, directory: Path, lock: int, deadline: float) -> None:

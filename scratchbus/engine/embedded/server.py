@@ -65,7 +65,7 @@ def find_running(directory: Path) -> EmbeddedEngine | None:
     return answer.engine if answer else None
 
 
-def directory_of(url: str | None, home: Path | None) -> Path | None:
+def directory_of(url: str | None = None, home: Path | None = None) -> Path | None:
     """Return the directory of the embedded engine that a URL and settings name; None for another engine."""
     scheme, _, place = (url or "embedded:").partition(":")
     if scheme.lower() != "embedded":
@@ -169,7 +169,7 @@ def _end(directory: Path, deadline: float) -> bool:
             return ran
         ran = True
         _converse(directory, files.socket_of(directory), b"SHUTDOWN\r\n", 1, deadline)
-    raise EngineUnreachable(f"{_holder(directory)} did not stop; end it (its log: {directory / files.LOG})")
+    raise EngineUnreachable(f"{_holder(directory)} did not stop; kill it (its log: {directory / files.LOG})")
 
 
 # -- asking --------------------------------------------------------------------------------------------------------
@@ -245,12 +245,12 @@ def _converse(directory: Path, place: Path, commands: bytes, count: int, deadlin
 
 def _stopped(directory: Path) -> EngineUnreachable:
     return EngineUnreachable(
-        f"the embedded engine in {directory} was stopped; start it with `scratchbus up` or by connecting anew"
+        f"the embedded engine in {directory} was stopped; start it with `scratchbus up` or by connecting again"
     )
 
 
 def _mute(directory: Path) -> EngineUnreachable:
-    return EngineUnreachable(f"{_holder(directory)} does not answer; end it and try again")
+    return EngineUnreachable(f"{_holder(directory)} does not answer; stop it and try again")
 
 
 def _holder(directory: Path) -> str:

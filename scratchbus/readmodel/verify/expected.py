@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.memories import Remembered
@@ -15,7 +15,9 @@ from scratchbus.domain.position import START, Position, millis
 from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, entry_id
 from scratchbus.eventlog.gaps import STATUS
 from scratchbus.eventlog.layouts import Head
-from scratchbus.projections import memory, scratch_page
+from scratchbus.projections import scratch_page
+from scratchbus.projections.projection import damage
+from scratchbus.projections.table import SCRATCH_PAGE, fold_page, is_remembered
 
 Say = Callable[[str, str, str], None]
 """Takes what is wrong with the log itself: kind, where, what."""
@@ -103,8 +105,7 @@ class State:
         self._follow(item.position, batch_place(entry) or (1, 1), say)
         self.event_id = entry_id(entry)
         if isinstance(item, Poison):
-            page, subject = item.envelope["page"], item.envelope["subject"]
-            self._reject(page, subject, item.position, item.reason, say)
+            self._reject(item.page, item.subject, item.position, item.reason, say)
             return
         for relation, start, end in scratch_page.relations(item):
             self.relations[relation].add(f"{start}\t{end}")
@@ -112,12 +113,12 @@ class State:
         before, known = page.documents.get(item.subject), page.subjects.get(item.subject, Subject())
         if item.prev != known.last and not isinstance(item, Erased):
             say("chain", str(item.position), f"says that {item.prev!r} came before it, and not {known.last!r}")
-        if memory.is_remembered(item.subject):
+        if is_remembered(item.subject):
             self._remember(page, item, known, say)
             return
         if before is not None and item.type != before.type:
             say("chain", str(item.position), f"is of the type {item.type!r}, its observation of {before.type!r}")
-        after, problem = scratch_page.fold(before, item)
+        after, problem = SCRATCH_PAGE.fold(before, item)
         if problem:
             self._reject(item.page, item.subject, item.position, problem, say)
             return
@@ -133,7 +134,7 @@ class State:
 
     def _remember(self, page: PageState, event: Event, known: Subject, say: Say) -> None:
         """Fold an event about what an agent remembers."""
-        problem = memory.fold_page(page.remembered, event)
+        problem = fold_page(page.remembered, event)
         if problem:
             self._reject(event.page, event.subject, event.position, problem, say)
             return
@@ -173,12 +174,10 @@ class State:
         say("event", str(at), f"could not be folded: {reason}")
         self.rejected.add(at.stream_id)
         there = self.page(page)
-        document, known = there.documents.get(subject), there.subjects.get(subject, Subject())
-        if document is not None and document.seq < at.seq:
-            there.documents[subject] = scratch_page.damage(document, at.ms, at.seq)
-        remembered = there.remembered.get(subject)
-        if remembered is not None and remembered.seq < at.seq:
-            there.remembered[subject] = memory.damage(remembered, at.ms, at.seq)
+        documents: MutableMapping[str, Any] = there.remembered if is_remembered(subject) else there.documents
+        if subject in documents:
+            documents[subject] = damage(documents[subject], at.ms, at.seq)
+        known = there.subjects.get(subject, Subject())
         there.subjects[subject] = known._replace(is_sure=False)
 
 

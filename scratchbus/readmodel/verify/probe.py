@@ -11,13 +11,13 @@ from scratchbus.engine.scripts import Command, Key, lua_script, packed
 from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.below_floor import Floor, read_floor, stretch_after
+from scratchbus.eventlog.below_floor import Floor, read_floor
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import Poison, RawEntry, entry_position
+from scratchbus.eventlog.codec import RawEntry, decode_items, entry_position
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.positions import read_many_positions
-from scratchbus.readmodel.fold import decode_all
 from scratchbus.readmodel.verify.expected import Say, State
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import Holdings
@@ -75,7 +75,7 @@ class Looker:
             entries = yield from self._read(state, end)
             if not entries:
                 return
-            for entry, item in decode_all(entries, self._shard):
+            for entry, item in decode_items(entries, self._shard):
                 state.apply(entry, item, say)
 
     def fold_base(self, end: Position) -> Step[None]:
@@ -86,38 +86,22 @@ class Looker:
             if not entries:
                 break
             places: dict[str, list[Position]] = defaultdict(list)
-            for entry, item in decode_all(entries, self._shard):
+            for entry, item in decode_items(entries, self._shard):
                 base.apply(entry, item, self._verified.add)
-                page = item.envelope["page"] if isinstance(item, Poison) else item.page
-                places[page].append(item.position)
+                places[item.page].append(item.position)
             yield from self._compare_places(places)
             self._note(base.at.seq)
         self._wanted.tip = base.branch()
 
     def _read(self, state: State, end: Position) -> Step[list[RawEntry]]:
         """Read what comes next, and tell the state what was erased of it."""
-        after = state.at
-        found: list[RawEntry] = yield from ask(
-            self._shard, "XRANGE", self._keys.log, f"({after.stream_id}", end.stream_id, "COUNT", _CHUNK
-        )
-        is_whole = found and entry_position(found[-1], self._shard).seq == after.seq + len(found)
-        if not is_whole:
-            found = (yield from self._read_below(after)) or found
-        if found and (last := entry_position(found[-1], self._shard).seq) != after.seq + len(found):
+        after = state.at._replace(shard=self._shard)
+        found = yield from LogReader(self._log, after, until=end.stream_id, chunk=_CHUNK).read()
+        if found.entries and not found.is_whole:
+            last = entry_position(found.entries[-1], self._shard).seq
             gone = yield from ask(self._shard, "ZRANGEBYSCORE", self._keys.erased, after.seq, last)
             state.erased.update(map(int, gone))
-        return found
-
-    def _read_below(self, after: Position) -> Step[list[RawEntry]]:
-        """Read what comes next in the archive, if that is below the floor. Raises PositionLost."""
-        floor = yield from read_floor(self._log, self._shard)
-        after = after._replace(shard=self._shard)
-        while after < floor.position:
-            stretch = yield from stretch_after(self._log, floor, after, _CHUNK)
-            if stretch.entries:
-                return stretch.entries
-            after = stretch.at
-        return []
+        return found.entries
 
     def _compare_places(self, places: dict[str, list[Position]]) -> Step[None]:
         """Compare the positions of pages with those of the events that were just folded."""

@@ -11,15 +11,17 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.codec import encode_document, encode_remembered, read_document
+from scratchbus.eventlog.codec import encode_document, read_document
 from scratchbus.eventlog.keys import SYSTEM_PAGE, PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import SPAN, Head
 from scratchbus.projections import scratch_page
-from scratchbus.projections.memory import is_remembered
+from scratchbus.projections.projection import Document
 from scratchbus.projections.scratch_page import may_be_paged_out
 from scratchbus.projections.session import SUBJECT as SESSION
+from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.verify.expected import PageState, State
 
+_INDEXES = ("type", "tag", "owner", "waiting")  # whose keys name a page and a value
 """The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
 
 
@@ -73,8 +75,10 @@ class Holdings:
             return Holding("page", key, "hash", lambda: self.tip.names(), self._judge_page)
         if name.startswith(state):
             kind, _, rest = name.removeprefix(state).partition(":")
-            page, hash_, value = rest.partition("#")
-            return self._state_holding(key, kind, page, value, bool(hash_))
+            if kind not in _INDEXES:  # someone may have appended events of a page whose name has a "#" in it
+                return self._state_holding(key, kind, rest)
+            page, _, value = rest.partition("#")
+            return self._state_holding(key, kind, page, value)
         kind, _, page = name.partition(":")
         if kind == "heads":
             return Holding("head", key, "hash", partial(self._heads, page), partial(self._judge_head, page))
@@ -84,7 +88,7 @@ class Holdings:
             return Holding("key", key, "hash", partial(self._held, page), partial(self._judge_key, page))
         return None
 
-    def _state_holding(self, key: str, kind: str, page: str, value: str, is_index: bool) -> Holding | None:
+    def _state_holding(self, key: str, kind: str, page: str, value: str = "") -> Holding | None:
         def document(id: str) -> Observation | None:
             return self.base.peek(page).documents.get(id)
 
@@ -101,7 +105,7 @@ class Holdings:
             )
         if kind == "all":
             return self._index(key, page, ids, lambda id: one.added_seq if (one := document(id)) else None)
-        if is_index:
+        if kind in _INDEXES:
             index = (kind, value)
 
             def place(id: str) -> int | None:
@@ -184,7 +188,7 @@ class Holdings:
         if row is None and wanted is not None and may_be_paged_out(wanted):
             self.absent.add((page, id))
             return ""
-        return _judge_document(wanted, row)
+        return _judge_document(id, wanted, row)
 
     def _index(
         self, key: str, page: str, members: Callable[[], Iterable[str]], wanted: Callable[[str], float | None]
@@ -217,7 +221,7 @@ class Holdings:
         place = index.find(id)
         if place is None or wanted is None:
             is_unindexed = row is not None and (page, id) in self.unindexed
-            return _judge_document(wanted, row) or ("is stored, and missing in an index" if is_unindexed else "")
+            return _judge_document(id, wanted, row) or ("is stored, and missing in an index" if is_unindexed else "")
         if row is not None:
             return "is stored and paged out at once"
         if not may_be_paged_out(wanted):
@@ -227,12 +231,7 @@ class Holdings:
     # -- what is folded --------------------------------------------------------------------------------------------
 
     def _judge_kept(self, page: str, subject: str, row: bytes | None) -> str:
-        wanted = self.base.peek(page).remembered.get(subject)
-        if wanted is None or row is None:
-            return _presence(wanted is not None, row is not None)
-        return (
-            "" if row == encode_remembered(wanted) else f"is {shown(row)} instead of {shown(encode_remembered(wanted))}"
-        )
+        return _judge_document(subject, self.base.peek(page).remembered.get(subject), row)
 
     def _due(self) -> Iterator[str]:
         for page in self.base.names():
@@ -270,21 +269,21 @@ def _presence(is_wanted: bool, is_there: bool) -> str:
     return "is missing" if is_wanted and not is_there else "should not be there" if is_there and not is_wanted else ""
 
 
-def _judge_document(wanted: Observation | None, row: bytes | None) -> str:
+def _judge_document(subject: str, wanted: Document | None, row: bytes | None) -> str:
     if wanted is None or row is None:
         return _presence(wanted is not None, row is not None)
     if row == encode_document(wanted):
         return ""
     try:
-        held = read_document(row)
+        held = read_document(subject, row)
     except ValueError:
         return f"cannot be read: {shown(row)}"
-    names = list(Observation.model_fields)
+    names = list(type(wanted).model_fields)
     return _differences([getattr(held, name) for name in names], [getattr(wanted, name) for name in names], names)
 
 
 def _differences(held: Iterable[Any], wanted: Iterable[Any], names: Iterable[str]) -> str:
-    """Say of each field that is not as it has to be what it is, and what it has to be."""
+    """Describe the fields that differ: actual and expected value."""
     return ", ".join(
         f"{name} is {shown(one)} instead of {shown(other)}"
         for name, one, other in zip(names, held, wanted, strict=True)

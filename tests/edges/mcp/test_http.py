@@ -110,7 +110,7 @@ async def test_the_token_says_who_speaks_and_where(served: Served, mode: str):
         assert (added["source"], seen["source"]) == ("analyst", "analyst")
         assert (await two.do("add_observation", type="observation", content="y"))["source"] == "reviewer"
         assert await three.do("list_observations") == {"observations": []}
-        assert "settled by your connection" in await one.fail(
+        assert "your connection sets this" in await one.fail(
             "add_observation", type="observation", content="x", source="reviewer"
         )
 

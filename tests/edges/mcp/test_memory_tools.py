@@ -138,7 +138,7 @@ async def test_an_agent_sees_its_own_scratchpad_and_no_other(connect: Connect):
         await analyst.do("update_scratchpad", content="The bank answers on Mondays.")
         mine, theirs = await analyst.do("whoami"), await reviewer.do("whoami")
         assert "10000" in await analyst.fail("update_scratchpad", content="x" * 10_001)
-        assert "no such argument" in await reviewer.fail("update_scratchpad", content="x", owner="analyst")
+        assert "unknown argument" in await reviewer.fail("update_scratchpad", content="x", owner="analyst")
     assert (mine["agent"], mine["kind"], mine["page"]) == ("analyst", "subagent", "main")
     assert "The bank answers on Mondays." in mine["text"]
     assert "Mondays" not in theirs["text"]
@@ -197,7 +197,7 @@ async def test_pages_of_notes_show_everything_once(connect: Connect, tool: str, 
             seen += [each["id"] for each in answer["notes"]]
         assert seen == ids[::-1]
         await agent.do("delete_note", id=ids[0])
-        assert "begin again" in await agent.fail(tool, cursor=ids[0], **given)
+        assert "start again" in await agent.fail(tool, cursor=ids[0], **given)
 
 
 async def test_what_a_note_cannot_be_is_explained(connect: Connect):

@@ -48,7 +48,7 @@ async def test_what_is_added_has_the_agent_as_its_source(connect: Connect):
 async def test_a_forged_identity_is_refused(connect: Connect, name: str):
     async with connect() as agent:
         said = await agent.fail("add_observation", type="observation", content="x", **{name: "boss"})
-        assert "settled by your connection" in said
+        assert "your connection sets this" in said
         assert await agent.do("list_observations") == {"observations": []}
 
 
@@ -90,7 +90,7 @@ async def test_a_bug_is_not_told_to_the_client(connect: Connect, monkeypatch: py
             patch.setattr("scratchbus.page_async.AsyncPage.add", broken)
             said = await agent.fail("add_observation", type="observation", content="x")
         assert "secret" not in said
-        assert "bug of the server" in said
+        assert "bug in the server" in said
         await agent.do("add_observation", type="observation", content="x")
 
 
@@ -339,7 +339,7 @@ async def test_claim_of_mine_shows_its_fence(connect: Connect):
 async def test_instance_is_no_argument_of_a_tool(connect: Connect):
     async with connect("analyst") as analyst:
         said = await analyst.fail("resolve_observation", id="01HZX7", instance="other")
-    assert "settled by your connection" in said
+    assert "your connection sets this" in said
 
 
 async def test_two_sightings_beyond_all_measure_are_refused_and_the_page_goes_on(connect: Connect):

@@ -67,7 +67,7 @@ async def test_a_tool_that_fails_again_names_the_event_id(connect: Connect) -> N
 
 
 async def test_every_writing_tool_takes_an_event_id(connect: Connect) -> None:
-    async with connect(tools=["observations", "context"]) as agent:
+    async with connect() as agent:
         tools = (await agent.client.list_tools()).tools
     writing = [tool for tool in tools if not (tool.annotations and tool.annotations.read_only_hint)]
     assert writing

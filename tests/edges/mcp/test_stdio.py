@@ -128,7 +128,7 @@ def test_a_long_message_takes_as_much_longer_as_it_is_longer(page_name: str):
     with raw(f"memory://{page_name}", "--agent", "analyst") as client:
         client.greet()
         took(client, 1)
-        assert took(client, 32) < 24 * took(client, 4)
+        assert took(client, 16) < 24 * took(client, 2)
 
 
 def test_the_end_of_the_input_ends_it_once_all_is_answered(embedded_url: str, page_name: str):

@@ -86,8 +86,10 @@ def _added(head: Head, act: Act) -> Head | None:
 
 
 def _changed(head: Head, act: Act) -> Head | None:
-    if head.version == 0 or head.status == FINAL or (act.expected is not None and act.expected != head.version):
+    if head.version == 0 or (act.expected is not None and act.expected != head.version):
         return None
+    if head.status == FINAL and act.kind not in ("link", "event"):
+        return None  # what is archived can still be linked to an action
     after = replace(head, version=head.version + 1)
     if act.kind == "event":
         return _happened(after, act)

@@ -1,0 +1,69 @@
+"""What a log watcher stores between runs: how far it read, and the last observation it published."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scratchbus.errors import InvalidInput
+
+from .log_file import FilePosition
+
+
+@dataclass(frozen=True)
+class Bookmark:
+    """The position after everything that was published, and the id of the last observation that was."""
+
+    position: FilePosition | None = None
+    last_id: str | None = None
+
+
+class BookmarkFile:
+    """Stores a bookmark in a small JSON file. It is replaced by renaming, so it is always whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> Bookmark:
+        """Return the stored bookmark, or an empty one if the file is missing or unreadable.
+
+        Losing a bookmark is safe: lines that are read again are recognised by their event ids.
+        """
+        try:
+            stored = json.loads(self.path.read_bytes())
+            return Bookmark(FilePosition(**stored["place"]), stored["last_id"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return Bookmark()
+
+    def save(self, bookmark: Bookmark) -> None:
+        """Store the bookmark. Raises InvalidInput when the file cannot be written."""
+        if bookmark.position is None:
+            return
+        text = json.dumps({"place": asdict(bookmark.position), "last_id": bookmark.last_id})
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+            with contextlib.ExitStack() as undo:
+                undo.callback(os.unlink, temporary)
+                with open(descriptor, "w", encoding="utf-8") as file:
+                    file.write(text)
+                os.replace(temporary, self.path)
+                undo.pop_all()
+        except OSError as problem:
+            raise InvalidInput(f"{self.path}: cannot be written: {problem.strerror}; choose another --state") from None
+
+
+def state_directory() -> Path:
+    """Return the directory for state that this user's programs keep between runs: $XDG_STATE_HOME/scratchbus."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "scratchbus"
+
+
+def default_path(log: Path, target: str) -> Path:
+    """Return the default path of the bookmark for this log and this bus and page (`Daemon.target`)."""
+    key = hashlib.sha256(f"{log.absolute()}\0{target}".encode()).hexdigest()[:16]
+    return state_directory() / "logwatch" / f"{key}.json"

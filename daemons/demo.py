@@ -1,0 +1,294 @@
+"""The demo: runs the daemons on a log, and shows what happens on the page."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from scratchbus import Bus, Observation, Page, urgency
+from scratchbus.daemon import INTERNAL, INTERRUPTED, OK, exit_code, stop_engine, visible
+from scratchbus.errors import FileGone, ScratchbusError
+
+from .demo_crew import Crew, DemoFailed, interruptible, without_settings
+from .demo_report import Report
+from .demo_sample import sample_log
+from .router import SUGGESTION, THRESHOLD
+
+_ALERT = "risk_alert"
+_NOTE = "observation"
+_NOTE_TTL = "4s"
+_QUIET_FOR = "2s"
+_READING_SECONDS = 600.0
+_MAX_OBSERVATIONS = "100000"  # enough for every address of a big log
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The numbers of a demo."""
+
+    addresses: int
+    attempts: int
+    by_address: dict[str, int]
+    suggested: int
+    acted_on: int
+    blocklist: list[str]
+    resolved: int
+    still_open: int
+    expired: int
+    events: int
+    seconds: float
+
+
+def run_demo(log: Path | None = None, url: str | None = None, *, as_json: bool = False) -> int:
+    """Run the daemons on a log, or on a sample, and show what happens; return the exit code.
+
+    Without a URL, the engine lives in a temporary directory that is deleted afterwards. With one, the demo uses a new
+    page there, which stays. With `as_json`, prints only the numbers, as one JSON document. All processes are stopped
+    in any case. If the demo fails, it keeps their logs and prints where they are.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="scratchbus-demo-"))
+    complain = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    is_kept = False
+    try:
+        report = Report(Console(quiet=as_json, highlight=False))
+        with interruptible() as interrupted:
+            outcome = _Demo(directory, log, url, report).run(interrupted)
+        if as_json:
+            print(json.dumps(asdict(outcome)))  # noqa: T201  # the output that was requested
+        return OK
+    except KeyboardInterrupt:
+        complain.print("demo: interrupted; everything is stopped")
+        return INTERRUPTED
+    except DemoFailed as problem:
+        is_kept = True
+        complain.print(visible(f"demo: {problem}; see the daemons' logs in {directory / 'logs'}"))
+        return INTERNAL
+    except ScratchbusError as problem:
+        complain.print(visible(f"demo: {problem}"))
+        return exit_code(problem)
+    finally:
+        if not is_kept:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Demo:
+    """One run: the chapters in their order, and the state they share."""
+
+    def __init__(self, directory: Path, log: Path | None, url: str | None, report: Report) -> None:
+        self._directory = directory
+        self._given_log = log
+        self._given_url = url
+        self._report = report
+        self._name = "main" if url is None else f"demo:{secrets.token_hex(4)}"
+        self._blocklist = directory / "blocklist.txt"
+        self._url = url or f"embedded:{directory / 'engine'}"
+
+    def run(self, interrupted: threading.Event) -> Outcome:
+        """Run all chapters and return the numbers. Stops every process it started, also after an error."""
+        started = time.monotonic()
+        log = self._log()
+        logs = self._directory / "logs"
+        logs.mkdir()
+        with ExitStack() as cleanup:
+            if self._given_url is None:
+                cleanup.enter_context(without_settings())
+                cleanup.callback(stop_engine, self._directory / "engine")
+            bus = cleanup.enter_context(Bus.connect(self._url, source="demo"))
+            page = bus.page(self._name)
+            variables = {"SCRATCHBUS_URL": self._url, "SCRATCHBUS_MAX_OBSERVATIONS": _MAX_OBSERVATIONS}
+            crew = cleanup.enter_context(Crew(logs, variables, interrupted))
+            self._report.opening(str(self._given_log or "a made-up log of an SSH server"))
+            self._start(crew)
+            note = self._read(crew, page, log)
+            self._act(crew, page)
+            self._show_page(page)
+            self._show_actions(page)
+            self._resolve(crew, page)
+            self._expire(crew, page, note)
+            self._show_life(page)
+            outcome = self._outcome(bus, page, started)
+            self._stop(crew)
+        self._close(outcome)
+        return outcome
+
+    def _log(self) -> Path:
+        """Return the path of the log to read. Raises FileGone when it does not exist."""
+        if self._given_log is None:
+            sample = self._directory / "sample.log"
+            sample.write_text(sample_log(), encoding="utf-8")
+            return sample
+        if not self._given_log.is_file():
+            raise FileGone(str(self._given_log))
+        return self._given_log.absolute()
+
+    def _start(self, crew: Crew) -> None:
+        self._report.chapter("The daemons start", "Each is a process of its own; all they share is the bus.")
+        tools = ("--blocklist", str(self._blocklist))
+        pids = {
+            "projector": crew.start("projector", "projector"),
+            "expirer": crew.start("expirer", "expirer"),
+            "router": crew.start("router", "router", "--page", self._name),
+            "executor-1": crew.start("executor-1", "executor", "--page", self._name, *tools),
+            "executor-2": crew.start("executor-2", "executor", "--page", self._name, *tools),
+        }
+        self._report.processes(pids)
+
+    def _read(self, crew: Crew, page: Page, log: Path) -> Observation:
+        self._report.chapter(
+            "The log watcher reads the log",
+            "One alert per address; while it is open, another failed password raises its count.",
+        )
+        note = page.add(_NOTE, f"This note lives for {_NOTE_TTL}: watch it expire", ttl=_NOTE_TTL)
+        started = time.monotonic()
+        arguments = ("--page", self._name, "--log", str(log), "--state", str(self._directory / "logwatch.json"))
+        pid = crew.start("logwatch", "logwatch", *arguments)
+        self._report.processes({"logwatch": pid})
+        with self._report.console.status("reading …"):
+            crew.wait_until("the log is read", lambda: crew.is_done("logwatch"), _READING_SECONDS)
+        alerts = _alerts(page)
+        attempts = sum(alert.occurrences for alert in alerts)
+        seconds = time.monotonic() - started
+        self._report.line(f"[b]{len(alerts)}[/b] addresses, [b]{attempts}[/b] attempts, in {seconds:.1f} s")
+        return note
+
+    def _act(self, crew: Crew, page: Page) -> None:
+        """Wait until every urgent alert is answered."""
+
+        def is_answered() -> bool:
+            suggestions = page.list(type=SUGGESTION, limit=None)
+            answered = {id for each in suggestions if each.status != "active" for id in each.evidence}
+            now = datetime.now(UTC)
+            waiting = (
+                alert for alert in _alerts(page) if alert.is_open and urgency(alert, now) >= THRESHOLD
+            )  # fmt: skip
+            return all(alert.id in answered for alert in waiting)
+
+        with self._report.console.status("acting …"):
+            crew.wait_until("every urgent alert is acted on", is_answered)
+
+    def _show_page(self, page: Page) -> None:
+        self._report.chapter(
+            "The page, by priority",
+            "What any tool, daemon or agent sees when it asks what is going on: one call, always up to date.",
+        )
+        self._report.page(page.active())
+
+    def _show_actions(self, page: Page) -> None:
+        self._report.chapter(
+            "Suggested, claimed, acted on",
+            "The router suggests what is urgent. One executor claims it, acts, and links the action to the alert.",
+        )
+        rows = []
+        for suggestion in sorted(page.list(type=SUGGESTION, limit=None), key=_urgency_of, reverse=True):
+            alert = page.get(suggestion.evidence[0])
+            events = page.history(suggestion.id)
+            holders = dict.fromkeys(event.model_dump()["holder"] for event in events if event.kind == "claimed")
+            rows.append((suggestion, ", ".join(holders), ", ".join(alert.links) if alert else ""))
+        self._report.actions(rows)
+        self._report.line(f"The blocklist now has {len(self._blocked())} addresses, each of them once.")
+
+    def _resolve(self, crew: Crew, page: Page) -> None:
+        self._report.chapter(
+            "What was acted on is resolved",
+            f"The evaluator starts now that the log is read, and waits until an address was quiet for {_QUIET_FOR}.",
+        )
+        pid = crew.start("evaluator", "evaluator", "--page", self._name, "--quiet-for", _QUIET_FOR)
+        self._report.processes({"evaluator": pid})
+        with self._report.console.status("waiting for quiet …"):
+            crew.wait_until(
+                "what was acted on is resolved",
+                lambda: not any(alert.is_open and alert.links for alert in _alerts(page)),
+            )
+        alerts = _alerts(page)
+        still_open = sum(alert.is_open for alert in alerts)
+        self._report.line(
+            f"[green]{len(alerts) - still_open} resolved[/green]; {still_open} stay on the page: they tried too seldom"
+            " to act on, and are watched until they expire."
+        )
+
+    def _expire(self, crew: Crew, page: Page, note: Observation) -> None:
+        self._report.chapter(
+            "What nobody needs any more expires",
+            "Expiry is an event too: appended once, and replayed like any other.",
+        )
+        crew.wait_until("the note expires", lambda: len(page.history(note.id)) > 1)
+        self._report.history(page.history(note.id))
+
+    def _show_life(self, page: Page) -> None:
+        alerts = _alerts(page)
+        if not alerts:
+            return
+        worst = max(alerts, key=lambda alert: alert.occurrences)
+        self._report.chapter(
+            f"The life of one observation: {worst.content}",
+            "Nothing is overwritten. The page is folded from these events, which stay when it is long gone.",
+        )
+        self._report.history(page.history(worst.id))
+        for action in worst.links:
+            self._report.trace(page.trace(action))
+
+    def _stop(self, crew: Crew) -> None:
+        crew.wait_until("all daemons have started", crew.have_started)
+        codes = crew.stop()
+        if failed := {name: code for name, code in codes.items() if code}:
+            raise DemoFailed(f"these did not stop cleanly, by exit code: {failed}")
+
+    def _outcome(self, bus: Bus, page: Page, started: float) -> Outcome:
+        alerts = _alerts(page)
+        by_address: dict[str, int] = {}
+        for alert in sorted(alerts, key=lambda alert: -alert.occurrences):
+            address = str(alert.context.get("address", alert.content))
+            by_address[address] = by_address.get(address, 0) + alert.occurrences
+        return Outcome(
+            addresses=len(alerts),
+            attempts=sum(by_address.values()),
+            by_address=by_address,
+            suggested=len(page.list(type=SUGGESTION, limit=None)),
+            acted_on=sum(bool(alert.links) for alert in alerts),
+            blocklist=self._blocked(),
+            resolved=sum(alert.status == "resolved" for alert in alerts),
+            still_open=sum(alert.is_open for alert in alerts),
+            expired=sum(each.reason_code == "expired" for each in page.list(status="archived", limit=None)),
+            events=sum(position.seq for position in bus.position().shards),
+            seconds=round(time.monotonic() - started, 1),
+        )
+
+    def _close(self, outcome: Outcome) -> None:
+        self._report.totals(
+            [
+                ("attacking addresses, one observation each", outcome.addresses),
+                ("failed passwords", outcome.attempts),
+                ("suggested · acted on · resolved", f"{outcome.suggested} · {outcome.acted_on} · {outcome.resolved}"),
+                ("still watched", outcome.still_open),
+                ("expired", outcome.expired),
+                ("events in the log, every one of them kept", outcome.events),
+                ("seconds", outcome.seconds),
+            ],
+            "All daemons ended with exit code 0"
+            + (
+                f"; the page is {self._name!r} there."
+                if self._given_url
+                else "; the engine is stopped and its data gone."
+            ),
+        )
+
+    def _blocked(self) -> list[str]:
+        return self._blocklist.read_text().split() if self._blocklist.exists() else []
+
+
+def _alerts(page: Page) -> list[Observation]:
+    return page.list(type=_ALERT, limit=None)
+
+
+def _urgency_of(suggestion: Observation) -> float:
+    return float(suggestion.metadata.get("urgency", 0))

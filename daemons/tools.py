@@ -1,0 +1,126 @@
+"""The tools of an executor, and the table that picks one for an observation (`config/tools.yaml`).
+
+tools:
+  - tool: blocklist
+    type: risk_alert
+    tags: [brute-force]
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from scratchbus import Observation
+from scratchbus.daemon import is_type_name
+from scratchbus.errors import InvalidField
+
+from . import yaml_file
+from .bookmark import state_directory
+
+Tool = Callable[[Observation], str]
+"""Acts on an observation and returns the name of the action. Acting twice has the same effect as acting once.
+
+Raises InvalidInput for an observation that it cannot handle, OSError for a problem that may pass.
+"""
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A tool, and the type and tags of the observations it is for."""
+
+    tool: str
+    type: str
+    tags: frozenset[str]
+
+
+@dataclass(frozen=True)
+class ToolTable:
+    """The choices in their order: the first that fits an observation counts."""
+
+    choices: tuple[Choice, ...]
+
+    def pick(self, observation: Observation) -> str | None:
+        """Return the name of the tool for an observation, or None when no choice fits."""
+        for choice in self.choices:
+            if choice.type == observation.type and choice.tags.issubset(observation.tags):
+                return choice.tool
+        return None
+
+
+def read_tools(path: Path, known: Collection[str]) -> ToolTable:
+    """Return the table in a YAML file, whose tools must be among `known`. Raises RulesError."""
+    return parse_tools(yaml_file.read(path), str(path), known)
+
+
+def parse_tools(text: str, file: str, known: Collection[str]) -> ToolTable:
+    """Return the table in a YAML text; errors call it `file`. Raises RulesError."""
+    root = yaml_file.keys(yaml_file.parse(text, file), required=("tools",))
+    choices = []
+    for spot in yaml_file.entries(root["tools"]):
+        found = yaml_file.keys(spot, required=("tool", "type"), optional=("tags",))
+        tool, type_name = found["tool"].text(), found["type"].text()
+        if tool not in known:
+            raise found["tool"].wrong(f"there is no tool {tool!r}", known)
+        if not is_type_name(type_name):
+            raise found["type"].wrong(f"{type_name!r} is not the name of a type; use a–z, 0–9 and _")
+        tags = [tag.text() for tag in found["tags"].elements()] if "tags" in found else []
+        choices.append(Choice(tool, type_name, frozenset(tags)))
+    return ToolTable(tuple(choices))
+
+
+def blocklist(file: Path) -> Tool:
+    """Return a tool that appends the address in an observation's context to a file, one per line, each once."""
+
+    def block(observation: Observation) -> str:
+        address = _address(observation)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a+b") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)  # until it is closed
+            opened.seek(0)
+            content = opened.read()
+            if address.encode() not in content.split():
+                torn = b"" if content.endswith(b"\n") or not content else b"\n"
+                opened.write(torn + address.encode() + b"\n")
+                opened.flush()
+                os.fsync(opened.fileno())
+        return f"blocklist:{address}"
+
+    return block
+
+
+def default_blocklist() -> Path:
+    """Return the default path of the blocklist."""
+    return state_directory() / "blocklist.txt"
+
+
+def notify(observation: Observation) -> str:
+    """Log the observation as a warning, for people to see."""
+    logger.warning("notice", observation=observation.id, type=observation.type, content=observation.content)
+    return f"notify:{observation.id}"
+
+
+def _address(observation: Observation) -> str:
+    """Return the address of one other machine, without a zone, and as IPv4 where IPv6 maps one.
+
+    Raises InvalidField for anything else.
+    """
+    given = observation.context.get("address")
+    try:
+        address = ipaddress.ip_address(given if isinstance(given, str) and "%" not in given else "")
+    except ValueError:
+        raise InvalidField("context", f"address: {given!r} is not an IP address, so it cannot be blocked") from None
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.is_loopback or address.is_unspecified:
+        raise InvalidField("context", f"address: {address} is this machine's own, so it is not blocked")
+    if address.is_multicast or address.is_link_local or address.is_reserved:
+        raise InvalidField("context", f"address: {address} does not name one machine, so it is not blocked")
+    return str(address)

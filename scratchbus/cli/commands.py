@@ -1,0 +1,127 @@
+"""The click classes and options that all commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from scratchbus.cli.session import Session
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""The click settings of every command."""
+
+
+def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Write an option into the session; the last one on the line wins."""
+    session = context.ensure_object(Session)
+    if value is not None:
+        setattr(session, str(option.name), value)
+
+
+def _shared_options() -> list[click.Parameter]:
+    """Return the options that every command takes, before or after its name."""
+
+    def option(*names: str, **how: Any) -> click.Parameter:
+        return click.Option(names, expose_value=False, callback=_remember, default=None, **how)
+
+    return [
+        option("--page", metavar="NAME", help="The page to work on.  [default: main]"),
+        option("--json", "as_json", is_flag=True, help="Print JSON, one document per line."),
+        option("--source", metavar="NAME", help="The source of what you write.  [$SCRATCHBUS_SOURCE]"),
+        option(
+            "--instance",
+            metavar="NAME",
+            help="The connection that claims belong to.  [$SCRATCHBUS_INSTANCE, else this terminal]",
+        ),
+        option("--url", help="The URL of the engine.  [$SCRATCHBUS_URL, else the embedded engine]"),
+        option("--bus", metavar="NAME", help="The name of the bus.  [$SCRATCHBUS_BUS]"),
+        option("--config", metavar="FILE", help="The settings file.  [$SCRATCHBUS_CONFIG]"),
+        option("--no-color", is_flag=True, help="Do not use colours.  [$NO_COLOR]"),
+    ]
+
+
+class _Shared(click.Command):
+    """A command that also takes the shared options, except those whose names its own options have."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **how: Any) -> None:
+        how["context_settings"] = CONTEXT
+        super().__init__(*args, **how)
+        self._examples = examples
+        own = {parameter.name for parameter in self.params}
+        self._shared = [option for option in _shared_options() if option.name not in own]
+        self.params += self._shared
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command does, then its examples."""
+        super().format_help_text(ctx, formatter)
+        if self._examples:
+            with formatter.section("Example" if len(self._examples) == 1 else "Examples"):
+                for line in self._examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options, then the shared ones."""
+        for title, is_shared in (("Options", False), ("Options of every command", True)):
+            with_help = [
+                record
+                for parameter in self.get_params(ctx)
+                if isinstance(parameter, click.Option)
+                and (parameter in self._shared) is is_shared
+                and (record := parameter.get_help_record(ctx))
+            ]
+            if with_help:
+                with formatter.section(title):
+                    formatter.write_dl(with_help)
+
+
+class BusCommand(_Shared):
+    """A command of `scratchbus`."""
+
+
+class BusGroup(_Shared, click.Group):
+    """A command of `scratchbus` with subcommands."""
+
+    command_class = BusCommand
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the subcommands."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def command(name: str | None = None, *, examples: Sequence[str] = ()) -> Callable[[Callable[..., Any]], BusCommand]:
+    """Return a decorator that makes a function a command; its help shows the examples."""
+    return click.command(name, cls=BusCommand, examples=examples)
+
+
+def fence_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--fence`, which proves a claim."""
+    help = "The fence of your claim, printed by `claim`."
+    return click.option("--fence", type=int, metavar="N", help=help)(function)
+
+
+def event_id_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--event-id`, which makes a retry safe."""
+    help = "An id that makes retries safe: the same id is applied once."
+    return click.option("--event-id", metavar="TEXT", help=help)(function)
+
+
+def revision_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--revision`, the revision that a replacement is based on."""
+    help = "Replace only this revision; 0 means that it is empty."
+    return click.option("--revision", type=int, metavar="N", help=help)(function)
+
+
+def session_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--session`, the session of the memory to use."""
+    return click.option(
+        "--session", "of", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
+        help="The id of the session.  [$SCRATCHBUS_SESSION]",
+    )(function)  # fmt: skip
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in options.items() if value is not None and value != ()}

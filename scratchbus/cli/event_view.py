@@ -1,0 +1,144 @@
+"""How events look: one by one as they are read, as the history of an observation, and as exports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import scratchbus
+from scratchbus.cli.output import IN_PIPES, WIDER, WIDEST, Cell, Column, Columns
+from scratchbus.cli.session import Session
+from scratchbus.cli.text import STATUS_STYLES, TODO_MARKS, ago, clock, compact, id_cell, one_line, plural
+
+KIND_STYLES = {
+    "added": "bold", "updated": "cyan", "repeated": "yellow", "status_changed": "green", "claimed": "magenta",
+    "released": "magenta", "lapsed": "magenta", "linked": "blue", "due": "bold yellow", "cleared": "dim",
+    "erased": "bold red", "types_changed": "cyan", "context_rendered": "dim",
+}  # fmt: skip
+"""The colours of the kinds of events; the others have none."""
+
+_SHOWN_REASONS = {"expired", "auto_archived", "displaced", "refuted", "reopened"}  # the others repeat the status
+
+
+def columns_of(*titles: str) -> Columns[scratchbus.Event]:
+    """Return these columns of events, with ages as of now."""
+    now = datetime.now(UTC)
+    columns: Columns[scratchbus.Event] = (
+        Column("position", lambda event: Cell(str(event.position)), 18, least=IN_PIPES),
+        Column("when", lambda event: Cell(ago(event.at, now)), 5, right=True),
+        Column(
+            "time",
+            lambda event: Cell(event.at.isoformat(timespec="milliseconds"), "dim", clock(event.at, now)),
+            29,
+        ),
+        Column("page", lambda event: Cell(event.page, "dim"), 8, least=WIDEST),
+        Column("kind", _kind_cell, 18),
+        Column("id", lambda event: id_cell(event.subject), 26),
+        Column("type", lambda event: Cell(event.type), 20, least=WIDER),
+        Column("by", lambda event: Cell(event.by, "cyan"), 16),
+        Column("what", lambda event: Cell(summary(event))),
+    )
+    return [column for column in columns if column.title in titles]
+
+
+LOG = ("position", "time", "page", "kind", "id", "type", "by", "what")
+"""The columns of the log."""
+
+HISTORY = ("position", "when", "time", "kind", "by", "what")
+"""The columns of the history of an observation."""
+
+RECENT = ("time", "kind", "id", "by", "what")
+"""The columns of the last events of a page."""
+
+
+def summary(event: scratchbus.Event) -> str:
+    """Return what an event says beyond its kind, on one line."""
+    return one_line(_summary(event))
+
+
+def _summary(event: scratchbus.Event) -> str:
+    events = scratchbus.events
+    match event:
+        case events.Added() | events.NoteAdded():
+            return event.content
+        case events.Updated():
+            return ", ".join(
+                f"{name}: {value if isinstance(value, str) else compact(value)}"
+                for name, value in event.changes.items()
+            )
+        case events.Repeated():
+            return f"×{event.times}"
+        case events.StatusChanged():
+            why = f" ({event.reason_code.replace('_', ' ')})" if event.reason_code in _SHOWN_REASONS else ""
+            return f"→ {event.status}{why}" + (f": {event.reason}" if event.reason else "")
+        case events.Claimed():
+            more = " more" if event.fence is not None else ""
+            return f"for {event.holder}, {scratchbus.duration_text(event.ttl)}{more}"
+        case events.Linked():
+            return f"to {event.action}"
+        case events.Due():
+            return f"by event {event.trigger}" if event.trigger else "its time has come"
+        case events.Erased():
+            return f"{plural(len(event.positions), 'event')}: {event.reason}"
+        case events.ContextRendered():
+            shown = plural(len(event.observations), "observation")
+            return f"{shown}, {event.tokens:,} tokens, for {event.subject.removeprefix('context_')}"
+        case events.TypesChanged():
+            return "the observation types; see `scratchbus types list`"
+        case events.NotepadWritten() | events.ScratchpadWritten():
+            return event.content or "cleared"
+        case events.NotepadEdited():
+            edit = f"{event.find} → {event.replace}" if event.find else event.content
+            return f"{event.operation.replace('_', ' ')}: {edit}"
+        case events.NoteUpdated():
+            tags = None if event.tags is None else f"tags: {', '.join(event.tags) or 'none'}"
+            return ", ".join(part for part in (event.content, tags) if part is not None)
+        case events.SessionSpawned():
+            return f"{'fork' if event.fork else 'spawn'} {event.session}"
+        case events.SessionStarted():
+            return f"from {event.parent}"
+        case events.TodoWritten():
+            items = " · ".join(f"{TODO_MARKS[item.status]} {item.id} {item.content}" for item in event.todos)
+            return f"changed: {items}" if event.merge else items or "cleared"
+        case events.TaskBegun():
+            return event.title
+        case events.TaskEnded():
+            return event.summary
+        case events.RunEnded():
+            return f"{event.outcome} after {plural(len(event.steps), 'step')}: {event.task}"
+    return ""
+
+
+def _kind_cell(event: scratchbus.Event) -> Cell:
+    style = KIND_STYLES.get(event.kind, "")
+    if isinstance(event, scratchbus.events.StatusChanged):
+        style = STATUS_STYLES.get(event.status, style)
+    return Cell(event.kind, style)
+
+
+def show_history(session: Session, events: Sequence[scratchbus.Event]) -> None:
+    """Show the events about one thing, oldest first."""
+    session.out.listing(columns_of(*HISTORY), events, empty="Nothing has happened yet")
+
+
+def show_event(session: Session, event: scratchbus.Event) -> None:
+    """Show one event of the log on one line."""
+    if session.as_json:
+        session.out.document(scratchbus.document_of(event))
+    else:
+        session.out.row(columns_of(*LOG), event)
+
+
+def exporter(session: Session, form: str) -> Callable[[scratchbus.Event], None]:
+    """Return a function that prints an event whole, as JSON Lines or CSV; print the heading of CSV."""
+    if form == "jsonl":
+        return lambda event: session.out.json_line(scratchbus.export_line(event))
+    names = ("position", "at", "id", "page", "subject", "kind", "type", "by", "batch", "event")
+    session.out.csv_row(names)
+
+    def write(event: scratchbus.Event) -> None:
+        row = scratchbus.export_row(event)
+        row["event"] = scratchbus.escaped(row["event"])
+        session.out.csv_row([row[name] for name in names])
+
+    return write

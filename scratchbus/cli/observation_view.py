@@ -1,0 +1,249 @@
+"""How observations look: as rows, as a card, as a trace, as differences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+
+import scratchbus
+from scratchbus.cli.event_view import show_history
+from scratchbus.cli.output import WIDE, Cell, Column, Columns
+from scratchbus.cli.session import Session
+from scratchbus.cli.text import STATUS_STYLES, ago, ahead, clock, compact, id_cell, one_line, paragraphs, type_style
+
+
+def type_cell(observation: scratchbus.Observation) -> Cell:
+    """Return the type of an observation."""
+    return Cell(observation.type, type_style(observation.priority))
+
+
+def status_cell(observation: scratchbus.Observation) -> Cell:
+    """Return the status of an observation; a terminal shows it unless it is `active`."""
+    status = observation.status
+    return Cell(status, STATUS_STYLES.get(status, ""), "" if status == "active" else None)
+
+
+def times_cell(observation: scratchbus.Observation) -> Cell:
+    """Return how often an observation was seen, if that is more than once."""
+    return Cell(f"×{observation.occurrences}" if observation.occurrences > 1 else "", "bold")
+
+
+def content_cell(observation: scratchbus.Observation) -> Cell:
+    """Return the content of an observation on one line."""
+    return Cell(one_line(observation.content), "dim" if observation.status_class == "final" else "")
+
+
+def columns_at(now: datetime | None = None) -> Columns[scratchbus.Observation]:
+    """Return the columns of observations, with ages as of a time."""
+    then = now or datetime.now(UTC)
+    return (
+        Column("id", lambda each: id_cell(each.id), 26),
+        Column("pri", lambda each: Cell(str(each.priority), "dim"), 3, right=True),
+        Column("type", type_cell, 20),
+        Column("status", status_cell, 14),
+        Column("times", times_cell, 5, right=True),
+        Column("age", lambda each: Cell(ago(each.created_at, then), "dim"), 4, right=True),
+        Column(
+            "expires",
+            lambda each: Cell(ahead(each.expires_at, then) if each.is_open else "", "dim"),
+            4,
+            right=True,
+            least=WIDE,
+        ),
+        Column("source", lambda each: Cell(each.source, "cyan"), 16, least=WIDE),
+        Column("claim", lambda each: Cell(each.claim.by if each.claim else "", "magenta"), 12),
+        Column("content", content_cell),
+    )
+
+
+def show_change(session: Session, verb: str, observation: scratchbus.Observation) -> None:
+    """Show an observation that was just changed, on one line."""
+    out = session.out
+    if out.is_terminal:
+        out.sentence(
+            Cell(one_line(verb), "green"),
+            id_cell(observation.id),
+            times_cell(observation),
+            type_cell(observation),
+            content_cell(observation),
+        )
+    elif out.as_json:
+        out.document(scratchbus.document_of(observation))
+    else:
+        out.row(columns_at(), observation)
+
+
+def show_watched(session: Session, change: str, id: str, observation: scratchbus.Observation | None) -> None:
+    """Show what happened to an observation and its state now, on one line; None if it is off the page."""
+    if session.as_json:
+        state = scratchbus.document_of(observation) if observation else {}
+        session.out.document({"change": change, "id": id, **state})
+    elif observation is None:
+        session.out.line(f"{change:<14}  {id}")
+    else:
+        session.out.row([Column("change", lambda each: Cell(change), 14), *columns_at()], observation)
+
+
+def show_card(
+    session: Session,
+    observation: scratchbus.Observation,
+    history: Sequence[scratchbus.Event] | None,
+    refuted: Collection[str],
+) -> None:
+    """Show all fields of an observation, which of its evidence was refuted, and its history if that is given."""
+    out = session.out
+    if out.as_json:
+        document = scratchbus.document_of(observation)
+        if history is not None:
+            document["history"] = [scratchbus.document_of(event) for event in history]
+        out.document(document)
+        return
+    status = status_cell(observation)._replace(short=None)
+    title = (id_cell(observation.id), type_cell(observation), status, times_cell(observation))
+    out.block(title, paragraphs(observation.content), _details(observation, refuted))
+    if history is not None:
+        out.line("")
+        show_history(session, history)
+
+
+def show_gone(session: Session, page: str, id: str, history: Sequence[scratchbus.Event]) -> None:
+    """Show the events about an observation that is no longer on its page."""
+    if session.as_json:
+        documents = [scratchbus.document_of(event) for event in history]
+        session.out.document({"id": id, "page": page, "history": documents})
+    else:
+        session.out.note(f"{id} is no longer on page {page!r}. Its history:")
+        show_history(session, history)
+
+
+def _details(observation: scratchbus.Observation, refuted: Collection[str]) -> Iterator[tuple[str, Cell]]:
+    """Yield the fields of an observation besides its content, by name."""
+    now = datetime.now(UTC)
+
+    def past(then: datetime) -> Cell:
+        return Cell(f"{ago(then, now)} ago, {clock(then, now)}".replace("now ago", "now"))
+
+    def future(then: datetime, style: str = "") -> Cell:
+        return Cell(f"in {ahead(then, now)}, {clock(then, now)}", style)
+
+    yield "id", Cell(observation.id)
+    yield "source", Cell(observation.source, "cyan")
+    if observation.owner is not None:
+        yield "owner", Cell(one_line(observation.owner), "cyan")
+    yield "priority", Cell(str(observation.priority))
+    yield "confidence", Cell(f"{observation.confidence:g}")
+    if observation.tags:
+        yield "tags", Cell(one_line(", ".join(observation.tags)))
+    for name in ("context", "metadata"):
+        if value := getattr(observation, name):
+            yield name, Cell(compact(value))
+    yield "added", past(observation.created_at)
+    if observation.version > 1:
+        yield "changed", past(observation.updated_at)
+    if observation.is_open and observation.expires_at is not None:
+        yield "expires", future(observation.expires_at)
+    if observation.reason or observation.reason_code:
+        code = (observation.reason_code or "").replace("_", " ")
+        yield "why", Cell(one_line(": ".join(each for each in (code, observation.reason) if each)))
+    if claim := observation.claim:
+        held = f"by {claim.by} for {ahead(claim.until, now)} more, fence {claim.fence}"
+        yield "claimed", Cell(held, "magenta")
+    if observation.remind_at is not None:
+        yield "due", future(observation.remind_at, "yellow")
+    if observation.remind_on is not None:
+        yield "due", Cell(f"when {compact(observation.remind_on)} happens", "yellow")
+    if observation.due_at is not None:
+        yield "due", Cell(f"since {clock(observation.due_at, now)}", "bold yellow")
+    if observation.evidence:
+        yield "evidence", Cell(", ".join(id + " (refuted)" * (id in refuted) for id in observation.evidence))
+    for name in ("links", "seen_by", "followed"):
+        if texts := getattr(observation, name):
+            yield name.replace("_", " "), Cell(one_line(", ".join(texts)))
+    if observation.dedupe_key is not None:
+        yield "dedupe key", Cell(one_line(observation.dedupe_key))
+    if observation.damaged:
+        yield "damaged", Cell("an event about it could not be read", "bold red")
+    yield "version", Cell(f"{observation.version} at {observation.position}, page {observation.page}", "dim")
+
+
+# -- traces ----------------------------------------------------------------------------------------------------------
+
+
+def show_trace(session: Session, trace: scratchbus.Trace) -> None:
+    """Show what led to an action: each observation, with its evidence indented below it."""
+    out, now = session.out, datetime.now(UTC)
+    if out.as_json:
+        out.document(scratchbus.document_of(trace))
+        return
+    out.sentence(Cell(one_line(trace.action), "blue"))
+    motives = iter(trace.motives)
+    for branch in trace.tree():
+        if branch.depth == 0:
+            motive = next(motives)
+            out.sentence(Cell("linked by"), Cell(motive.by, "cyan"), Cell(f"at {clock(motive.at, now)}", "dim"))
+        out.sentence(*_branch(branch, trace.page, now))
+
+
+def _branch(branch: scratchbus.Branch, page: str, now: datetime) -> Iterator[Cell]:
+    """Yield the cells of an observation in a trace; its page only if that is another one."""
+    each = branch.observation
+    yield Cell("  " * branch.depth + " └", "dim")
+    yield id_cell(branch.id)
+    if each is None:
+        yield Cell("is not there", "dim")
+        return
+    yield type_cell(each)
+    yield status_cell(each)
+    yield Cell("refuted" if each.reason_code == "refuted" else "", "bold red")
+    yield Cell(f"on {each.page}" if each.page != page else "", "dim")
+    yield Cell(each.source, "cyan")
+    yield Cell(clock(each.created_at, now), "dim")
+    yield Cell("as above", "dim") if branch.again else content_cell(each)
+
+
+# -- differences -----------------------------------------------------------------------------------------------------
+
+_SIGNS = {"added": ("+", "green"), "changed": ("~", "yellow"), "gone": ("-", "red")}
+_DERIVED = {"status_class"}  # follows from another field that changed
+
+
+def show_differences(session: Session, differences: Sequence[scratchbus.Difference], nothing: str) -> None:
+    """Show how a page differs from another, and how many differences of each kind there are; note `nothing` if none."""
+    out = session.out
+    for each in differences:
+        if out.as_json:
+            out.document(scratchbus.document_of(each))
+            continue
+        out.sentence(*_headline(each))
+        for name, values in each.changes().items():
+            if name not in _DERIVED:
+                before, after = map(_value, values)
+                out.sentence(Cell(f"    {name + ':':<13}"), Cell(before, "red"), Cell("→"), Cell(after, "green"))
+    counts: Counter[str] = Counter(each.kind for each in differences)
+    out.note(", ".join(f"{counts[kind]:,} {kind}" for kind in _SIGNS if counts[kind]) or nothing)
+
+
+def _headline(difference: scratchbus.Difference) -> Iterator[Cell]:
+    sign, style = _SIGNS[difference.kind]
+    yield Cell(sign, f"bold {style}")
+    if each := difference.after or difference.before:
+        yield id_cell(each.id)
+        yield type_cell(each)
+        if difference.kind != "changed":
+            yield status_cell(each)
+        yield Cell(one_line(each.content), "" if difference.kind == "changed" else style)
+
+
+def _value(value: object) -> str:
+    """Return the value of a field on one line."""
+    match value:
+        case None:
+            return "none"
+        case str():
+            return one_line(value) or '""'
+        case datetime():
+            return value.isoformat(timespec="seconds")
+        case _ if hasattr(value, "model_dump"):
+            return compact(value.model_dump(mode="json"))
+    return compact(value)

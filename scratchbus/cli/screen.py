@@ -1,0 +1,84 @@
+"""The live screen of `watch`: a page, and the last events below it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections import deque
+from datetime import UTC, datetime
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+import scratchbus
+from scratchbus.cli.event_view import RECENT, columns_of
+from scratchbus.cli.follow import list_open
+from scratchbus.cli.observation_view import columns_at
+from scratchbus.cli.output import Output
+from scratchbus.cli.session import OpenPage
+from scratchbus.cli.text import plural
+from scratchbus.errors import ScratchbusError
+
+_PER_SECOND = 5  # how often the screen is drawn
+_LAST = 5  # events shown below the page
+
+
+class Screen:
+    """The open observations of a page by priority, and below them the last events."""
+
+    def __init__(self, opened: OpenPage, out: Output) -> None:
+        self._page = opened.page
+        self._out = out
+        self._events: deque[scratchbus.Event] = deque(maxlen=_LAST)
+        self._open = list_open(self._page, out.console.height)
+        self._is_stale = False
+
+    def add(self, event: scratchbus.Event) -> None:
+        """Show an event, and the page as it is after it, when the screen is drawn next."""
+        self._events.append(event)
+        self._is_stale = True
+
+    def draw(self) -> RenderableType:
+        """Return the screen, as high as the terminal is. The bus is asked only after an event."""
+        height = self._out.console.height
+        if self._is_stale:
+            self._is_stale = False
+            try:
+                self._open = list_open(self._page, height)
+            except ScratchbusError:
+                self._is_stale = True  # whoever reads the events meets the error too, and reports it
+        events = list(self._events)
+        room = max(1, height - len(events) - 6)
+        shown, is_cut = self._open[:room], len(self._open) > room
+        count = "the most urgent ones" if is_cut else f"{plural(len(shown), 'observation')} open"
+        title = Text.assemble(
+            ("scratchbus ", "bold"),
+            (self._page.name, "bold cyan"),
+            f"  {count}  ",
+            (f"{datetime.now(UTC).astimezone():%H:%M:%S}, Ctrl-C ends", "dim"),
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+        parts: list[RenderableType] = [title, Text()]
+        if shown:
+            parts.append(self._out.rich_table(columns_at(), shown))
+        else:
+            parts.append(Text("Nothing is open; new observations appear here", style="dim"))
+        if is_cut:
+            parts.append(Text("… and more: see `scratchbus active`", style="dim"))
+        if events:
+            parts += [Text(), self._out.rich_table(columns_of(*RECENT), events)]
+        return Group(*parts)
+
+
+def run_screen(opened: OpenPage, out: Output) -> None:
+    """Draw the page until interrupted or terminated."""
+    start, stop = opened.bus.position(), threading.Event()
+    screen = Screen(opened, out)
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())  # so that the terminal is restored
+    with Live(console=out.console, screen=True, refresh_per_second=_PER_SECOND, get_renderable=screen.draw):
+        for event in opened.bus.events(start, follow=True, pages=[opened.page.name], stop=stop):
+            screen.add(event)
+    sys.exit(128 + signal.SIGTERM)  # as shells have it

@@ -1,0 +1,104 @@
+"""What the options of a command line describe: who speaks, on which page of which bus, and how results are shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import scratchbus
+from scratchbus.cli.output import Output
+from scratchbus.daemon.late_logging import configure_logging_late
+
+if TYPE_CHECKING:
+    from scratchbus.settings import Settings
+
+
+@dataclass(frozen=True)
+class OpenPage:
+    """An open bus and one of its pages."""
+
+    bus: scratchbus.Bus
+    page: scratchbus.Page
+
+    def ids(self, given: Sequence[str]) -> list[str]:
+        """Return the whole ids of ids and suffixes on the command line. Raises InvalidId or NotFound."""
+        return [self.page.whole_id(text) for text in given]
+
+
+@dataclass
+class Session:
+    """The options that every command takes. None stands for an option that was not given: the settings decide."""
+
+    url: str | None = None
+    bus: str | None = None
+    page: str | None = None
+    source: str | None = None
+    instance: str | None = None
+    config: str | None = None
+    as_json: bool = False
+    no_color: bool = False
+
+    @cached_property
+    def out(self) -> Output:
+        """Where results go."""
+        return Output(self.as_json, self.no_color)
+
+    @contextmanager
+    def connect(self) -> Iterator[scratchbus.Bus]:
+        """Open the bus while the `with` lasts."""
+        instance = self.settings().instance or terminal_instance()
+        with scratchbus.Bus.connect(
+            self.url, source=self.source, instance=instance, config=self.config, bus=self.bus
+        ) as bus:
+            configure_logging_late(lambda: bus.settings.log_level)
+            yield bus
+
+    @contextmanager
+    def open(self) -> Iterator[OpenPage]:
+        """Open the bus at the page of `--page` while the `with` lasts."""
+        with self.connect() as bus:
+            yield OpenPage(bus, bus.page() if self.page is None else bus.page(self.page))
+
+    @contextmanager
+    def open_fenced(self, id: str, fence: int | None) -> Iterator[OpenPage]:
+        """Open the bus for a write under a fence.
+
+        Without a source, the holder of the claim speaks, if the observation was claimed in this terminal.
+        """
+        if fence is not None and self.settings().source is None:
+            with self.open() as opened:
+                found = opened.page.get(opened.page.whole_id(id))
+                if found is not None and found.claim is not None and found.claim.is_from(opened.bus.instance):
+                    self.source = found.claim.by
+        with self.open() as opened:
+            yield opened
+
+    def speak_as(self, name: str | None) -> None:
+        """Set the source, unless the options or settings name one."""
+        if self.settings().source is None:
+            self.source = name
+
+    def settings(self) -> Settings:
+        """Return the settings in force, without connecting to an engine."""
+        from scratchbus.settings import load_settings  # late: pydantic takes longer to import than `--help` may take
+
+        return load_settings(self.config, url=self.url, source=self.source, instance=self.instance, bus=self.bus)
+
+
+pass_session: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(Session, ensure=True)
+"""Give a command its session as the first argument."""
+
+
+def terminal_instance() -> str:
+    """Return the instance of all commands of this user in one login session.
+
+    So a claim holds from one command to the next. A script that starts each command in a login session of its own sets
+    `--instance` instead.
+    """
+    return f"{os.uname().nodename} user {os.getuid()} session {os.getsid(0)}"

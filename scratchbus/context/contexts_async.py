@@ -1,0 +1,100 @@
+"""The contexts of a bus: one line per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scratchbus.context import assemble as assembling
+from scratchbus.context.assemble import Asked, Context, Surfaced
+from scratchbus.context.compaction import WARNING, Warnings
+from scratchbus.context.tokens import TokenCounter, estimate_tokens
+from scratchbus.readmodel.scope import AsyncHost
+
+
+class AsyncContexts:
+    """The text that agents are shown. Get it from `AsyncBus.context`.
+
+    A budget is in tokens, counted by `counter`, or else estimated; it defaults to the setting `context_budget`.
+    """
+
+    def __init__(self, bus: AsyncHost) -> None:
+        self._bus = bus
+        self._warnings = Warnings(bus.settings.compaction_threshold)
+
+    async def assemble(
+        self,
+        *,
+        session: str | None = None,
+        agent: str | None = None,
+        page: str | None = None,
+        budget: int | None = None,
+        query: str | None = None,
+        sections: Sequence[str] = (),
+        counter: TokenCounter | None = None,
+        record: bool = False,
+        event_id: str | None = None,
+    ) -> Context:
+        """Return one text within the budget from the memories of an agent, a session and a page.
+
+        In this order: the caller's own `sections`, the agent's scratchpad (if the bus speaks as that agent), the
+        session's notepad, its todo list, the results reported to it, the page's open observations by priority, and
+        the session's notes: the newest, or with a `query` the most relevant. `sections` and the notepad are never
+        cut; the rest is cut to whole items, and the text says how many were left out. With `record`, an event
+        records which observations were included. Raises BudgetTooSmall, InvalidName and InvalidField.
+        """
+        asked = self._asked(session, agent, page, budget, query, sections, counter)
+        return await self._bus.converse(assembling.assemble(self._bus.core, asked, record, event_id))
+
+    async def surface(
+        self,
+        query: str,
+        budget: int | None = None,
+        *,
+        session: str | None = None,
+        page: str | None = "main",
+        counter: TokenCounter | None = None,
+        record: bool = False,
+        event_id: str | None = None,
+    ) -> Surfaced:
+        """Return the notes of a session and the open observations of a page that are relevant to a query, best first.
+
+        The rank comes from words in content and tags, in any grammatical form of English, from priority, and from
+        age. Raises InvalidName and InvalidField.
+        """
+        asked = self._asked(session, None, page, budget, query, (), counter)
+        return await self._bus.converse(assembling.surface(self._bus.core, asked, record, event_id))
+
+    def should_warn(self, used: float, limit: float, *, session: str | None = None) -> bool:
+        """Return whether to send `warning` now, because a conversation will soon be compacted.
+
+        True once, when the conversation has used the share `compaction_threshold` of its limit, until
+        `after_compaction` is called. Raises InvalidField.
+        """
+        return self._warnings.should_warn(used, limit, session)
+
+    @property
+    def warning(self) -> str:
+        """The message that gives an agent one more turn before its conversation is compacted."""
+        return WARNING
+
+    async def after_compaction(self, session: str, *, system: str = "", summary: str = "") -> str:
+        """Return the text with which a compacted conversation continues, and allow the next warning.
+
+        It holds the system prompt, the summary, the whole notepad and the open todo items. Raises InvalidName.
+        """
+        self._warnings.forget(session)
+        self._warnings.forget(None)
+        return await self._bus.converse(assembling.compacted(self._bus.core, session, system, summary))
+
+    def _asked(
+        self,
+        session: str | None,
+        agent: str | None,
+        page: str | None,
+        budget: int | None,
+        query: str | None,
+        sections: Sequence[str],
+        counter: TokenCounter | None,
+    ) -> Asked:
+        budget = self._bus.settings.context_budget if budget is None else budget
+        return Asked(session, agent, page, budget, query, sections, counter or estimate_tokens)

@@ -1,0 +1,21 @@
+"""Logging for short commands: structlog is configured when there is something to log, which is seldom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scratchbus.telemetry.logs import before_logging
+
+
+def configure_logging_late(level: Callable[[], str]) -> None:
+    """Configure logging at this level before the first line is logged; see `scratchbus.daemon.runtime`.
+
+    Importing structlog takes as long as many a command does altogether.
+    """
+
+    def configure() -> None:
+        from scratchbus.daemon.runtime import configure_logging
+
+        configure_logging(level())
+
+    before_logging(configure)

@@ -1,0 +1,101 @@
+"""The memories of a bus, as methods of `AsyncBus`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scratchbus.commands import sessions, tasks
+from scratchbus.domain.memories import Session
+from scratchbus.domain.observation import Observation
+from scratchbus.memory.notepad_async import AsyncNotepad
+from scratchbus.memory.notes_async import AsyncNotes
+from scratchbus.memory.runs_async import AsyncRun
+from scratchbus.memory.scratchpad_async import AsyncScratchpad
+from scratchbus.memory.todo_async import AsyncTodo
+from scratchbus.readmodel.scope import AsyncHost
+
+
+class AsyncMemories:
+    """The memories of a bus: notes, notepads, todo lists, scratchpads, sessions, tasks and runs."""
+
+    def notes(self: AsyncHost, session: str) -> AsyncNotes:
+        """Return the notes of a session. Raises InvalidName."""
+        return AsyncNotes(self, session)
+
+    def notepad(self: AsyncHost, session: str) -> AsyncNotepad:
+        """Return the notepad of a session. Raises InvalidName."""
+        return AsyncNotepad(self, session)
+
+    async def session(self: AsyncHost, session: str) -> Session | None:
+        """Return the record of a session: its parent, its children, and whether it has ended.
+
+        None for a session that has no parent and no children and has not ended. Raises InvalidName.
+        """
+        return await self.converse(sessions.get_session(self.core, session))
+
+    async def spawn_session(
+        self: AsyncHost,
+        parent: str,
+        *,
+        session: str | None = None,
+        copy_notepad: bool = False,
+        event_id: str | None = None,
+    ) -> str:
+        """Start a session from a parent, and return its id; its notepad is empty, or a copy of its parent's.
+
+        The two are independent from then on. Calling it again with the same `session` or `event_id` completes a call
+        that was interrupted, and otherwise changes nothing. Raises SessionExists, or SessionOver when the parent has
+        ended.
+        """
+        return await self.converse(sessions.begin(self.core, parent, session, False, copy_notepad, event_id))
+
+    async def fork_session(
+        self: AsyncHost, parent: str, *, session: str | None = None, event_id: str | None = None
+    ) -> str:
+        """Start a session from a parent with a copy of its notepad, and return its id; see `spawn_session`."""
+        return await self.converse(sessions.begin(self.core, parent, session, True, True, event_id))
+
+    async def end_session(self: AsyncHost, session: str, *, event_id: str | None = None) -> Session:
+        """End a session: archive its notes, notepad and todo list in one step.
+
+        They read as empty from then on, and writes raise SessionOver; `history` and `as_of` still return what they
+        were. Ending a session again changes nothing.
+        """
+        return await self.converse(sessions.end(self.core, session, event_id))
+
+    def todo(self: AsyncHost, session: str) -> AsyncTodo:
+        """Return the todo list of a session. Raises InvalidName."""
+        return AsyncTodo(self, session)
+
+    async def begin_task(self: AsyncHost, session: str, title: str, *, event_id: str | None = None) -> str:
+        """Begin a task of a session; return its id, which `end_task` takes. Raises SessionOver."""
+        return await self.converse(tasks.begin(self.core, session, title, event_id))
+
+    async def end_task(self: AsyncHost, task: str, summary: str, *, event_id: str | None = None) -> str:
+        """End a task; return the text that replaces everything said and done for it in the conversation.
+
+        Raises NotFound, and Conflict when it has ended.
+        """
+        return await self.converse(tasks.end(self.core, task, summary, event_id))
+
+    async def report_result(self: AsyncHost, session: str, result: str, *, event_id: str | None = None) -> Observation:
+        """Add the result of a session to the page of its parent, as an observation; no notepad is changed.
+
+        Raises NotFound for a session without a parent.
+        """
+        return await self.converse(tasks.report(self.core, session, result, event_id))
+
+    def scratchpad(self: AsyncHost, agent: str) -> AsyncScratchpad:
+        """Return the scratchpad of an agent, which only that agent may use. Raises InvalidName."""
+        return AsyncScratchpad(self, agent)
+
+    def run(
+        self: AsyncHost, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
+    ) -> AsyncRun:
+        """Return a run of an agent, to use in an `async with`.
+
+        When it ends, in whatever way, `ask` is called with a prompt for one last call of the model, and the answer
+        becomes the scratchpad. `event_id` becomes the id of the event of the run; the event of the answer gets the
+        same with `/scratchpad` appended.
+        """
+        return AsyncRun(AsyncScratchpad(self, agent), agent, task, ask, event_id)

@@ -1,0 +1,75 @@
+"""The notepad of a session."""
+
+from __future__ import annotations
+
+from scratchbus.commands import notepad
+from scratchbus.commands.memory import history_of
+from scratchbus.domain.events import Event
+from scratchbus.domain.memories import Revised
+from scratchbus.domain.values import page_of_session
+from scratchbus.projections.notepad import SUBJECT
+from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.timetravel import When, remembered_as_of
+
+
+class AsyncNotepad:
+    """One text that a session keeps outside of its conversation. Get it from `AsyncBus.notepad`.
+
+    Every edit is an event that applies to the current text, so concurrent edits of two writers are both kept. Every
+    write takes `event_id`, an id of the caller's that makes a retry safe. A write raises InvalidField for an edit
+    that does not apply, TooLarge above `max_notepad` characters, and SessionOver once the session has ended; then
+    nothing has changed.
+    """
+
+    def __init__(self, bus: AsyncHost, session: str) -> None:
+        self._bus = bus
+        self._page = page_of_session(session)
+
+    async def read(self) -> str:
+        """Return its text; "" when it was never written."""
+        return await self._bus.converse(notepad.read(self._bus.core, self._page))
+
+    async def read_with_revision(self) -> Revised:
+        """Return its text, and the revision to pass to `write`."""
+        return await self._bus.converse(notepad.read_revised(self._bus.core, self._page))
+
+    async def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
+        """Replace the whole text; "" clears it. Returns the new revision.
+
+        With a `revision`, the text is replaced only if it is still at that revision (0: still empty). Raises
+        RevisionConflict.
+        """
+        return await self._bus.converse(notepad.write(self._bus.core, self._page, content, revision, event_id))
+
+    async def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
+        """Append a text exactly as given, or with `line` as a line of its own. Returns the new revision."""
+        if line:
+            return await self._bus.converse(notepad.append_line(self._bus.core, self._page, text, event_id))
+        return await self.update("append", text, event_id=event_id)
+
+    async def update(
+        self,
+        operation: str,
+        content: str | None = None,
+        find: str | None = None,
+        replace: str | None = None,
+        replace_all: bool = False,
+        *,
+        event_id: str | None = None,
+    ) -> int:
+        """Edit a part of the text: `append` or `prepend` content, `delete` it, or `find_replace`.
+
+        The text to find or delete must occur exactly once; with `replace_all` at least once, and all occurrences are
+        edited. Returns the new revision.
+        """
+        step = notepad.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
+        return await self._bus.converse(step)
+
+    async def history(self) -> list[Event]:
+        """Return all edits as events, oldest first, also after the session has ended. Raises PositionLost."""
+        return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+
+    async def as_of(self, when: When) -> str:
+        """Return the text as it was at a position or a time. Raises InvalidPosition."""
+        step = remembered_as_of(self._bus.core, self._page, SUBJECT, when)
+        return notepad.content_of(await self._bus.converse(step))

@@ -1,0 +1,77 @@
+"""The notes of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scratchbus.commands import notes
+from scratchbus.domain.events import Event
+from scratchbus.domain.memories import NoteResult, NotesResult, TagsResult
+from scratchbus.domain.values import page_of_session
+from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.timetravel import When, notes_as_of
+
+Events = list[Event]  # inside a class with a method `list`, that name is taken
+
+
+class AsyncNotes:
+    """The notes of a session. Get them from `AsyncBus.notes`.
+
+    Every write takes `event_id`, an id of the caller's that makes a retry safe: the retry returns the note as the
+    first attempt left it, with current totals. A write raises InvalidField, TooLarge or InvalidId for bad arguments,
+    NotFound when the note does not exist, and SessionOver once the session has ended; then nothing has changed.
+    Every read sees all writes acknowledged before it began.
+    """
+
+    def __init__(self, bus: AsyncHost, session: str) -> None:
+        self._bus = bus
+        self._page = page_of_session(session)
+
+    async def add(self, content: str, tags: Sequence[str] = (), *, event_id: str | None = None) -> NoteResult:
+        """Add a note of up to `max_note_content` characters, with up to `max_note_tags` tags."""
+        return await self._bus.converse(notes.add(self._bus.core, self._page, content, tags, event_id))
+
+    async def scratch(self, content: str, *, event_id: str | None = None) -> NoteResult:
+        """Add a note without tags."""
+        return await self.add(content, event_id=event_id)
+
+    async def search(self, query: str | None = "", tags: Sequence[str] | None = ()) -> NotesResult:
+        """Return the notes that contain a text and have all these tags; upper and lower case are the same.
+
+        Notes in which the text comes earlier are first, then newer ones. Without a text, or without tags, all match.
+        """
+        return await self._bus.converse(notes.search(self._bus.core, self._page, query, tags))
+
+    async def list(self, tag: str | None = None) -> NotesResult:
+        """Return all notes, or those with a tag, newest first."""
+        return await self._bus.converse(notes.list_all(self._bus.core, self._page, tag))
+
+    async def update(
+        self,
+        id: str,
+        content: str | None = None,
+        tags: Sequence[str] | None = None,
+        *,
+        event_id: str | None = None,
+    ) -> NoteResult:
+        """Replace the content of a note, its tags, or both; an argument that is None leaves its field as it is."""
+        return await self._bus.converse(notes.update(self._bus.core, self._page, id, content, tags, event_id))
+
+    async def delete(self, id: str, *, event_id: str | None = None) -> NoteResult:
+        """Delete a note, and return it as it was; its history stays."""
+        return await self._bus.converse(notes.delete(self._bus.core, self._page, id, event_id))
+
+    async def tags(self) -> TagsResult:
+        """Return the tags in use, each with the number of its notes."""
+        return await self._bus.converse(notes.count_tags(self._bus.core, self._page))
+
+    async def history(self, id: str | None = None) -> Events:
+        """Return the events of a note, or of all notes, oldest first; also of deleted ones.
+
+        Raises NotFound for a note that never existed, and PositionLost when some of its events have left the log.
+        """
+        return await self._bus.converse(notes.history_of_notes(self._bus.core, self._page, id))
+
+    async def as_of(self, when: When) -> NotesResult:
+        """Return all notes as they were at a position or a time, newest first. Raises InvalidPosition."""
+        return await self._bus.converse(notes_as_of(self._bus.core, self._page, when))

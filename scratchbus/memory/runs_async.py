@@ -1,0 +1,67 @@
+"""Runs of agents: when one ends, the agent is asked what it should know next time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import isawaitable
+from typing import Self
+
+from scratchbus.domain.run import RunRecord, prompt_of, record_exception, record_reply
+from scratchbus.domain.run import ScratchpadReply as Reply
+from scratchbus.domain.values import check_event_id
+from scratchbus.memory.scratchpad_async import AsyncScratchpad
+from scratchbus.telemetry.logs import stderr_logger
+
+logger = stderr_logger()
+
+
+class AsyncRun(RunRecord):
+    """A run of an agent. Get it from `AsyncBus.run`, and use it in an `async with`.
+
+    `whoami` is the text to show the agent when it starts. Leaving the `async with` ends the run, in one of four ways:
+    done, which is the default; given up with `error`; out of steps with `max_steps`; or by an exception, which
+    propagates to the caller. Each time `ask` is called with a prompt for one last call of the model, and what it
+    returns (asyncio: or its awaitable gives) becomes the scratchpad. An error there never fails the run. `steps` and
+    `outcome` tell how it went, and so does the event `run_ended` in the history of the scratchpad. A run that is
+    interrupted, by Ctrl-C or a cancellation, ends without that call.
+    """
+
+    def __init__(
+        self,
+        scratchpad: AsyncScratchpad,
+        agent: str,
+        task: str,
+        ask: Callable[[str], object],
+        event_id: str | None = None,
+    ) -> None:
+        super().__init__(agent, task)
+        self.whoami = ""
+        self._scratchpad = scratchpad
+        self._ask = ask
+        self._event_id = event_id
+        self._reply_id = None if event_id is None else check_event_id(f"{check_event_id(event_id)}/scratchpad")
+
+    async def __aenter__(self) -> Self:
+        self.whoami = await self._scratchpad.whoami()
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            record_exception(self, error)
+        if error is None or isinstance(error, Exception):
+            record_reply(self, await self._reply())
+        try:
+            await self._scratchpad.record_run(self, event_id=self._event_id)
+        except Exception as problem:
+            logger.warning("a run was not recorded", agent=self.agent, reason=str(problem))
+
+    async def _reply(self) -> Reply:
+        try:
+            answer = self._ask(prompt_of(self))
+            # asyncio only:
+            if isawaitable(answer):
+                answer = await answer
+            # end
+        except Exception as problem:
+            return Reply(error=f"{type(problem).__name__}: {problem}")
+        return await self._scratchpad.accept_reply(answer, event_id=self._reply_id)

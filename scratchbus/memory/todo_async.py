@@ -1,0 +1,60 @@
+"""The todo list of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scratchbus.commands import todo as operations
+from scratchbus.commands.memory import history_of
+from scratchbus.domain.events import Event
+from scratchbus.domain.todo import TodoItem, TodoList, for_injection
+from scratchbus.domain.values import page_of_session
+from scratchbus.projections.todo import SUBJECT
+from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.timetravel import When, remembered_as_of
+
+
+class AsyncTodo:
+    """The todo list of a session, in order. Get it from `AsyncBus.todo`.
+
+    Concurrent merges are both kept. A write raises SessionOver once the session has ended.
+    """
+
+    def __init__(self, bus: AsyncHost, session: str) -> None:
+        self._bus = bus
+        self._page = page_of_session(session)
+
+    async def read(self) -> TodoList:
+        """Return its items, its revision, and the number of items in each status."""
+        return await self._bus.converse(operations.read(self._bus.core, self._page))
+
+    async def write(
+        self,
+        todos: Iterable[TodoItem | Mapping[str, Any]],
+        merge: bool = False,
+        *,
+        revision: int | None = None,
+        event_id: str | None = None,
+    ) -> TodoList:
+        """Replace the list; with `merge`, update the items with these ids and append the others. Returns the new list.
+
+        An item has an id, content and a status: pending, in_progress, completed or cancelled. Content that is too
+        long and items beyond the limit are cut. The revision grows only when something changes. With a `revision`,
+        the list is changed only if it is still at that revision (0: still empty). Raises RevisionConflict, and
+        InvalidField unless `todos` is a list of items.
+        """
+        return await self._bus.converse(operations.write(self._bus.core, self._page, todos, merge, revision, event_id))
+
+    async def format_for_injection(self) -> str | None:
+        """Return the open items as a block to add to a compacted conversation; None when none are open."""
+        todo = await self.read()
+        return for_injection(todo.todos)
+
+    async def history(self) -> list[Event]:
+        """Return all changes as events, oldest first, also after the session has ended. Raises PositionLost."""
+        return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+
+    async def as_of(self, when: When) -> TodoList:
+        """Return the list as it was at a position or a time. Raises InvalidPosition."""
+        return operations.list_of(await self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when)))

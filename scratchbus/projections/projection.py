@@ -1,0 +1,70 @@
+"""What every projection has in common: the documents it makes, its fold, and the mark of a damaged document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from scratchbus.domain.event import Event
+from scratchbus.domain.memories import Remembered
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.trusted import trusted
+
+Document = Observation | Remembered
+"""The current state of a subject."""
+
+D = TypeVar("D", bound=Document)
+
+Store = Literal["docs", "memory"]
+"""Which hash of a page has a document (see `PageKeys`)."""
+
+
+class FoldError(ValueError):
+    """An event that is well formed but cannot follow what came before it."""
+
+
+class Indexes(NamedTuple):
+    """How documents are listed and found.
+
+    `entries` yields the (index, value) pairs under which a document is found; only `fields` can change them. `moment`
+    returns when (ms) time changes the document next, None for never.
+    """
+
+    entries: Callable[[Any], Iterator[tuple[str, str]]]
+    fields: tuple[str, ...]
+    moment: Callable[[Any], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Projection(Generic[D]):
+    """One read model: its documents, where they are stored, and how events change them.
+
+    `evolve` returns the document after an event, None once there is none; it reads no clock and no registry, and raises
+    FoldError for an event that cannot follow what came before it. Without `indexes` a document is found by its subject
+    alone.
+    """
+
+    document: type[D]
+    evolve: Callable[[Any, Event], D | None]
+    store: Store = "memory"
+    indexes: Indexes | None = None
+
+    def fold(self, document: D | None, event: Event) -> tuple[D | None, str]:
+        """Return the document after an event, and why it could not be folded, if so; then it is marked as damaged."""
+        try:
+            return self.evolve(document, event), ""
+        except (ValueError, TypeError, OverflowError) as error:
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        return damage(document, event.ms, event.seq), reason
+
+
+def damage(document: D | None, ms: int, seq: int) -> D | None:
+    """Return a document after an event that could not be read: only its version and position move.
+
+    An event that the document already includes changes nothing.
+    """
+    if document is None or document.seq >= seq:
+        return document
+    changes = {"version": document.version + 1, "ms": ms, "seq": seq, "damaged": True}
+    return trusted(type(document), document.__dict__ | changes)

@@ -1,0 +1,72 @@
+"""The table of projections: for every subject, the read model that its events make.
+
+To add a read model, write its `evolve` in a module of its own and add a row to `PROJECTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from scratchbus.domain.event import Event
+from scratchbus.domain.memories import Note, Remembered, Session
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.values import check_id
+from scratchbus.projections import contexts, notepad, notes, scratch_page, scratchpad, session, tasks, todo
+from scratchbus.projections.projection import Indexes, Projection
+
+SCRATCH_PAGE = Projection(
+    Observation,
+    scratch_page.evolve,
+    store="docs",
+    indexes=Indexes(scratch_page.index_entries, scratch_page.INDEXED, scratch_page.next_moment),
+)
+
+IN_PLACE = replace(SCRATCH_PAGE, evolve=partial(scratch_page.evolve, in_place=True))
+"""The same for a fold that alone has the observations: it changes them instead of copying, which is half the work."""
+
+PROJECTIONS: dict[str, Projection[Any]] = {
+    "": SCRATCH_PAGE,
+    "notepad": Projection(notepad.Text, notepad.evolve),
+    "note": Projection(Note, notes.evolve),
+    "session": Projection(Session, session.evolve),
+    "todo": Projection(todo.Plan, todo.evolve),
+    "task": Projection(tasks.Task, tasks.evolve),
+    "scratchpad": Projection(scratchpad.Pad, scratchpad.evolve),
+    "context": Projection(Remembered, contexts.evolve),
+}
+"""By the subject, or the part of it before the `_`; "" is the row of observations, whose subjects are their ids."""
+
+
+def projection_of(subject: str) -> Projection[Any]:
+    """Return the projection that the events about a subject belong to."""
+    if subject[:1] <= "Z":  # the ids of observations have no small letters
+        return SCRATCH_PAGE
+    return PROJECTIONS.get(subject.partition("_")[0], SCRATCH_PAGE)
+
+
+def is_remembered(subject: str) -> bool:
+    """Return whether a subject is something that an agent remembers, and not an observation."""
+    return projection_of(subject) is not SCRATCH_PAGE
+
+
+def check_subject(id: object) -> str:
+    """Return the id of an observation, or the subject of a memory. Raises InvalidId."""
+    return id if isinstance(id, str) and is_remembered(id) else check_id(id)
+
+
+def is_over(event: Event) -> bool:
+    """Return whether an event archives everything its page remembers, except the session itself."""
+    return event.kind == "session_ended" and is_remembered(event.subject)
+
+
+def fold_page(documents: MutableMapping[str, Any], event: Event) -> str:
+    """Fold an event into the documents of its page, by subject; return the reason if it could not be folded."""
+    subject = event.subject
+    documents[subject], problem = projection_of(subject).fold(documents.get(subject), event)
+    if is_over(event):
+        for other in [each for each in documents if each != subject and is_remembered(each)]:
+            documents[other] = None
+    return problem

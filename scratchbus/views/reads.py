@@ -1,0 +1,159 @@
+"""The reads of a view, which need neither the engine nor a wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from scratchbus.commands.outcome import no_status, statuses_of
+from scratchbus.commands.read import check_limit, filter_of
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.values import Duration, check_id, check_page, duration_ms
+from scratchbus.errors import Behind, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
+from scratchbus.projections.filters import Filter, matching
+from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.readmodel.scope import Core
+from scratchbus.views.live_page import Live
+
+Observations = list[Observation]  # inside a class with a method `list`, that name is taken
+Place = Position | BusPosition | Observation | str
+"""What says how far a view should be: a position or its text, or what a write has returned."""
+
+
+class ViewReads:
+    """The reads of a view: immediate, and without the engine."""
+
+    def __init__(self, core: Core, page: str) -> None:
+        self.page = check_page(page)
+        self._core = core
+        self._live: Live | None = None
+
+    def get(self, id: str) -> Observation | None:
+        """Return an observation, or None when it is not on the page, or has been final for `keep_final`.
+
+        `Page.get` still finds the latter.
+        """
+        id, live = check_id(id), self._open()
+        with live.lock:
+            return live.now().get(id)
+
+    def list(
+        self,
+        *,
+        type: str | None = None,
+        status: str | Collection[str] | None = None,
+        owner: str | None = None,
+        source: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        text: str | None = None,
+        context: Mapping[str, Any] | None = None,
+        since: datetime | None = None,
+        limit: int | None = 100,
+        after: Observation | Position | str | None = None,
+    ) -> Observations:
+        """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
+
+        `type`, `tags` and `owner` use indexes; `status` and `source` are checked on the way; `text` (in the content,
+        any case) and `context` scan every remaining observation. Observations that have been final for `keep_final`
+        are not in a view; `Page.list` has them. Raises UnknownType or InvalidField for a value that no observation
+        can have, and NotFound when `after` is not on the page.
+        """
+        check_limit(limit)
+        wanted = filter_of(type, status, owner, source, tags, text, context, since)
+        live = self._open()
+        with live.lock:
+            page = live.now()
+            self._check_known(page, wanted)
+            return matching(page, wanted, limit, self._below(page, after))
+
+    def active(self, limit: int | None = None) -> Observations:
+        """Return the active observations by priority, then newest first."""
+        check_limit(limit)
+        live = self._open()
+        with live.lock:
+            return live.now().active(limit)
+
+    @property
+    def position(self) -> Position:
+        """The position of the last event that the view has folded."""
+        return self._open().position
+
+    @property
+    def is_live(self) -> bool:
+        """Whether new events are seen at once; False while the engine is away or the page is read again."""
+        return self._live is not None and self._live.is_following
+
+    @property
+    def trouble(self) -> ScratchbusError | None:
+        """The error that currently keeps the view from following the log, if there is one."""
+        return None if self._live is None else self._live.trouble
+
+    def _open(self) -> Live:
+        if self._live is None:
+            raise ViewClosed(self.page)
+        return self._live
+
+    def _check_known(self, page: LivePage, wanted: Filter) -> None:
+        """Raise UnknownType or InvalidField for a value that no observation can have."""
+        registry = self._core.registry
+        is_old = wanted.type is not None and wanted.type not in registry.types and page.has(("type", wanted.type))
+        if wanted.type is not None and not is_old:
+            registry.get(wanted.type)
+        if wanted.status is not None and not is_old:
+            for status in wanted.status - statuses_of(self._core):
+                raise no_status(self._core, "status", status)
+
+    def _below(self, page: LivePage, after: Observation | Position | str | None) -> int | None:
+        if after is None:
+            return None
+        if isinstance(after, Observation):
+            return after.added_seq
+        if isinstance(after, Position):
+            return after.seq
+        found = page.get(check_id(after))
+        if found is None:
+            raise NotFound(f"after: there is no {after} on page {self.page!r}; pass the observation, not its id")
+        return found.added_seq
+
+    def _place(self, place: Place) -> Position:
+        """Return a position on the shard of the page. Raises InvalidPosition."""
+        shard, shards = self._core.log.shard(self.page), self._core.log.shards
+        if isinstance(place, str):
+            place = BusPosition.parse(place) if "," in place else Position.parse(place)
+        if isinstance(place, BusPosition):
+            if len(place.shards) != shards:
+                raise InvalidPosition(
+                    f"{str(place)!r} is a position of a bus with {len(place.shards)} shards, not {shards}"
+                )
+            return place.shards[shard]._replace(shard=shard)
+        position = place.position if isinstance(place, Observation) else place
+        if not isinstance(position, Position):
+            raise InvalidPosition(f"{shown(place)} is not a position; pass that of an event, or what a write returned")
+        if position.shard != shard:
+            raise InvalidPosition(f"{str(position)!r} is not on shard {shard}, where page {self.page!r} is")
+        return position
+
+    def _seconds(self, timeout: Duration | None) -> float:
+        """Return how long to wait. Raises InvalidTTL."""
+        ms = None if timeout is None else duration_ms(timeout, "timeout")
+        return self._core.fresh.timeout if ms is None else ms / 1000
+
+    def _has(self, position: Position) -> bool:
+        live = self._open()
+        with live.lock:
+            live.now()
+            return live.position >= position
+
+    def _behind(self, position: Position, seconds: float) -> Behind:
+        live = self._open()
+        why = f": {live.trouble}" if live.trouble else "; give it more time"
+        return Behind(
+            f"the view of page {self.page!r} is at {live.position}, not yet at {position}, after {seconds:g} s{why}"
+        )
+
+    def _taking(self) -> tuple[Live, Callable[[], bool]]:
+        """Return the live page, and a function that returns whether this view still follows it."""
+        live = self._open()
+        return live, lambda: self._live is live

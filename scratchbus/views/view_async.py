@@ -1,0 +1,63 @@
+"""Live views: a page in memory that answers at once and tells what changes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Self
+
+from scratchbus.domain.values import Duration
+from scratchbus.engine.wakeup import wait_async
+from scratchbus.eventlog.reader import Stop
+from scratchbus.views.changes_async import AsyncChanges
+from scratchbus.views.live_page import Change, Watcher
+from scratchbus.views.reads import Place, ViewReads
+from scratchbus.views.shared import AsyncLivePages
+
+
+class AsyncView(ViewReads):
+    """A page in memory that follows the log. Get it from `AsyncBus.view`, and enter it with `async with` to start.
+
+    Reads answer at once, without the engine (asyncio: they need no `await`). Safe to share between tasks.
+    """
+
+    def __init__(self, pages: AsyncLivePages, page: str) -> None:
+        super().__init__(pages.core, page)
+        self._pages = pages
+
+    async def wait_for(self, position: Place, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - the same parameters as View
+        """Return once the view has folded the log up to a position, or up to the last event of an observation.
+
+        Raises Behind after `timeout`, which defaults to `fresh_timeout`.
+        """
+        place, seconds = self._place(position), self._seconds(timeout)
+        woken, deadline = asyncio.Event(), time.monotonic() + seconds
+        watcher = self._open().watch(Watcher(woken))
+        while not self._has(place):
+            if not await wait_async(woken, max(0.0, deadline - time.monotonic())):
+                raise self._behind(place, seconds)
+            watcher.woken.clear()
+
+    def changes(self, stop: Stop | None = None) -> AsyncIterator[Change]:
+        """Yield the changes from this call on, until the view is closed or `stop` is set.
+
+        Up to 10,000 changes wait to be taken. A reader that is further behind, or whose log was trimmed or replaced,
+        gets one change with `is_resync` instead of the missing ones.
+        """
+        return AsyncChanges(*self._taking(), stop)
+
+    async def close(self) -> None:
+        """Close the view; its iterators end, and reads raise ViewClosed."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.wake()
+            self._pages.leave(self.page)
+
+    async def __aenter__(self) -> Self:
+        if self._live is None:
+            self._live = await self._pages.enter(self.page)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()

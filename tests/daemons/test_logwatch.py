@@ -1,0 +1,231 @@
+"""The log watcher counts every line of a log once, whatever happens to it, to the log and to the bus."""
+
+import threading
+
+import pytest
+
+from daemons.bookmark import BookmarkFile
+from daemons.log_file import MAX_LINE
+from daemons.logwatch import Logwatch
+from daemons.rules import parse_rules, read_rules
+from scratchbus import Bus, Page
+from scratchbus.errors import FileGone, PageFull, UnknownType
+from scratchbus.settings import shipped
+from tests.waiting import eventually
+
+LINE = "Dec 10 06:55:48 host sshd[24200]: Failed password for root from {} port 38926 ssh2\n"
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "auth.log"
+
+
+@pytest.fixture
+def watch(log, tmp_path):
+    def make(rules=None, **options):
+        found = read_rules(shipped("logwatch.yaml")) if rules is None else parse_rules(rules, "rules.yaml")
+        return Logwatch("main", found, log, BookmarkFile(tmp_path / "state.json"), **options)
+
+    return make
+
+
+def attempts(page):
+    return {each.context["address"]: each.occurrences for each in page.active()}
+
+
+def append(log, *addresses):
+    with log.open("a") as file:
+        file.writelines(LINE.format(address) for address in addresses)
+
+
+def once(watcher, bus):
+    watcher.run(bus, threading.Event(), follow=False)
+
+
+def test_attempts_are_counted_by_address(bus, page, log, watch):
+    append(log, "192.0.2.1", "192.0.2.2", "192.0.2.1")
+    once(watch(), bus)
+    assert attempts(page) == {"192.0.2.1": 2, "192.0.2.2": 1}
+    (first, _) = sorted(page.active(), key=lambda each: each.dedupe_key)
+    assert first.type == "risk_alert"
+    assert first.tags == ["security", "ssh", "brute-force"]
+    assert first.source == "tester"
+
+
+def test_a_second_run_goes_on_where_the_first_one_ended(bus, page, log, watch):
+    append(log, "192.0.2.1")
+    once(watch(), bus)
+    append(log, "192.0.2.1")
+    end = bus.position()
+    once(watch(), bus)
+    assert attempts(page) == {"192.0.2.1": 2}
+    assert bus.position().shards[0].seq == end.shards[0].seq + 1
+
+
+def test_reading_again_from_the_start_counts_nothing_twice(bus, page, log, watch, tmp_path):
+    append(log, "192.0.2.1", "192.0.2.2", "192.0.2.1")
+    once(watch(), bus)
+    end = bus.position()
+    once(watch(from_start=True), bus)
+    (tmp_path / "state.json").unlink()
+    once(watch(), bus)
+    assert bus.position() == end
+
+
+def test_a_crash_between_publishing_and_remembering_counts_nothing_twice(bus, page, log, watch, monkeypatch):
+    append(log, "192.0.2.1", "192.0.2.1")
+
+    def crash(*_):
+        raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BookmarkFile, "save", crash)
+        with pytest.raises(RuntimeError, match="power cut"):
+            once(watch(), bus)
+    append(log, "192.0.2.1")
+    once(watch(), bus)
+    assert attempts(page) == {"192.0.2.1": 3}
+
+
+def test_a_bus_that_was_emptied_gets_the_log_from_the_start(bus, log, watch):
+    append(log, "192.0.2.1", "192.0.2.2")
+    once(watch(), bus)
+    with Bus.connect("memory://another-one", source="tester") as other:
+        once(watch(), other)
+        assert attempts(other.page("main")) == {"192.0.2.1": 1, "192.0.2.2": 1}
+
+
+def test_a_lost_memory_counts_nothing_twice_whatever_was_rotated(bus, page, log, watch, tmp_path):
+    for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+        append(log, address)
+        once(watch(), bus)
+        log.rename(log.with_name(f"{address}.log"))
+    end = bus.position()
+    for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+        (tmp_path / "state.json").unlink()
+        log.with_name(f"{address}.log").rename(log)
+        once(watch(), bus)
+        log.unlink()
+    assert bus.position() == end
+
+
+def test_what_was_published_last_is_known_without_its_history(bus, page, log, watch, monkeypatch):
+    append(log, "192.0.2.1", "192.0.2.1")
+    once(watch(), bus)
+    monkeypatch.delattr(Page, "history")
+    append(log, "192.0.2.1")
+    once(watch(), bus)
+    assert attempts(page) == {"192.0.2.1": 3}
+
+
+def test_what_was_published_last_is_known_when_it_has_left_the_page(bus, page, log, watch):
+    rule = "rules: [{{name: {}, match: failed, publish: {{type: observation, content: seen}}}}]"
+    log.write_text("failed\n")
+    once(watch(rule.format("one")), bus)
+    (seen,) = page.active()
+    page.resolve(seen.id)
+    page.clear_resolved([seen.id])
+    once(watch(rule.format("two")), bus)  # which would count the line again, were it read again
+    assert page.active() == []
+
+
+def test_a_last_line_without_its_end_is_counted_once_when_it_is_completed(bus, page, log, watch, tmp_path):
+    rule = "rules: [{name: all, match: '(?P<all>.+)', publish: {type: observation, content: '{all}'}}]"
+    log.write_text("first\nlast")
+    once(watch(rule), bus)
+    assert {each.content for each in page.active()} == {"first", "last"}
+    end = bus.position()
+    with log.open("a") as file:
+        file.write(" one\nnext\n")
+    once(watch(rule), bus)
+    assert {each.content for each in page.active()} == {"first", "last", "next"}
+    (tmp_path / "state.json").unlink()
+    once(watch(rule), bus)
+    assert bus.position().shards[0].seq == end.shards[0].seq + 1
+
+
+def test_a_changed_rule_does_not_count_old_lines_again(bus, page, log, watch):
+    append(log, "192.0.2.1")
+    rule = "rules: [{{name: ssh, match: 'from (?P<a>\\S+)', publish: {{type: risk_alert, content: {}}}}}]"
+    once(watch(rule.format("one")), bus)
+    once(watch(rule.format("two"), from_start=True), bus)
+    assert [each.content for each in page.active()] == ["one"]
+
+
+def test_what_the_bus_refuses_is_left_out_and_reading_goes_on(bus, page, log, watch):
+    log.write_text(f"{'x' * (MAX_LINE // 2)}\nfine\n")
+    once(watch("rules: [{name: all, match: '(?P<all>.+)', publish: {type: observation, content: '{all}'}}]"), bus)
+    assert [each.content for each in page.active()] == ["fine"]
+
+
+def test_an_unknown_type_that_a_line_decides_on_leaves_out_that_line(bus, page, log, watch):
+    log.write_text("observations: one\nobservation: two\nNo Type!: three\n: four\nreminder: five\n")
+    rule = "{name: all, match: '^(?P<type>.*): (?P<all>.*)', publish: {type: '{type}', content: '{all}'}}"
+    once(watch(f"rules: [{rule}]"), bus)
+    assert {(each.type, each.content) for each in page.active()} == {("observation", "two"), ("reminder", "five")}
+
+
+def test_a_type_nobody_knows_is_an_error_at_the_start(bus, log, watch):
+    log.touch()
+    with pytest.raises(UnknownType, match="did you mean 'observation'"):
+        once(watch("rules: [{name: all, match: x, publish: {type: observations, content: seen}}]"), bus)
+
+
+def test_a_type_that_is_taken_away_meanwhile_stops_the_reading_before_the_line(
+    bus, page, log, watch, tmp_path, monkeypatch
+):
+    log.write_text("sda1 is full\n")
+    rule = "rules: [{name: disk, match: full, publish: {type: disk_full, content: seen}}]"
+    with monkeypatch.context() as patch:
+        patch.setattr(Logwatch, "_check_types", lambda *_: None)  # it was there a moment ago
+        with pytest.raises(UnknownType):
+            once(watch(rule), bus)
+    (tmp_path / "types.yaml").write_text("types:\n  disk_full:\n    priority: 80\n")
+    bus.push_types(tmp_path / "types.yaml")
+    once(watch(rule), bus)
+    assert [each.type for each in page.active()] == ["disk_full"]
+
+
+def test_a_new_type_from_yaml_needs_no_code(bus, page, log, watch, tmp_path):
+    types = tmp_path / "types.yaml"
+    types.write_text("types:\n  disk_full:\n    priority: 80\n")
+    bus.push_types(types)
+    log.write_text("sda1 is full\n")
+    rule = "rules: [{name: disk, match: '(?P<disk>\\w+) is full', publish: {type: disk_full, content: '{disk}'}}]"
+    once(watch(rule), bus)
+    (seen,) = page.active()
+    assert (seen.type, seen.content, seen.priority) == ("disk_full", "sda1", 80)
+
+
+def test_no_log_is_an_error_unless_it_is_followed(bus, watch):
+    with pytest.raises(FileGone):
+        once(watch(), bus)
+
+
+def test_a_followed_log_is_waited_for_and_read_as_it_grows_and_rotates(bus, page, log, watch, running):
+    watcher = watch()
+    with running(lambda stop: watcher.run(bus, stop, follow=True)):
+        append(log, "192.0.2.1")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 1}, "the first line")
+        append(log, "192.0.2.1")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 2}, "the second line")
+        log.rename(log.with_name("auth.log.1"))
+        append(log, "192.0.2.1")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 3}, "the line after the rotation")
+        log.write_text("")
+        append(log, "192.0.2.2")
+        eventually(lambda: attempts(page) == {"192.0.2.1": 3, "192.0.2.2": 1}, "the line after the truncation")
+    once(watch(from_start=True), bus)
+    assert attempts(page) == {"192.0.2.1": 3, "192.0.2.2": 1}
+
+
+def test_a_full_page_stops_the_reading_before_the_line_that_found_no_room(url, log, watch):
+    append(log, "192.0.2.1", "192.0.2.2")
+    with Bus.connect(url, source="tester", max_observations=1, on_full="refuse") as bus:
+        with pytest.raises(PageFull):
+            once(watch(), bus)
+        page = bus.page("main")
+        page.resolve(page.active()[0].id)
+        once(watch(), bus)
+        assert attempts(page) == {"192.0.2.2": 1}

@@ -1,0 +1,303 @@
+"""A log file is read whole, whatever happens to it."""
+
+import os
+import shutil
+
+import pytest
+
+from daemons import log_file
+from daemons.bookmark import Bookmark, BookmarkFile, default_path
+from daemons.tailer import Tailer
+from scratchbus.errors import FileGone, InvalidInput
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "auth.log"
+
+
+def append(log, text):
+    with log.open("ab") as file:
+        file.write(text.encode())
+
+
+def texts(tailer, final=False):
+    return [line.text for line in tailer.lines(final)]
+
+
+def names(tailer, final=False):
+    return [(line.identity, line.offset) for line in tailer.lines(final)]
+
+
+def test_lines_come_without_their_line_ends(log):
+    log.write_bytes(b"one\r\ntwo\n\nthree\n")
+    assert texts(Tailer(log)) == ["one", "two", "", "three"]
+
+
+def test_bytes_that_are_no_text_are_replaced(log):
+    log.write_bytes(b"caf\xe9 \xff\n")
+    assert texts(Tailer(log)) == ["caf\ufffd \ufffd"]
+
+
+def test_each_line_is_yielded_once_as_the_file_grows(log):
+    tailer = Tailer(log)
+    append(log, "one\n")
+    assert texts(tailer) == ["one"]
+    append(log, "two\nthree\n")
+    assert texts(tailer) == ["two", "three"]
+    assert texts(tailer) == []
+
+
+def test_a_line_waits_until_it_is_finished(log):
+    tailer = Tailer(log)
+    append(log, "one\ntw")
+    assert texts(tailer) == ["one"]
+    append(log, "o\n")
+    assert texts(tailer) == ["two"]
+
+
+def test_at_the_end_an_unfinished_line_is_taken_once(log):
+    append(log, "one\ntwo")
+    first = Tailer(log)
+    assert texts(first, final=True) == ["one", "two"]
+    assert texts(Tailer(log, first.position), final=True) == []
+    append(log, "\nthree\n")
+    assert texts(Tailer(log, first.position), final=True) == ["three"]
+
+
+def test_an_unfinished_line_that_grew_comes_again_under_the_same_name(log):
+    append(log, "one\ntw")
+    first = Tailer(log)
+    (_, name) = names(first, final=True)
+    append(log, "o\n")
+    assert [(line.text, line[1:]) for line in Tailer(log, first.position).lines()] == [("two", name)]
+
+
+def test_a_line_of_many_blocks_comes_whole(log):
+    long = "x" * 300_000
+    append(log, f"{long}\nshort\n")
+    assert texts(Tailer(log)) == [long, "short"]
+
+
+def test_a_line_over_the_limit_comes_in_pieces(log, monkeypatch):
+    monkeypatch.setattr(log_file, "MAX_LINE", 4)
+    monkeypatch.setattr(log_file, "_BLOCK", 4)
+    append(log, "123456789\nab\n")
+    assert texts(Tailer(log)) == ["1234", "5678", "9", "ab"]
+
+
+def test_reading_goes_on_from_the_remembered_place(log):
+    append(log, "one\ntwo\n")
+    first = Tailer(log)
+    texts(first)
+    append(log, "three\n")
+    assert texts(Tailer(log, first.position)) == ["three"]
+
+
+def test_the_place_stays_before_a_line_that_was_not_dealt_with(log):
+    append(log, "one\ntwo\nthree\n")
+    first = Tailer(log)
+    lines = first.lines()
+    next(lines), next(lines)  # crashes over "two"
+    assert texts(Tailer(log, first.position)) == ["two", "three"]
+
+
+def test_reading_again_from_the_start_gives_the_same_names(log):
+    append(log, "one\ntwo\n")
+    first = Tailer(log)
+    before = names(first)
+    append(log, "three\n")
+    assert names(Tailer(log, first.position, from_start=True))[:2] == before
+    assert names(Tailer(log))[:2] == before
+    assert len(set(before)) == 2
+
+
+def test_two_files_give_different_names_to_equal_lines(log, tmp_path):
+    append(log, "one\n")
+    shutil.copy(log, tmp_path / "copy.log")
+    assert names(Tailer(log)) != names(Tailer(tmp_path / "copy.log"))
+
+
+def test_a_truncated_file_is_read_from_its_start_under_new_names(log):
+    append(log, "one\ntwo\n")
+    tailer = Tailer(log)
+    before = names(tailer)
+    os.truncate(log, 0)
+    append(log, "one\n")
+    (after,) = names(tailer)
+    assert after not in before
+    assert names(Tailer(log, tailer.position, from_start=True)) == [after]
+
+
+def test_a_file_truncated_and_grown_beyond_the_place_is_read_from_its_start(log):
+    append(log, "one\n")
+    first = Tailer(log)
+    texts(first)
+    log.write_text("another, and much longer\nthan before\n")
+    assert texts(Tailer(log, first.position)) == ["another, and much longer", "than before"]
+
+
+def test_the_hole_that_a_truncation_leaves_is_skipped(log):
+    log.write_bytes(b"\0" * 100 + b"one\n")
+    assert texts(Tailer(log)) == ["one"]
+
+
+def rotate(log):
+    log.rename(log.with_name("auth.log.1"))
+
+
+def test_a_rotated_file_is_read_to_its_end_before_the_new_one(log):
+    append(log, "one\n")
+    tailer = Tailer(log)
+    assert texts(tailer) == ["one"]
+    append(log, "two\nunfinished")
+    rotate(log)
+    append(log, "new\n")
+    assert texts(tailer) == ["two", "unfinished", "new"]
+
+
+def test_a_rotation_between_two_runs_loses_nothing(log):
+    append(log, "one\n")
+    first = Tailer(log)
+    texts(first)
+    append(log, "two\n")
+    rotate(log)
+    append(log, "new\n")
+    second = Tailer(log, first.position)
+    assert texts(second) == ["two", "new"]
+    assert texts(Tailer(log, second.position)) == []
+
+
+def test_the_old_file_is_read_while_the_new_one_is_empty(log):
+    append(log, "one\n")
+    tailer = Tailer(log)
+    texts(tailer)
+    rotate(log)
+    log.touch()
+    append(log.with_name("auth.log.1"), "late\n")
+    assert texts(tailer) == ["late"]
+    append(log, "new\n")
+    assert texts(tailer) == ["new"]
+
+
+def test_equal_lines_before_and_after_rotations_have_different_names(log):
+    tailer = Tailer(log)
+    seen = []
+    for _ in range(5):
+        append(log, "same\n")
+        seen += names(tailer)
+        log.replace(log.with_name("auth.log.1"))  # the file before is deleted, and its inode may be used again
+    assert len(set(seen)) == 5
+
+
+def test_a_file_has_the_same_name_whatever_was_read_before_it(log):
+    append(log, "one\n")
+    tailer = Tailer(log)
+    (old,) = names(tailer)
+    rotate(log)
+    append(log, "new\n")
+    (new,) = names(tailer)
+    assert names(Tailer(log)) == [new]
+    assert names(Tailer(log.with_name("auth.log.1"))) == [old]
+
+
+def test_a_name_is_not_used_again_when_the_file_that_had_it_is_long_gone(log):
+    tailer = Tailer(log)
+    seen = []
+    for text in ["one\n", "another\n", "one\n", "another\n", "one\n"]:
+        log.write_text(text)
+        seen += names(tailer)
+        tailer = Tailer(log, tailer.position)
+    assert len(set(seen)) == 5
+
+
+def test_all_rotations_between_two_runs_are_read_in_their_order(log):
+    append(log, "one\n")
+    first = Tailer(log)
+    texts(first)
+    append(log, "two\n")
+    for text in ["three\n", "", "four\nunfinished", "five\n"]:
+        for number in (3, 2, 1):
+            if (older := log.with_name(f"auth.log.{number}")).exists():
+                older.rename(log.with_name(f"auth.log.{number + 1}"))
+        rotate(log)
+        append(log, text)
+    second = Tailer(log, first.position)
+    assert texts(second) == ["two", "three", "four", "unfinished", "five"]
+    append(log, "six\n")
+    assert texts(Tailer(log, second.position)) == ["six"]
+
+
+def test_a_file_replaced_by_a_longer_copy_is_read_on(log, tmp_path):
+    append(log, "one\n")
+    first = Tailer(log)
+    (before,) = names(first)
+    copy = tmp_path / "auth.log.new"
+    copy.write_text("one\ntwo\n")
+    copy.replace(log)
+    second = Tailer(log, first.position)
+    assert [(line.text, line.identity) for line in second.lines()] == [("two", before[0])]
+
+
+def test_a_file_that_vanishes_and_comes_back_is_read_on(log):
+    append(log, "one\n")
+    tailer = Tailer(log)
+    texts(tailer)
+    rotate(log)
+    assert texts(tailer) == []
+    append(log, "back\n")
+    assert texts(tailer) == ["back"]
+
+
+def test_no_file_at_the_start_is_file_gone(log):
+    with pytest.raises(FileGone, match=r"auth\.log: no such file"):
+        texts(Tailer(log))
+
+
+def test_a_directory_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="not a regular file"):
+        texts(Tailer(tmp_path))
+
+
+# -- remembering -----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_remembered_is_there_again(log, tmp_path):
+    append(log, "one\n")
+    tailer = Tailer(log)
+    texts(tailer)
+    os.truncate(log, 0)
+    append(log, "one\n")
+    texts(tailer)
+    kept = Bookmark(tailer.position, "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    file = BookmarkFile(tmp_path / "state" / "auth.json")
+    file.save(kept)
+    assert file.load() == kept
+    assert [path.name for path in file.path.parent.iterdir()] == ["auth.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"place": {"inode": 1, "colour": 2}, "last_id": null}'])
+def test_a_memory_that_cannot_be_read_is_no_memory(tmp_path, text):
+    path = tmp_path / "state.json"
+    path.write_text(text)
+    assert BookmarkFile(path).load() == Bookmark()
+
+
+def test_a_memory_that_cannot_be_written_is_an_error(log, tmp_path):
+    append(log, "one\n")
+    tailer = Tailer(log)
+    texts(tailer)
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        BookmarkFile(tmp_path / "file" / "state.json").save(Bookmark(tailer.position))
+
+
+def test_each_log_and_target_has_its_own_memory(log, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths = {
+        default_path(log, "a main"),
+        default_path(log, "b main"),
+        default_path(log.parent / "x", "a main"),
+    }
+    assert len(paths) == 3
+    assert all(path.is_relative_to(tmp_path / "scratchbus" / "logwatch") for path in paths)

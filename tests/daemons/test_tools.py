@@ -1,0 +1,110 @@
+"""The table picks the tool, and a tool acts once however often it is called."""
+
+import threading
+
+import pytest
+
+from daemons.tools import blocklist, parse_tools, read_tools
+from scratchbus.errors import InvalidField, RulesError
+from scratchbus.settings import shipped
+
+KNOWN = ("blocklist", "notify")
+
+
+@pytest.fixture
+def alert(page):
+    def add(address="192.0.2.1", tags=("security", "brute-force"), type="risk_alert"):
+        return page.add(type, "Failed passwords", tags=tags, context={"address": address})
+
+    return add
+
+
+@pytest.mark.parametrize(
+    ("type", "tags", "tool"),
+    [
+        ("risk_alert", ("security", "brute-force"), "blocklist"),
+        ("risk_alert", ("fraud",), "notify"),
+        ("pending_confirmation", (), "notify"),
+        ("observation", ("brute-force",), None),
+    ],
+)
+def test_the_shipped_table_picks_by_type_and_tags(alert, type, tags, tool):
+    table = read_tools(shipped("tools.yaml"), KNOWN)
+    assert table.pick(alert(type=type, tags=tags)) == tool
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("", 1, "'tools' is missing"),
+        ("tools:\n  - tool: blocklist\n", 2, "'type' is missing"),
+        ("tools:\n  - {tool: shout, type: risk_alert}\n", 2, "allowed: blocklist, notify"),
+        ("tools:\n  - tool: notify\n    type: Risk!\n", 3, "not the name of a type"),
+        ("tools:\n  - tool: notify\n    type: risk_alert\n    tag: x\n", 4, "allowed: tags, tool, type"),
+        ("tools:\n  - tool: notify\n    type: risk_alert\n    tags: x\n", 4, "not a list"),
+    ],
+)
+def test_a_mistake_in_the_table_is_named_with_its_line(text, line, says):
+    with pytest.raises(RulesError, match=says) as caught:
+        parse_tools(text, "tools.yaml", KNOWN)
+    assert caught.value.line == line
+
+
+def test_an_address_is_blocked_once(alert, tmp_path):
+    file = tmp_path / "deep" / "blocklist.txt"
+    block = blocklist(file)
+    assert block(alert("192.0.2.1")) == block(alert("192.0.2.1")) == "blocklist:192.0.2.1"
+    block(alert("2001:DB8::1"))
+    assert file.read_text() == "192.0.2.1\n2001:db8::1\n"
+
+
+def test_an_address_is_blocked_once_by_many_at_once(alert, tmp_path):
+    file = tmp_path / "blocklist.txt"
+    alerts = [alert(f"192.0.2.{number % 5}") for number in range(40)]
+    threads = [threading.Thread(target=blocklist(file), args=(each,)) for each in alerts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(file.read_text().split()) == [f"192.0.2.{number}" for number in range(5)]
+
+
+def test_a_torn_last_line_does_not_swallow_the_next_address(alert, tmp_path):
+    file = tmp_path / "blocklist.txt"
+    file.write_text("192.0.2.9")
+    blocklist(file)(alert("192.0.2.1"))
+    assert file.read_text() == "192.0.2.9\n192.0.2.1\n"
+
+
+def test_one_machine_has_one_line_however_its_address_is_written(alert, tmp_path):
+    file = tmp_path / "blocklist.txt"
+    assert blocklist(file)(alert("::ffff:192.0.2.1")) == blocklist(file)(alert("192.0.2.1"))
+    assert file.read_text() == "192.0.2.1\n"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "example.org",
+        "192.0.2.1; rm -rf /",
+        "192.0.2.1\n192.0.2.2",
+        7,
+        "127.0.0.1",
+        "::",
+        "2001:db8::1%eth0\n192.0.2.2",
+        "::ffff:127.0.0.1",
+        "::ffff:0.0.0.0",
+        "fe80::1",
+        "169.254.0.1",
+        "ff02::1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::192.0.2.1",
+    ],
+)
+def test_only_the_address_of_another_machine_is_blocked(alert, tmp_path, address):
+    file = tmp_path / "blocklist.txt"
+    with pytest.raises(InvalidField, match="block"):
+        blocklist(file)(alert(address))
+    assert not file.exists()
