@@ -14,9 +14,9 @@ from scratchbus.engine.connect import UNKNOWN, read_info, risks
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import Head
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of, in_ms, read_lags
+from scratchbus.eventlog.layouts import Head
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions import SubscriptionStatus, read_subscriptions
 

@@ -15,7 +15,8 @@ from scratchbus import commands
 from scratchbus.domain.position import moment
 from scratchbus.domain.values import Duration, duration_ms
 from scratchbus.engine.connect import target
-from scratchbus.engine.steps import Call, Script, Step, ask
+from scratchbus.engine.scripts import Script
+from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.scheduling import expiry
 from scratchbus.views import live_page
 
@@ -81,7 +82,7 @@ def hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
     assert turned >= 3, "appending, reading and sweeping all ask for the time"
 
 
-def _scripts() -> Iterator[Script]:
+def _scripts() -> Iterator[Script[...]]:
     for name, module in list(sys.modules.items()):
         if name.startswith("scratchbus"):
             yield from _scripts_of(module)

@@ -9,16 +9,35 @@ from collections.abc import Iterable
 from secrets import token_hex
 from typing import Any
 
-from scratchbus.engine.script_replies import reply_of
-from scratchbus.engine.steps import Script, Step, ask
+from scratchbus.engine.scripts import Command, Key, lua_script, packed
+from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import Conflict, NotEmpty
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.layouts import LUA
 
-_SCRIPT = Script(__package__, "import")
 _MOST_COMMANDS, _MOST_BYTES = 500, 4 * 1024 * 1024  # of a part
 _KEYS_AT_ONCE = 1_000
 
-Command = tuple[Any, ...]
+
+@lua_script("eventlog/commands", "archive/import", constants=LUA)
+def _import(
+    *keys_or_commands: object,
+    importing: Key,
+    tail: Key,
+    origin: Key,
+    log: Key,
+    never: Key,
+    operation: str,
+    token: str,
+    part: int = 0,
+    old_tail: str = "",
+    new_tail: str = "",
+    new_origin: str = "",
+) -> None:
+    """Do one step of an import; the operation says which of the arguments it needs.
+
+    `old_tail` is the tail before the import, "" of an empty log, and `new_origin` a random word for a new one.
+    """
 
 
 class Staging:
@@ -40,18 +59,18 @@ class Staging:
         part: list[Any] = []
         number = count = size = 0
         for command in commands:
-            part += (len(command), *command)
+            part += packed([command])
             count, size = count + 1, size + sum(len(each) for each in command if isinstance(each, bytes))
             if count >= _MOST_COMMANDS or size >= _MOST_BYTES:
                 number += 1
-                yield from self._do("part", number, *part)
+                yield from self._do("part", *part, part=number)
                 part, count, size = [], 0, 0
         if part:
-            yield from self._do("part", number + 1, *part)
+            yield from self._do("part", *part, part=number + 1)
 
     def switch(self, was: str, tail: str) -> Step[None]:
         """Let what was staged be the log, if that still ends where it did. Raises NotEmpty or Conflict."""
-        reply = yield from self._do("switch", was, tail, token_hex(8))
+        reply = yield from self._do("switch", old_tail=was, new_tail=tail, new_origin=token_hex(8))
         if reply[0] == 0:
             raise NotEmpty(self.keys.shard)
 
@@ -74,11 +93,20 @@ class Staging:
             if int(at) == 0:
                 return
 
-    def _do(self, operation: str, *arguments: Any) -> Step[list[Any]]:
+    def _do(self, operation: str, *keys_or_commands: object, **needed: Any) -> Step[list[Any]]:
         keys = self.keys
-        names = (keys.importing, keys.tail, keys.origin, keys.log, keys.ids)
-        command = _SCRIPT.command(names, (operation, self._token, *arguments))
-        reply = reply_of("import", (yield from ask(keys.shard, *command)), 1, 0, -1)
+        command = _import(
+            *keys_or_commands,
+            importing=keys.importing,
+            tail=keys.tail,
+            origin=keys.origin,
+            log=keys.log,
+            never=keys.ids,
+            operation=operation,
+            token=self._token,
+            **needed,
+        )
+        reply = _import.answer((yield from ask(keys.shard, *command)), 1, 0, -1)
         if reply[0] == -1:
             raise Conflict(
                 f"shard {keys.shard}: another import into this bus has started, and this one was given up;"

@@ -15,12 +15,12 @@ from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position, is
 from scratchbus.eventlog.consumers import read_cursors
 from scratchbus.eventlog.keys import CURSORS, SYSTEM_PAGE
 from scratchbus.eventlog.lag import end_of, in_ms
+from scratchbus.eventlog.layouts import DAY_MS
 from scratchbus.eventlog.trim import AT_ONCE, Archiving, FloorLost
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.readmodel.scope import Host
 from scratchbus.telemetry.counters import counts
 
-_DAY_MS = 86_400_000
 _TRIES = 3  # to trim, when the floor is lost
 
 _LASTING = (b"status_changed", b"cleared", b"linked", b"due", b"types_changed", b"note_deleted")
@@ -69,7 +69,7 @@ class Trimmer:
             top = min(manifest.chain.last.seq, floor.seq)
             count += self._clear(manifest, seq, top)
             seq = top + 1
-        self._bus.converse(self._forget_ids(begin.ms // _DAY_MS, floor.ms // _DAY_MS))
+        self._bus.converse(self._forget_ids(begin.ms // DAY_MS, floor.ms // DAY_MS))
         return count
 
     def _still_read(self) -> Step[int]:
@@ -129,7 +129,7 @@ class Trimmer:
 
     def _forget_ids(self, first: int, last: int) -> Step[None]:
         """Delete the callers' event ids of these days, as far as they need not be remembered any longer."""
-        days = range(first, min(last + 1, self._now // _DAY_MS - self._bus.core.log.id_days))
+        days = range(first, min(last + 1, self._now // DAY_MS - self._bus.core.log.id_days))
         for at in range(days.start, days.stop, 1_000):
             names = [f"{self._keys.ids}{day}" for day in days if at <= day < at + 1_000]
             yield from ask(self._shard, "DEL", *names)

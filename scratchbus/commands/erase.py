@@ -15,7 +15,7 @@ from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Fetch, Pause, Step, ask
 from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField, InvalidId
-from scratchbus.eventlog.append import ERASE, append
+from scratchbus.eventlog.append import append
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.consumers import names
@@ -118,7 +118,7 @@ def _entomb(
         argument = _argument([lease.token, archiving.token], events)
         try:
             yield from append(
-                core.log, page, [Write(tombstone, "r", digest, version, argument=argument, verb="erased")], script=ERASE
+                core.log, page, [Write(tombstone, "r", digest, version, argument=argument, verb="erased")]
             )
             return
         except EventIdReused:

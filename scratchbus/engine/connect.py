@@ -17,8 +17,9 @@ from scratchbus.engine.drivers import AsyncEngine, Engine, Revive
 from scratchbus.engine.embedded.connections import AsyncOwnConnection, OwnConnection
 from scratchbus.engine.embedded.server import directory_of, ensure_running
 from scratchbus.engine.routing import Address, OneServer, Topology
+from scratchbus.engine.scripts import Script
 from scratchbus.engine.sentinel import Sentinels
-from scratchbus.engine.steps import Script, Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.engine.urls import SCHEMES, Makers, makers, read_hosts, without_password
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
 

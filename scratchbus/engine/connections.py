@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from redis import exceptions as redis_errors
 
-from scratchbus.engine.steps import Script
+from scratchbus.engine.scripts import Script
 from scratchbus.engine.unreachable import explain
 from scratchbus.errors import (
     EngineAuth,

@@ -19,7 +19,8 @@ from redis import exceptions as redis_errors
 
 from scratchbus.engine.connections import AsyncConnection, Commands, Connection, hang_up, whole_from
 from scratchbus.engine.routing import Address, Sending, Topology, deliver
-from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Script, Wrote
+from scratchbus.engine.scripts import Script
+from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Wrote
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 
 T = TypeVar("T")

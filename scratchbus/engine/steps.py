@@ -6,10 +6,8 @@ never blocks. `Engine` and `AsyncEngine` drive it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from hashlib import sha1
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Generator, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scratchbus.domain.position import Position
 
@@ -77,35 +75,6 @@ Step = Generator[Request, Any, T]
 
 class Interrupted(Exception):
     """The connection broke after a write was sent and before its reply came: it may have happened or not."""
-
-
-class Script:
-    """A Lua script, from files of a package; sent by its digest, and whole when the engine does not have it.
-
-    Its text is that of the files, one after the other. One that only reads is sent as such, so that a user who may only
-    read may run it; that user may not send it whole, so others load it: when they connect, and when the engine turns
-    out not to have a script of theirs. `constants` take the place of `@NAME@` in its text.
-    """
-
-    known: ClassVar[dict[str, str]] = {}
-    reading: ClassVar[list[tuple[str, ...]]] = []  # the commands that load those that only read
-
-    def __init__(
-        self, package: str, *names: str, only_reads: bool = False, constants: Mapping[str, str] | None = None
-    ) -> None:
-        folder = files(package)
-        self.text = "\n".join(folder.joinpath(f"{name}.lua").read_text("utf-8") for name in names)
-        for constant, value in (constants or {}).items():
-            self.text = self.text.replace(f"@{constant}@", value)
-        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-        self._verb = "EVALSHA_RO" if only_reads else "EVALSHA"
-        Script.known[self.sha] = self.text
-        if only_reads:
-            Script.reading.append(("SCRIPT", "LOAD", self.text))
-
-    def command(self, keys: tuple[Any, ...], args: tuple[Any, ...] | list[Any]) -> tuple[Any, ...]:
-        """Return the command that runs the script."""
-        return (self._verb, self.sha, len(keys), *keys, *args)
 
 
 def ask(shard: int, *command: Any) -> Step[Any]:

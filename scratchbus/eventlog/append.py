@@ -6,21 +6,20 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
-from typing import Any, Literal
+from typing import Literal
 
-from scratchbus.domain.events import Event, Lapsed, StatusChanged
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.connections import PATIENCE, backoff
-from scratchbus.engine.steps import Call, Interrupted, Pause, Script, Step, Wrote, ask, ask_all
+from scratchbus.engine.steps import Call, Interrupted, Pause, Step, Wrote, ask, ask_all
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
 from scratchbus.eventlog.append_replies import Appended, read_reply, wrote_by
+from scratchbus.eventlog.append_script import APPEND, ERASE, AppendKeys
 from scratchbus.eventlog.archived import Past
-from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import OPEN_END, new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys, shard_of
 from scratchbus.eventlog.retries import bound, bound_of, check_same, look_below, look_for, positions_of, wanted_of
 from scratchbus.eventlog.revive import TRIES, drop_heads, revive
-from scratchbus.eventlog.writes import FIELDS, Write
+from scratchbus.eventlog.writes import OPS, Write
 from scratchbus.telemetry.counters import counts
 
 MAX_BATCH = 1_000
@@ -28,43 +27,7 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 _MOST_NAMES = 10_000  # pages whose keys are remembered
 
 
-def _own(event: Event) -> str:
-    """Return the body of an event that the script may have to add; it fills in `#by#` and `#new#`."""
-    return encode_body(event).decode()
-
-
 _NOWHERE = ("", "")
-_ARCHIVED: dict[str, Any] = {"by": "#by#", "status": "archived", "status_class": "final"}
-_NUMBERS = {name.upper(): str(number) for number, name in enumerate(FIELDS)}
-_SCRIPT = Script(
-    __package__,
-    "append/inputs",
-    "append/soonest",
-    "append/plain",  # additions that nothing stands in the way of; all that follows is for the rest
-    "append/retries",
-    "append/heads",
-    "append/room",
-    "append/adding",
-    "append/picking",
-    "append/changing",
-    "append/write",
-    constants={
-        "DISPLACED": _own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
-        "EXPIRED": _own(StatusChanged(reason_code="expired", **_ARCHIVED)),
-        "LAPSED": _own(Lapsed(by="#by#")),
-        **_NUMBERS,
-    },
-)
-ERASE = Script(
-    __package__,
-    "append/inputs",
-    "append/soonest",
-    "append/retries",
-    "append/heads",
-    "append/erasing",
-    constants=_NUMBERS,
-)
-"""The script that appends a tombstone, and takes out what it stands for."""
 
 
 @dataclass(slots=True)
@@ -92,7 +55,7 @@ class Log:
     origin: str = field(default_factory=lambda: token_hex(8))
     bounds: dict[int, tuple[str, str]] = field(default_factory=dict)
     _keys: dict[int, ShardKeys] = field(default_factory=dict)
-    _names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _names: dict[str, AppendKeys] = field(default_factory=dict)
 
     def keys(self, shard: int) -> ShardKeys:
         """Return the keys of a shard."""
@@ -101,17 +64,17 @@ class Log:
             found = self._keys[shard] = ShardKeys(self.bus, shard)
         return found
 
-    def names(self, page: str) -> tuple[str, ...]:
+    def names(self, page: str) -> AppendKeys:
         """Return the keys that the append script takes for a page."""
         found = self._names.get(page)
         if found is None:
             keys = self.keys(self.shard(page))
             if len(self._names) >= _MOST_NAMES:
                 self._names.clear()
-            found = self._names[page] = (
-                keys.log, keys.tail, keys.origin, keys.pages, keys.heads(page), keys.open(page), keys.dedupe(page),
-                keys.ids,
-            )  # fmt: skip
+            found = self._names[page] = {
+                "log": keys.log, "tail": keys.tail, "origin": keys.origin, "pages": keys.pages,
+                "heads": keys.heads(page), "open": keys.open(page), "dedupe": keys.dedupe(page), "ids": keys.ids,
+            }  # fmt: skip
         return found
 
     def shard(self, page: str) -> int:
@@ -127,7 +90,6 @@ def append(
     room: int = 0,
     on_full: str = "displace",
     mode: Literal["all", "each"] = "all",
-    script: Script = _SCRIPT,
 ) -> Step[Appended]:
     """Append events of one page: all or, when one is refused, none; mode "each" skips what is refused.
 
@@ -135,7 +97,7 @@ def append(
     refused for. A write whose reply is lost is looked for in the log before it is sent again, so it is never
     appended twice. An EngineError has the id of the first event.
     """
-    if page == SYSTEM_PAGE and any(write.op != "g" for write in writes):
+    if page == SYSTEM_PAGE and any(write.op != OPS["PUT"] for write in writes):
         raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
     shard = log.shard(page)
     keys = log.keys(shard)
@@ -149,9 +111,10 @@ def append(
     first = writes[0].event.id
     arguments: list[object] = []
     for write in writes:
-        arguments += write.arguments()
+        arguments += write.guarded()
     _check_size(arguments, len(writes))
     names = log.names(page)
+    script = ERASE if writes[0].op == OPS["ERASE"] else APPEND
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, begun, attempt, revived = "", time.monotonic(), 0, dict[str, list[str]]()
     after = bound_of(first) if writes[0].digest else None
@@ -162,9 +125,21 @@ def append(
             return Appended([], recalled)
         scan = yield from look_for(keys, after, wanted_of(writes))
     while True:
-        options = (mode, page, room, on_full, log.id_days, scan, log.origin, log.by, log.owner)
+        command = script(
+            *arguments,
+            **names,
+            mode=mode,
+            page=page,
+            room=room,
+            on_full=on_full,
+            days=log.id_days,
+            scan=scan,
+            new_origin=log.origin,
+            by=log.by,
+            owner=log.owner,
+        )
         try:
-            reply, *copies = yield Call(shard, (script.command(names, (*options, *arguments)), *wait), is_write=True)
+            reply, *copies = yield Call(shard, (command, *wait), is_write=True)
         except (Interrupted, EngineLoading) as lost:
             if time.monotonic() > begun + log.patience:
                 raise _in_doubt(EngineUnreachable(str(lost)), first) from None

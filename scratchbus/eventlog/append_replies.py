@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, NoReturn
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.script_replies import unknown_reply
 from scratchbus.engine.steps import Wrote
+from scratchbus.eventlog.append_script import APPEND
 from scratchbus.eventlog.writes import Write, refusal
 from scratchbus.telemetry.counters import counts
 
@@ -71,7 +71,7 @@ def read_reply(shard: int, page: str, room: int, writes: list[Write], reply: lis
         case b"refused":
             index = reply[1] - 1
             _refuse(page, room, writes[index], index, len(writes), reply[2:])
-    raise unknown_reply("append", reply)
+    raise APPEND.unknown(reply)
 
 
 def _read_written(shard: int, ms: int, rows: list[Any]) -> Appended:

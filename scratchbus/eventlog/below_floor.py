@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from scratchbus.domain.position import START, Position
-from scratchbus.engine.steps import Call, Fetch, Script, Step, ask_all
+from scratchbus.engine.scripts import Key, lua_script
+from scratchbus.engine.steps import Call, Fetch, Step, ask_all
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.archived import Past, Stretch
 from scratchbus.eventlog.codec import RawEntry, entry_position
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_FETCH = Script(__package__, "fetch", only_reads=True)
+
+@lua_script("eventlog/fetch", only_reads=True)
+def _fetch(*stream_ids: str, log: Key) -> None:
+    """Read the entries of a stream that have these ids."""
 
 
 class Floor(NamedTuple):
@@ -95,13 +99,13 @@ def entries_at(log: Log, positions: Sequence[Position]) -> Step[list[RawEntry]]:
         return []
     shard = positions[0].shard
     keys = log.keys(shard)
-    (reply,) = yield Call(shard, (_FETCH.command((keys.log,), [each.stream_id for each in positions]),))
+    (reply,) = yield Call(shard, (_fetch(*[each.stream_id for each in positions], log=keys.log),))
     entries: list[RawEntry] = reply
     if len(entries) == len(positions):
         return entries
     there = {entry_position(entry, shard): entry for entry in entries}
     missing = [each for each in positions if each not in there]
-    (reply,) = yield Call(shard, (_FETCH.command((keys.kept,), [each.stream_id for each in missing]),))
+    (reply,) = yield Call(shard, (_fetch(*[each.stream_id for each in missing], log=keys.kept),))
     there |= {entry_position(entry, shard): entry for entry in reply}
     floor = yield from read_floor(log, shard)
     below = [each for each in missing if each not in there and each <= floor.position]

@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Call, Script, Step
+from scratchbus.engine.scripts import Command, Key, lua_script
+from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry
+from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.layouts import LUA
 
 if TYPE_CHECKING:
     from scratchbus.eventlog.append import Log
 
-HISTORY = Script(__package__, "history", only_reads=True)
 _CHAINS, _EVENTS, _MANY = 50, 10, 500  # chains walked at once, events asked of each, and of one that is longer
+
+
+@lua_script("eventlog/entries", "eventlog/chains", only_reads=True, constants=LUA)
+def read_chain(*, log: Key, heads: Key, subject: str, begin: str, limit: int) -> None:
+    """Read events of a subject backwards from the stream id `begin`, or when that is "" from its last event."""
 
 
 def go_on_below(
@@ -42,22 +49,25 @@ def go_on_below(
 def walk_chains(log: Log, shard: int, ends: Iterable[str]) -> Step[dict[str, list[Event]]]:
     """Return, by the stream id of its last event, all events of each chain, oldest first. Raises PositionLost."""
     keys, asked, found = log.keys(shard), list(dict.fromkeys(ends)), dict[str, list[Event]]()
-    names = (keys.log, keys.log)  # no head is read where a stream id is given
     for first in range(0, len(asked), _CHAINS):
         some = asked[first : first + _CHAINS]
-        replies = yield Call(shard, tuple(HISTORY.command(names, ("", end, _EVENTS)) for end in some))
+        replies = yield Call(shard, tuple(_read_from(keys, end, _EVENTS) for end in some))
         for end, (entries, rest) in zip(some, replies, strict=True):
             chain, at, most = list[RawEntry](entries), rest.decode(), _EVENTS
             while at:
                 if len(chain) >= most:
                     most += _MANY
-                    (reply,) = yield Call(shard, (HISTORY.command(names, ("", at, _MANY)),))
+                    (reply,) = yield Call(shard, (_read_from(keys, at, _MANY),))
                     chain += reply[0]
                     at = reply[1].decode()
                 else:
                     chain, at = yield from go_on_below(log, shard, chain, at, most, "an observation")
             found[end] = events_of(chain, shard)[::-1]
     return found
+
+
+def _read_from(keys: ShardKeys, begin: str, limit: int) -> Command:
+    return read_chain(log=keys.log, heads=keys.log, subject="", begin=begin, limit=limit)  # it reads no head
 
 
 def events_of(entries: Iterable[RawEntry], shard: int) -> list[Event]:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache
 from secrets import token_hex
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from scratchbus.domain.position import START, Position
-from scratchbus.engine.script_replies import reply_of
-from scratchbus.engine.steps import Call, Interrupted, Pause, Script, Step, ask
+from scratchbus.engine.scripts import Command, Key, lua_script, packed
+from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask
 from scratchbus.errors import CodeTooOld, StateTooOld
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.layouts import CHECKPOINT, LUA
 from scratchbus.projections import scratch_page
 
-_SCRIPT = Script(__package__, "commit")
-_STORED = re.compile(r"([^|]*)\|(.*)\|(\d+)\|(\d+)\|([^|]*)\|([^|]*)", re.DOTALL)  # an event id may have a | in it
 
-Command = tuple[Any, ...]
+@lua_script("eventlog/entries", "eventlog/commands", "eventlog/checkpoint", constants=LUA)
+def _commit(
+    *commands: object,
+    checkpoint: Key,
+    log: Key,
+    origin: Key,
+    never: Key,
+    was: str,
+    new: str,
+    stream_id: str,
+    event_id: bytes,
+    folded_origin: str,
+    floor: str,
+) -> None:
+    """Run commands and move a checkpoint from `was` to `new`, which stands at this event of the log of this origin.
+
+    `floor` is the key of the floor, and `never` one that never exists (see `ShardKeys.ids`).
+    """
 
 
 class Checkpoint(NamedTuple):
@@ -56,7 +71,7 @@ class Checkpoint(NamedTuple):
 @lru_cache(maxsize=1_024)  # most reads find the checkpoint as the read before them did
 def _parsed(row: bytes, shard: int) -> tuple[Checkpoint, int]:
     """Return a stored checkpoint and the form of its state; 0 is the form from before forms were numbered."""
-    stored = _STORED.fullmatch(row.decode("utf-8", "replace"))
+    stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
     if stored is None:
         return Checkpoint(), 0
     id, event_id, build, form, origin, token = stored.groups()
@@ -108,16 +123,24 @@ def commit(
     """
     now = was._replace(position=position, event_id=event_id.decode("utf-8", "replace"), token=token_hex(6))
     now = now._replace(is_paged=was.is_paged or pages_out)
-    arguments: list[Any] = [str(was), str(now), position.stream_id, event_id, was.origin, keys.floor]
-    for command in commands:
-        arguments.append(len(command))
-        arguments += command
-    names = (key, keys.log, keys.origin, keys.ids)
+    command = _commit(
+        *packed(commands),
+        checkpoint=key,
+        log=keys.log,
+        origin=keys.origin,
+        never=keys.ids,
+        was=str(was),
+        new=str(now),
+        stream_id=position.stream_id,
+        event_id=event_id,
+        folded_origin=was.origin,
+        floor=keys.floor,
+    )
     try:
-        (reply,) = yield Call(keys.shard, (_SCRIPT.command(names, arguments),), is_write=True)
+        (reply,) = yield Call(keys.shard, (command,), is_write=True)
     except Interrupted:
         yield Pause(0.02)
         row = yield from ask(keys.shard, "GET", key)
         return (Outcome.DONE, now) if row == str(now).encode() else (Outcome.LOST, was)
-    outcome = Outcome(reply_of("commit", reply, *(each.value for each in Outcome))[0])
+    outcome = Outcome(_commit.answer(reply, *(each.value for each in Outcome))[0])
     return outcome, now if outcome is Outcome.DONE else was

@@ -1,11 +1,10 @@
-"""Bytes to objects and back: entries of the log, heads, documents."""
+"""Bytes to objects and back: entries of the log, documents."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast, get_type_hints
-from urllib.parse import unquote
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
@@ -15,6 +14,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.errors import CodeTooOld, shown
+from scratchbus.eventlog.layouts import ENTRY
 from scratchbus.eventlog.salvage import salvage
 from scratchbus.projections.projection import Document
 from scratchbus.projections.table import projection_of
@@ -23,12 +23,11 @@ from scratchbus.telemetry.logs import stderr_logger
 _PREFIX = b'{"v":%d,' % SCHEMA
 _BODY_SERIALIZERS = {kind: cls.__pydantic_serializer__ for kind, cls in EVENTS.items()}
 _BODY_VALIDATORS = {kind.encode(): cls.__pydantic_validator__ for kind, cls in EVENTS.items()}
-LAYOUT = [b"id", b"subject", b"page", b"kind", b"type", b"batch", b"prev", b"event"]
-"""The fields of an entry, in the order in which the append script writes them."""
+LAYOUT = [name.encode() for name in ENTRY]
+"""The fields of an entry, in order."""
 logger = stderr_logger()
 _BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _EMPTY = [b""] * len(LAYOUT)
-_QUOTED = {ord(char): f"%{ord(char):02X}" for char in "%,|"}
 
 _OBSERVATIONS = TypeAdapter(list[Observation])
 
@@ -178,62 +177,6 @@ def is_batch_end(entry: RawEntry) -> bool:
     """Say whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
     index, total = batch_place(entry) or (1, 1)
     return index == total
-
-
-def encode_tags(tags: Collection[str]) -> str:
-    """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`."""
-    return f",{','.join([tag.translate(_QUOTED) for tag in tags])}," if tags else ","
-
-
-def decode_tags(text: str) -> tuple[str, ...]:
-    """Return the tags of a head."""
-    return tuple(unquote(tag) for tag in text.split(",") if tag)
-
-
-class Head(NamedTuple):
-    """What the append script knows of a subject. Times are milliseconds, 0 for none; class is o, c or f.
-
-    `holder` is as `held_as` has it.
-    """
-
-    version: int
-    status: str
-    status_class: str
-    type: str
-    priority: int
-    added: int
-    expires: int
-    wake: int
-    fence: int
-    holder: str
-    until: int
-    position: str
-    tries: int
-    rest: int
-    tags: tuple[str, ...]
-    dedupe_key: str
-
-    def event_position(self, shard: int) -> Position:
-        """Return the position of the subject's last event."""
-        return Position.parse(self.position)._replace(shard=shard)
-
-    @classmethod
-    def parse(cls, row: bytes) -> Head:
-        """Read the stored form."""
-        fields: list[Any] = row.decode().split("|", len(cls._fields) - 1)
-        for at in _NUMBERS:
-            fields[at] = int(fields[at] or 0)
-        fields[_TAGS] = decode_tags(fields[_TAGS])
-        return cls(*fields)
-
-    def __str__(self) -> str:
-        """The stored form."""
-        often = self._replace(tries=self.tries or "", rest=self.rest or "", tags=encode_tags(self.tags))  # type: ignore[arg-type]
-        return "|".join(map(str, tuple(often)))
-
-
-_NUMBERS = [at for at, kind in enumerate(get_type_hints(Head).values()) if kind is int]
-_TAGS = Head._fields.index("tags")
 
 
 def encode_document(document: Document) -> bytes:

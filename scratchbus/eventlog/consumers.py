@@ -6,13 +6,43 @@ import json
 from typing import Any, NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position, moment
-from scratchbus.engine.script_replies import reply_of, unknown_reply
-from scratchbus.engine.steps import Script, Step, ask, ask_all
+from scratchbus.engine.scripts import Key, lua_script
+from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.keys import ShardKeys
 
-_SCRIPT = Script(__package__, "subscription")
+
+@lua_script("eventlog/clock", "eventlog/consumers")
+def _subscription(
+    *positions: str,
+    subscription: Key,
+    names: Key,
+    dead: Key,
+    again: Key,
+    never: Key,
+    operation: str,
+    token: str = "",
+    name: str = "",
+    lease_ms: int = 0,
+    who: str = "",
+    filters: str = "",
+    start: str = "",
+    reset: int = 0,
+    cursor: str = "",
+    origins: str = "",
+    position: str = "",
+    attempts: int = 0,
+    wait_ms: int = 0,
+    letter: str = "",
+    idle_ms: int = 0,
+) -> None:
+    """Change a subscription; the operation says which of the arguments it needs.
+
+    `names` is the set of all subscriptions, `dead` and `again` are its dead letters and those to deliver again. With
+    `reset` it begins at `start` again. `position` is that of an event that failed `attempts` times and is tried again
+    after `wait_ms`.
+    """
 
 
 class Taken(NamedTuple):
@@ -54,7 +84,7 @@ class Lease(NamedTuple):
         With an empty `start` the name must be there. Raises SubscriptionMismatch or SubscriptionHeld, NotFound, or
         PositionLost when it was dropped.
         """
-        reply = yield from self._do("take", self.name, self.ms, self.who, filters, start, int(bool(reset)))
+        reply = yield from self._begin("take", filters, start, reset)
         if reply[0] == 1:
             cursor, origins, trying = (part.decode() for part in reply[1:4])
             return Taken(cursor, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
@@ -71,7 +101,7 @@ class Lease(NamedTuple):
 
     def declare(self, filters: str, start: str, reset: bool = False) -> Step[None]:
         """Have a name that is new, or `reset`, begin at `start`, and do not take it. Raises SubscriptionHeld."""
-        reply = yield from self._do("declare", self.name, self.ms, self.who, filters, start, int(bool(reset)))
+        reply = yield from self._begin("declare", filters, start, reset)
         if reply[0] == -2:
             raise removed(self.name)
         if reset and reply[0] in (0, -1):
@@ -82,40 +112,41 @@ class Lease(NamedTuple):
 
         Raises LeaseLost.
         """
-        return int((yield from self._hold("keep", self.ms, cursor, origins))[1])
+        return int((yield from self._hold("keep", lease_ms=self.ms, cursor=cursor, origins=origins))[1])
 
     def note(self, position: str, attempts: int, wait_ms: int) -> Step[None]:
         """Record how often an event was tried in vain, and that it has to wait. Raises LeaseLost."""
-        yield from self._hold("note", position, attempts, wait_ms)
+        yield from self._hold("note", position=position, attempts=attempts, wait_ms=wait_ms)
 
     def done(self, position: str) -> Step[None]:
         """Forget how often an event was tried, and that it was to be delivered again. Raises LeaseLost."""
-        yield from self._hold("done", position)
+        yield from self._hold("done", position=position)
 
     def bury(self, position: str, letter: str, cursor: str) -> Step[None]:
         """Set an event aside and move the cursor, at once. Raises LeaseLost."""
-        yield from self._hold("bury", position, letter, cursor)
+        yield from self._hold("bury", position=position, letter=letter, cursor=cursor)
 
     def leave(self) -> Step[None]:
         """Give the lease up. Raises LeaseLost."""
         yield from self._hold("leave")
 
-    def _hold(self, operation: str, *arguments: Any) -> Step[list[Any]]:
-        reply = yield from self._do(operation, *arguments)
-        if reply[0] == 0:
+    def _begin(self, operation: str, filters: str, start: str, reset: bool) -> Step[list[Any]]:
+        reply = yield from _run(
+            self.keys, self.name, operation, token=self.token, lease_ms=self.ms, who=self.who, filters=filters,
+            start=start, reset=int(bool(reset)),
+        )  # fmt: skip
+        return _subscription.answer(reply, 1, 0, -1, -2, -3)
+
+    def _hold(self, operation: str, **needed: Any) -> Step[list[Any]]:
+        reply = yield from _run(self.keys, self.name, operation, token=self.token, **needed)
+        if _subscription.answer(reply, 1, 0)[0] == 0:
             raise LeaseLost(self.name)
         return reply
-
-    def _do(self, operation: str, *arguments: Any) -> Step[list[Any]]:
-        known = (1, 0, -1, -2, -3) if operation in ("take", "declare") else (1, 0)
-        return reply_of(
-            "subscription", (yield from _run(self.keys, self.name, operation, self.token, *arguments)), *known
-        )
 
 
 def remove(keys: ShardKeys, name: str) -> Step[None]:
     """Take a subscription away, with its dead letters. Raises NotFound, or SubscriptionHeld."""
-    reply = reply_of("subscription", (yield from _run(keys, name, "remove", "", name)), 1, 0, -2)
+    reply = _subscription.answer((yield from _run(keys, name, "remove")), 1, 0, -2)
     if reply[0] == -2:
         raise removed(name)
     if reply[0] == 0:
@@ -124,11 +155,11 @@ def remove(keys: ShardKeys, name: str) -> Step[None]:
 
 def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
     """Have dead letters delivered again; return how many there were."""
-    match (yield from _run(keys, name, "again", "", *positions)):
+    match (yield from _run(keys, name, "again", *positions)):
         case [int(count)]:
             return count
         case reply:
-            raise unknown_reply("subscription", reply)
+            raise _subscription.unknown(reply)
 
 
 def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
@@ -138,13 +169,13 @@ def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
     """
     dropped = []
     for name in (yield from names(keys)):
-        match (yield from _run(keys, name, "idle", "", ttl_ms)):
+        match (yield from _run(keys, name, "idle", idle_ms=ttl_ms)):
             case [1, 0]:
                 continue
             case [1, 1, bytes(cursor)]:
                 dropped.append((name, cursor.decode()))
             case reply:
-                raise unknown_reply("subscription", reply)
+                raise _subscription.unknown(reply)
     return dropped
 
 
@@ -194,8 +225,17 @@ def _dropped(name: str, ms: int, cursor: bytes, who: bytes) -> PositionLost:
     )
 
 
-def _run(keys: ShardKeys, name: str, *arguments: Any) -> Step[list[Any]]:
-    never = keys.again("")  # which no script that writes may do without, see `ShardKeys.ids`
-    named = (keys.subscription(name), keys.subscriptions, keys.dead(name), keys.again(name), never)
-    reply: list[Any] = yield from ask(keys.shard, *_SCRIPT.command(named, arguments))
+def _run(keys: ShardKeys, name: str, operation: str, *positions: str, **needed: Any) -> Step[list[Any]]:
+    command = _subscription(
+        *positions,
+        subscription=keys.subscription(name),
+        names=keys.subscriptions,
+        dead=keys.dead(name),
+        again=keys.again(name),
+        never=keys.again(""),  # which no script that writes may do without, see `ShardKeys.ids`
+        operation=operation,
+        name=name,
+        **needed,
+    )
+    reply: list[Any] = yield from ask(keys.shard, *command)
     return reply

@@ -1,10 +1,10 @@
--- Fetches entries of the log by their ids.
+-- Reads entries by their ids.
 --
--- KEYS  1 log      ARGV  stream ids      Reply: the entries that are there
+-- Reply: the entries that are there
 
 local entries = {}
-for _, id in ipairs(ARGV) do
-  local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
+for at = FIRST, #ARGV do
+  local entry = redis.call('XRANGE', LOG, ARGV[at], ARGV[at])[1]
   if entry then entries[#entries + 1] = entry end
 end
 return entries

@@ -23,10 +23,10 @@ from ulid import ULID
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.chains import walk_chains
-from scratchbus.eventlog.checkpoint import Command
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.table import IN_PLACE

@@ -10,11 +10,17 @@ import struct
 from collections.abc import Sequence
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Call, Script, Step
+from scratchbus.engine.scripts import Key, lua_script
+from scratchbus.engine.steps import Call, Step
+from scratchbus.eventlog.layouts import LUA
 
 _RECORD = struct.Struct(">QQ")
 WIDTH = _RECORD.size
-_READ = Script(__package__, "positions", only_reads=True)
+
+
+@lua_script("eventlog/positions", only_reads=True, constants=LUA)
+def _read(*, positions: Key, ms: int, seq: int, limit: int) -> None:
+    """Read the positions of a page behind one of them."""
 
 
 def pack(places: Sequence[int]) -> bytes:
@@ -32,7 +38,7 @@ def read_many_positions(shard: int, wanted: Sequence[tuple[str, Position, int]])
     """Return the same of several pages, each given by its key, the position and the limit, in one round trip."""
     if not wanted:
         return []
-    commands = [_READ.command((key,), (after.ms, after.seq, limit)) for key, after, limit in wanted]
+    commands = [_read(positions=key, ms=after.ms, seq=after.seq, limit=limit) for key, after, limit in wanted]
     replies = yield Call(shard, tuple(commands))
     whole = [reply[2][: len(reply[2]) // WIDTH * WIDTH] for reply in replies]  # someone may have cut in a record
     return [[Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows)] for rows in whole]
@@ -48,5 +54,5 @@ def count_positions(shard: int, key: str, until: Position) -> Step[tuple[int, in
 
 
 def _look(shard: int, key: str, after: Position, limit: int) -> Step[tuple[int, int, bytes]]:
-    (reply,) = yield Call(shard, (_READ.command((key,), (after.ms, after.seq, limit)),))
+    (reply,) = yield Call(shard, (_read(positions=key, ms=after.ms, seq=after.seq, limit=limit),))
     return reply[0], reply[1], reply[2]

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import millis
-from scratchbus.engine.script_replies import reply_of
-from scratchbus.engine.steps import Call, Script, Step, ask, ask_all
+from scratchbus.engine.scripts import Key, lua_script
+from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import Head, decode_observation
+from scratchbus.eventlog.codec import decode_observation
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.layouts import Head
 from scratchbus.projections.table import is_remembered
 
 if TYPE_CHECKING:
@@ -24,8 +25,15 @@ if TYPE_CHECKING:
 TRIES = 5
 """How often a head is put back for one write: who pages out may drop it again at once."""
 
-_SCRIPT = Script(__package__, "revive")
-_DROP = Script(__package__, "drop_heads")
+
+@lua_script("eventlog/revive")
+def _revive(*, heads: Key, never: Key, subject: str, head: str, source: str, field: str, value: bytes) -> None:
+    """Put back the head of a subject, if the hash at the key `source` still has this value in this field."""
+
+
+@lua_script("eventlog/drop_heads")
+def _drop_heads(*subjects_and_heads: object, heads: Key, never: Key) -> None:
+    """Drop the heads of subjects, each followed by the head as it was read."""
 
 
 def revive(log: Log, page: str, subject: str) -> Step[str | None]:
@@ -47,10 +55,11 @@ def revive(log: Log, page: str, subject: str) -> Step[str | None]:
         if document is None or document.status_class != "final":
             return None
         head = str(head_of(document))
-        (reply,) = yield Call(
-            keys.shard, (_SCRIPT.command((keys.heads(page), keys.ids), (subject, head, key, name, stored)),)
+        command = _revive(
+            heads=keys.heads(page), never=keys.ids, subject=subject, head=head, source=key, field=name, value=stored
         )
-        if reply_of("revive", reply, 1, 0)[0]:
+        (reply,) = yield Call(keys.shard, (command,))
+        if _revive.answer(reply, 1, 0)[0]:
             return head
     return None
 
@@ -60,7 +69,7 @@ def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> 
     flat = [part for each in heads.items() for part in each]
     count = 0
     for at in range(0, len(flat), 2_000):
-        command = _DROP.command((keys.heads(page), keys.ids), flat[at : at + 2_000])
+        command = _drop_heads(*flat[at : at + 2_000], heads=keys.heads(page), never=keys.ids)
         (reply,) = yield from ask_all(keys.shard, [command])  # sent twice it does no harm
         count += reply
     return count

@@ -10,18 +10,46 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.script_replies import reply_of, unknown_reply
-from scratchbus.engine.steps import Script, Step, ask
+from scratchbus.engine.scripts import Key, lua_script
+from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import ArchiveBusy, LogRewound
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.layouts import LUA
 from scratchbus.projections.table import is_remembered
 
 AT_ONCE = 10_000
 """How many entries one call may take out of the log: about 2 ms of the engine's time."""
 
 _PAGES_AT_ONCE, _HEADS_AT_ONCE = 20, 1_000
-_SCRIPT = Script(__package__, "trim")
+
+
+@lua_script("eventlog/clock", "eventlog/entries", "eventlog/trim", constants=LUA)
+def _trim(
+    *keys_or_subjects: object,
+    archiver: Key,
+    log: Key,
+    floor: Key,
+    origin: Key,
+    tail: Key,
+    kept: Key,
+    checkpoint: Key,
+    never: Key,
+    operation: str,
+    token: str,
+    lease_ms: int,
+    who: str = "",
+    log_origin: str = "",
+    stream_id: str = "",
+    event_id: str = "",
+    heads: str = "",
+    session_end: int = 0,
+) -> None:
+    """Do one step of archiving, under the lease of this token, which goes on for `lease_ms`.
+
+    The operation says which of the arguments without a value it needs: `log_origin` is that of the log which was
+    archived, `heads` the key of a page's heads, `session_end` the seq of the event that ended a session.
+    """
 
 
 class FloorLost(LogRewound):
@@ -44,11 +72,11 @@ class Archiving(NamedTuple):
 
     def take(self) -> Step[int]:
         """Take the lease; return the engine's time (ms). Raises ArchiveBusy."""
-        match (yield from self._do("take", self.who)):
+        match (yield from self._do("take", who=self.who)):
             case [1, int(now)]:
                 return now
             case reply:
-                raise unknown_reply("trim", reply)
+                raise _trim.unknown(reply)
 
     def keep(self) -> Step[None]:
         """Prolong the lease, which may be over by now. Raises ArchiveBusy when another has had it meanwhile."""
@@ -66,7 +94,7 @@ class Archiving(NamedTuple):
 
         Raises ArchiveBusy, or LogRewound when the log does not have that event.
         """
-        reply = yield from self._do("floor", origin, position.stream_id, event_id)
+        reply = yield from self._do("floor", log_origin=origin, stream_id=position.stream_id, event_id=event_id)
         match reply:
             case [1]:
                 return True
@@ -77,7 +105,7 @@ class Archiving(NamedTuple):
                     f"shard {position.shard}: the log was flushed or replaced while it was archived; nothing was"
                     " trimmed"
                 )
-        raise unknown_reply("trim", reply)
+        raise _trim.unknown(reply)
 
     def cut(self, pages: Sequence[str]) -> Step[None]:
         """Cut off what is below the floor from the history indexes of pages. Raises ArchiveBusy."""
@@ -92,7 +120,7 @@ class Archiving(NamedTuple):
         Raises ArchiveBusy.
         """
         for at in range(0, len(subjects), _HEADS_AT_ONCE):
-            yield from self._do("heads", self.keys.heads(page), *subjects[at : at + _HEADS_AT_ONCE])
+            yield from self._do("heads", *subjects[at : at + _HEADS_AT_ONCE], heads=self.keys.heads(page))
 
     def drop_remembered(self, page: str, over: int) -> Step[None]:
         """Drop the heads of what was remembered in a session that the event of this `seq`, below the floor, ended.
@@ -103,41 +131,51 @@ class Archiving(NamedTuple):
         while True:
             at, flat = yield from ask(self.keys.shard, "HSCAN", heads, at, "COUNT", _HEADS_AT_ONCE)
             if subjects := [subject for subject in flat[::2] if is_remembered(subject.decode())]:
-                self._below((yield from self._do("over", heads, over, *subjects)))
+                self._below((yield from self._do("over", *subjects, heads=heads, session_end=over)))
             if int(at) == 0:
                 return
 
     def copy(self, stream_id: str) -> Step[None]:
         """Copy an entry for all who need it to where it stays when it leaves the log. Raises ArchiveBusy."""
-        yield from self._do("copy", stream_id)
+        yield from self._do("copy", stream_id=stream_id)
 
     def trim(self, stream_id: str) -> Step[int]:
         """Take the entries up to this one, which is not above the floor, out of the log; return how many.
 
         Raises ArchiveBusy or FloorLost.
         """
-        reply = self._below((yield from self._do("trim", stream_id)))
+        reply = self._below((yield from self._do("trim", stream_id=stream_id)))
         match reply:
             case [1, int(count)]:
                 return count
-        raise unknown_reply("trim", reply)
+        raise _trim.unknown(reply)
 
     def _below(self, reply: list[Any]) -> list[Any]:
         """Return the reply about what is below the floor. Raises FloorLost when that is not below it."""
         if reply == [-1, b"floor"]:
             raise FloorLost(self.keys.shard)
         if reply[0] != 1:
-            raise unknown_reply("trim", reply)
+            raise _trim.unknown(reply)
         return reply
 
-    def _do(self, operation: str, *arguments: Any) -> Step[list[Any]]:
+    def _do(self, operation: str, *keys_or_subjects: object, **needed: Any) -> Step[list[Any]]:
         keys = self.keys
-        names = (
-            keys.archiver, keys.log, keys.floor, keys.origin, keys.tail, keys.kept, checkpoint_key(keys),
-            keys.ids,
-        )  # fmt: skip
-        command = _SCRIPT.command(names, (operation, self.token, self.ms, *arguments))
-        reply = reply_of("trim", (yield from ask(keys.shard, *command)), 1, 0, -1)  # all of it may be sent twice
+        command = _trim(
+            *keys_or_subjects,
+            archiver=keys.archiver,
+            log=keys.log,
+            floor=keys.floor,
+            origin=keys.origin,
+            tail=keys.tail,
+            kept=keys.kept,
+            checkpoint=checkpoint_key(keys),
+            never=keys.ids,
+            operation=operation,
+            token=self.token,
+            lease_ms=self.ms,
+            **needed,
+        )
+        reply = _trim.answer((yield from ask(keys.shard, *command)), 1, 0, -1)  # all of it may be sent twice
         if reply[0] == 0:
             raise ArchiveBusy(keys.shard, reply[1].decode() or "someone else")
         return reply

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 from pydantic_core import to_json
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.lifecycle import Lifecycle
 from scratchbus.domain.position import moment
+from scratchbus.engine.scripts import Constants
 from scratchbus.errors import (
     Claimed,
     Conflict,
@@ -26,19 +27,69 @@ from scratchbus.errors import (
     StaleFence,
     VersionConflict,
 )
-from scratchbus.eventlog.codec import encode_body, encode_tags
+from scratchbus.eventlog.codec import encode_body
+from scratchbus.eventlog.layouts import encode_tags
 from scratchbus.projections.session import PAGES as SESSIONS
 
 _CLASS = {"open": "o", "closed": "c", "final": "f"}
 
 Op = Literal["a", "u", "s", "x", "n", "d", "c", "p", "e", "l", "g", "r"]
-"""How an event is guarded; see append/inputs.lua, and append/erasing.lua for r."""
 
-FIELDS = (
-    "id", "digest", "subject", "kind", "type", "body", "op", "version", "allowed", "status", "class", "priority",
-    "expires", "wake", "argument", "fence", "tags",
-)  # fmt: skip
-"""What the script takes of each event, in this order."""
+OPS: Final[Mapping[str, Op]] = {
+    "ADD": "a",  # takes room and, unless `argument` is "", a key: "<length of the body of repeated>:<body><key>"
+    "UPDATE": "u",  # not when final, nor while someone else than `argument` holds a live claim
+    "CHANGE_STATUS": "s",  # guarded like UPDATE
+    "SETTLE": "x",  # a status by time or refutation: no claim and no passed expiry stops it; with `argument`
+    # "<stream id>:<ids>" it is refused when something on the page was said since then to rest on one of these
+    "NOTE": "n",  # no guard but existence
+    "CLEAR": "d",  # off the page for good; guarded like NOTE
+    "CLAIM": "c",  # `argument` is "<ttl ms>:<holder>", where the holder is a name or "<name>#<owner token>"
+    "LAPSE": "l",  # of the claim with this `fence`
+    "PICK": "p",  # claims, alone in its batch, the first free one in the order of the open set, of the types in
+    # `allowed` and with all `tags`; `argument` is "<least priority>:<score to look below, or "">:<stream id>:<ttl
+    # ms>:<holder>". What the owner token of this connection holds is picked too, and its claim lapses, if nothing
+    # happened to it after that stream id
+    "END_CLAIM": "e",  # `argument` is "<ms in which it is not to be picked>:<1 if this was no attempt, else 0>:<name>"
+    "PUT": "g",  # a versioned subject without lifecycle; not when the subject `argument` of the page is final. One
+    # that ends in "_" gets the time (ms) behind it, or the next that is free
+    "ERASE": "r",  # see append/erasing.lua
+}
+"""How an event is guarded, by the name that Lua has for it."""
+
+
+class Guarded(NamedTuple):
+    """What the append script takes of one event; "" where a field says nothing.
+
+    `digest` is "<digest> <who wrote it, as JSON>" of an id that the caller chose. `version` is "new" or a number.
+    `allowed` are statuses and `tags` are tags, as ",a,b,". `status_class` is o, c or f. `priority` is that of what is
+    added. `expires` and `wake` are "0" for never, "+ms" from now, or ms. `argument` belongs to the op.
+    """
+
+    id: str
+    digest: str
+    subject: str
+    kind: str
+    type: str
+    body: bytes
+    op: Op
+    version: str | int
+    allowed: str
+    status: str
+    status_class: str
+    priority: str | int
+    expires: str
+    wake: str
+    argument: str
+    fence: str | int
+    tags: str
+
+
+GUARDED: Final[Constants] = {
+    "WIDTH": str(len(Guarded._fields)),
+    **{name.upper(): str(number) for number, name in enumerate(Guarded._fields)},
+    **{name: f"'{op}'" for name, op in OPS.items()},
+}
+"""What the append script knows of `Guarded`: the number of each field, counted from 0, and the ops by their names."""
 
 
 @dataclass(slots=True)
@@ -67,28 +118,28 @@ class Write:
     verb: str = "changed"
     lifecycle: Lifecycle | None = None
 
-    def arguments(self) -> tuple[object, ...]:
-        """Return the `FIELDS` that the script takes."""
+    def guarded(self) -> Guarded:
+        """Return what the append script takes."""
         event = self.event
         version = "" if self.version is None else "new" if self.version == 0 else self.version
-        return (
-            event.id,
-            f"{self.digest} {to_json(event.by).decode()}" if self.digest else "",
-            event.subject,
-            event.kind,
-            event.type,
-            self.body or encode_body(event),
-            self.op,
-            version,
-            f",{','.join(self.allowed)}," if self.allowed is not None else "",
-            self.status,
-            _CLASS[self.status_class] if self.status else "",
-            "" if self.priority is None else self.priority,
-            self.expires,
-            self.wake,
-            self.argument,
-            "" if self.fence is None else self.fence,
-            "" if self.tags is None else encode_tags(self.tags),
+        return Guarded(
+            id=event.id,
+            digest=f"{self.digest} {to_json(event.by).decode()}" if self.digest else "",
+            subject=event.subject,
+            kind=event.kind,
+            type=event.type,
+            body=self.body or encode_body(event),
+            op=self.op,
+            version=version,
+            allowed=f",{','.join(self.allowed)}," if self.allowed is not None else "",
+            status=self.status,
+            status_class=_CLASS[self.status_class] if self.status else "",
+            priority="" if self.priority is None else self.priority,
+            expires=self.expires,
+            wake=self.wake,
+            argument=self.argument,
+            fence="" if self.fence is None else self.fence,
+            tags="" if self.tags is None else encode_tags(self.tags),
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from scratchbus.domain.events import Event
-from scratchbus.eventlog.checkpoint import Command
+from scratchbus.engine.scripts import Command
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_document, read_document
 from scratchbus.projections.projection import Document, Store, damage
 from scratchbus.projections.table import is_over, is_remembered, projection_of

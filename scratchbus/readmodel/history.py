@@ -11,7 +11,7 @@ from scratchbus.errors import LogRewound, NotFound
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor
-from scratchbus.eventlog.chains import HISTORY, events_of, go_on_below
+from scratchbus.eventlog.chains import events_of, go_on_below, read_chain
 from scratchbus.eventlog.codec import decode_entry
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
@@ -42,12 +42,16 @@ def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tup
     """
     shard = log.shard(page)
     keys = log.keys(shard)
-    (reply,) = yield Call(shard, (HISTORY.command((keys.log, keys.heads(page)), (subject, at, most)),))
+    (reply,) = yield Call(
+        shard, (read_chain(log=keys.log, heads=keys.heads(page), subject=subject, begin=at, limit=most),)
+    )
     entries, rest = reply[0], reply[1].decode()
     if not entries and not rest:
         rest = yield from _last_of(log, page, subject)
         if rest:  # above the floor it is still in the log
-            (reply,) = yield Call(shard, (HISTORY.command((keys.log, keys.heads(page)), (subject, rest, most)),))
+            (reply,) = yield Call(
+                shard, (read_chain(log=keys.log, heads=keys.heads(page), subject=subject, begin=rest, limit=most),)
+            )
             entries, rest = reply[0], reply[1].decode()
     if rest and len(entries) < most:
         entries, rest = yield from go_on_below(log, shard, entries, rest, most, subject)
@@ -60,7 +64,10 @@ def walk_all_back(log: Log, page: str, ends: Mapping[str, str]) -> Step[dict[str
     keys = log.keys(shard)
     for first in range(0, len(asked), _SUBJECTS):
         some = asked[first : first + _SUBJECTS]
-        commands = [HISTORY.command((keys.log, keys.heads(page)), (*each, _EVENTS)) for each in some]
+        commands = [
+            read_chain(log=keys.log, heads=keys.heads(page), subject=subject, begin=begin, limit=_EVENTS)
+            for subject, begin in some
+        ]
         replies = yield Call(shard, tuple(commands))
         for (subject, _), (entries, rest) in zip(some, replies, strict=True):
             events, at = events_of(entries, shard), rest.decode()

@@ -15,14 +15,16 @@ from typing import Any, NamedTuple, Protocol, cast
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Call, Pause, Script, Step, ask
+from scratchbus.engine.scripts import Key, Keys, lua_script
+from scratchbus.engine.steps import Call, Pause, Step, ask
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, read_checkpoint
-from scratchbus.eventlog.codec import Head, decode_document, decode_items, decode_observations, text_of
+from scratchbus.eventlog.codec import decode_document, decode_items, decode_observations, text_of
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.layouts import LUA, Head
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document, Store
 from scratchbus.projections.scratch_page import by_priority, is_active
@@ -31,7 +33,28 @@ from scratchbus.readmodel.catch_up import fold_once, page_in
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.overlay import Ahead, fold_ahead
 
-_QUERY = Script(__package__, "query", only_reads=True)
+
+@lua_script("eventlog/clock", "eventlog/entries", "readmodel/query", only_reads=True, constants=LUA)
+def _query(
+    *arguments: object,
+    tail: Key,
+    checkpoint: Key,
+    log: Key,
+    docs: Key,
+    heads: Key,
+    sets: Keys,
+    page: str,
+    most: int,
+    folded: str,
+    operation: str,
+) -> None:
+    """Look at a page, and at up to `most` events behind the stream id `folded`, or behind the checkpoint when it is "".
+
+    The operations and their arguments: "get", ids; "active", how many (-1: all); "list", at least how many, below which
+    seq ("" from the newest), statuses (",a,b," or ""), and a text that the document must contain ("" any). `sets` are
+    the sorted set that "active" and "list" walk, and those that "list" intersects with.
+    """
+
 
 IN_MEMORY = 200
 """With more unfolded events than this, a reader commits what it folds."""
@@ -76,12 +99,13 @@ def look(
     page: str,
     freshness: Freshness,
     keys_of: Callable[[PageKeys], Iterable[str]],
+    operation: str,
     *arguments: object,
     ahead: Ahead | None = None,
     earlier: Earlier | None = None,
 ) -> Step[Look]:
     """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind."""
-    seen = yield from _look(log, page, freshness, "docs", keys_of, arguments, ahead)
+    seen = yield from _look(log, page, freshness, "docs", keys_of, operation, arguments, ahead)
     now, overlay = seen.now, cast(dict[str, Observation | None], seen.fold.stored_in("docs"))
     if earlier is not None:
         now = earlier.ms
@@ -92,7 +116,7 @@ def look(
 
 def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness) -> Step[dict[str, Remembered]]:
     """Return what is remembered on a page under these subjects; what is not there is left out. Raises Behind."""
-    seen = yield from _look(log, page, freshness, "memory", lambda _: (), ("get", *subjects), None)
+    seen = yield from _look(log, page, freshness, "memory", lambda _: (), "get", subjects, None)
     found: dict[str, Document | None] = {
         subject: decode_document(subject, row)
         for subject, row in zip(subjects, seen.found, strict=True)
@@ -121,7 +145,8 @@ def _look(
     freshness: Freshness,
     store: Store,
     keys_of: Callable[[PageKeys], Iterable[str]],
-    arguments: tuple[object, ...],
+    operation: str,
+    arguments: Sequence[object],
     ahead: Ahead | None,
 ) -> Step[_Seen]:
     """Look at the documents of a page that are kept in one hash."""
@@ -131,9 +156,18 @@ def _look(
     build, deadline = ahead.checkpoint.build if ahead else keys.build, time.monotonic() + freshness.timeout
     while True:
         names = keys.page(page, build)
-        command = _QUERY.command(
-            (keys.tail, keys.live, keys.log, names.documents(store), names.heads, *keys_of(names)),
-            (page, most, ahead.at.stream_id if ahead else "", *arguments),
+        command = _query(
+            *arguments,
+            tail=keys.tail,
+            checkpoint=keys.live,
+            log=keys.log,
+            docs=names.documents(store),
+            heads=names.heads,
+            sets=tuple(keys_of(names)),
+            page=page,
+            most=most,
+            folded=ahead.at.stream_id if ahead else "",
+            operation=operation,
         )
         (reply,) = yield Call(shard, (command,))
         checkpoint = Checkpoint.parse(reply[2], shard)

@@ -1,17 +1,9 @@
 -- One consistent look at a page: what was asked for, and the events that are not folded into it yet.
 --
--- KEYS  1 tail  2 checkpoint  3 log  4 docs  5 heads  6 … the sorted set to walk, then those to intersect with
--- ARGV  1 page  2 the most events to fold in memory  3 stream id that the asker has folded to, "" to the checkpoint
---       4 "get", "active" or "list"
---       get: ids …
---       active: how many (-1: all)
---       list: at least how many, below this seq ("" from the newest), statuses (",a,b," or ""), and a text that the
---             document must contain ("" any). It may answer fewer, after 5,000; it says below which seq to go on
 -- Reply: {now, tail, checkpoint, entries or -1 when there are too many or some are missing, touched ids, touched docs,
 --         ids, docs, 1 when there are no more, and where a list goes on}
+-- A list may answer with fewer than asked for, after 5,000 that it looked at; it says below which seq to go on.
 
-local TAIL, CKPT, LOG, DOCS, HEADS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local PAGE, MOST, FOLDED, WHAT = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local call = redis.call
 
 local function documents(ids)
@@ -22,25 +14,19 @@ local function documents(ids)
   return out
 end
 
-local time = call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local tail, checkpoint = call('GET', TAIL) or '', call('GET', CKPT) or ''
-now = math.max(now, tonumber(string.match(tail, '^%d+') or 0)) -- a clock that was set back: the log's time stands still
-local reached = FOLDED ~= '' and FOLDED or string.match(checkpoint, '^([^|]*)')
+local tail, checkpoint = call('GET', TAIL) or '', call('GET', CHECKPOINT) or ''
+now = math.max(now, tonumber(string.match(tail, @MS@) or 0)) -- a clock that was set back: the log's time stands still
+local reached = FOLDED ~= '' and FOLDED or string.match(checkpoint, @CHECKPOINT(stream_id)@) or ''
+local is_behind = tail ~= '' and string.match(tail, @LAST(stream_id)@) ~= reached
 local entries, touched = {}, {}
-if MOST >= 0 and tail ~= '' and string.match(tail, '^([^|]*)') ~= reached then
-  local behind = tonumber(string.match(tail, '^%d+-(%d+)')) - tonumber(string.match(reached, '-(%d+)$') or 0)
+if MOST >= 0 and is_behind then
+  local behind = seq_of(tail) - seq_of(reached)
   local rest = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, '+', 'COUNT', MOST)
   if #rest < behind then return {now, tail, checkpoint, -1} end
   local seen = {}
   for _, entry in ipairs(rest) do
-    local page, subject
-    for f = 1, #entry[2], 2 do
-      local name = entry[2][f]
-      if name == 'page' then page = entry[2][f + 1] elseif name == 'subject' then subject = entry[2][f + 1] end
-    end
-    if page == PAGE then
-      subject = subject or '' -- somebody wrote it by hand
+    if field_of(entry, 'page') == PAGE then
+      local subject = field_of(entry, 'subject') or '' -- somebody wrote it by hand
       entries[#entries + 1] = entry
       if not seen[subject] then
         seen[subject] = true
@@ -50,31 +36,32 @@ if MOST >= 0 and tail ~= '' and string.match(tail, '^([^|]*)') ~= reached then
   end
 end
 local since = 0 -- when the first event came that a stale read leaves out
-if MOST < 0 and tail ~= '' and string.match(tail, '^([^|]*)') ~= reached then
+if MOST < 0 and is_behind then
   local first = call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, '+', 'COUNT', 1)[1]
-  if first then since = tonumber(string.match(first[1], '^%d+')) end
+  if first then since = tonumber(string.match(first[1], @MS@)) end
 end
 local touched_docs = documents(touched)
 
-if WHAT == 'get' then
-  local ids = {unpack(ARGV, 5)}
+if OPERATION == 'get' then
+  local ids = {unpack(ARGV, FIRST)}
   return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, documents(ids), 1}
 end
 
-if WHAT == 'active' then
-  local limit = tonumber(ARGV[5])
-  local ids = call('ZREVRANGE', KEYS[6], 0, limit < 0 and -1 or limit + #touched - 1)
+if OPERATION == 'active' then
+  local limit = tonumber(ARGV[FIRST])
+  local ids = call('ZREVRANGE', KEYS[SETS], 0, limit < 0 and -1 or limit + #touched - 1)
   return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, documents(ids),
     (limit < 0 or #ids < limit + #touched) and 1 or 0}
 end
 
-local limit, below, statuses, text = tonumber(ARGV[5]) + #touched, ARGV[6], ARGV[7], ARGV[8]
+local limit, below, statuses, text = unpack(ARGV, FIRST)
+limit = tonumber(limit) + #touched
 local walk, others, smallest = nil, {}, nil
-for k = 6, #KEYS do
+for k = SETS, #KEYS do
   local size = call('ZCARD', KEYS[k])
   if not smallest or size < smallest then walk, smallest = KEYS[k], size end
 end
-for k = 6, #KEYS do
+for k = SETS, #KEYS do
   if KEYS[k] ~= walk then others[#others + 1] = KEYS[k] end
 end
 
@@ -107,7 +94,7 @@ while #ids < limit and looked < 5000 do
           end
         end
       else
-        local status, class, expires = string.match(head, '^%d+|([^|]*)|(%a)|[^|]*|%d+|%d+|(%d+)')
+        local status, class, expires = string.match(head, @HEAD(status, status_class, expires)@)
         if class == 'o' and expires ~= '0' and tonumber(expires) <= now then status = 'archived' end
         if string.find(statuses, ',' .. status .. ',', 1, true) then kept[#kept + 1] = some[i] end
       end

@@ -7,18 +7,29 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.script_replies import reply_of
-from scratchbus.engine.steps import Call, Interrupted, Pause, Script, Step, ask
+from scratchbus.engine.scripts import Key, lua_script
+from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask
 from scratchbus.errors import RebuildHeld
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.layouts import LUA
 
 LEASE_MS = 10_000
 """How long nobody else builds a shard's state after the last sign of life of who does."""
 
 _LOOK = 0.5  # seconds between two looks whether who has the lease is alive
-_SCRIPT = Script(__package__, "rebuild")
+
+
+@lua_script("eventlog/clock", "eventlog/entries", "readmodel/rebuild", constants=LUA)
+def _rebuild(
+    *, lease: Key, live: Key, origin: Key, tail: Key, next: Key, never: Key, operation: str, token: str, lease_ms: int,
+    who: str,
+) -> None:  # fmt: skip
+    """Do something under the lease of a rebuild; `live` and `next` are the checkpoints of the two builds.
+
+    While the number of the build is not known, `next` is a key that never exists, as `never` is.
+    """
 
 
 class Lease(NamedTuple):
@@ -85,9 +96,19 @@ def clear(lease: Lease, kept: Sequence[int]) -> Step[int]:
 
 def _run(keys: ShardKeys, operation: str, token: str, build: int | None, who: str = "") -> Step[list[Any]]:
     new = keys.ids if build is None else PageKeys(keys, "", build).checkpoint
-    named = (keys.rebuilding, checkpoint_key(keys), keys.origin, keys.tail, new, keys.ids)
-    command = _SCRIPT.command(named, (operation, token, LEASE_MS, who))
+    command = _rebuild(
+        lease=keys.rebuilding,
+        live=checkpoint_key(keys),
+        origin=keys.origin,
+        tail=keys.tail,
+        next=new,
+        never=keys.ids,
+        operation=operation,
+        token=token,
+        lease_ms=LEASE_MS,
+        who=who,
+    )
     if operation != "switch":
-        return reply_of("rebuild", (yield from ask(keys.shard, *command)), 1, 0)
+        return _rebuild.answer((yield from ask(keys.shard, *command)), 1, 0)
     (reply,) = yield Call(keys.shard, (command,), is_write=True)
-    return reply_of("rebuild", reply, 1, 0, 2)
+    return _rebuild.answer(reply, 1, 0, 2)

@@ -20,9 +20,9 @@ from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import TypeInUse, UnknownType, VersionConflict
 from scratchbus.eventlog.append import Log, append
-from scratchbus.eventlog.codec import Head
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE
+from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.eventlog.writes import Write
 from scratchbus.readmodel.history import known_events

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from scratchbus.engine.scripts import Command
 from scratchbus.eventlog import positions
-from scratchbus.eventlog.checkpoint import Checkpoint, Command
+from scratchbus.eventlog.checkpoint import Checkpoint
 from scratchbus.eventlog.codec import Poison, encode_document, entry_fields
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.projections import scratch_page

@@ -12,11 +12,12 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from scratchbus.domain.events import Due, Event, Lapsed, StatusChanged
 from scratchbus.domain.lifecycle import ARCHIVED
-from scratchbus.engine.steps import Call, Script, Step
+from scratchbus.engine.scripts import Key, lua_script
+from scratchbus.engine.steps import Call, Step
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import checkpoint_key
-from scratchbus.eventlog.codec import Head
 from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.layouts import LUA, Head
 from scratchbus.eventlog.writes import Write
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.scope import Core, Host
@@ -25,11 +26,15 @@ from scratchbus.scheduling.reminders import react
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
-_DUE = Script(__package__, "due", only_reads=True)
 AT_ONCE = 500
 """How many due observations one look takes."""
 
 logger = stderr_logger()
+
+
+@lua_script("eventlog/clock", "scheduling/due", only_reads=True, constants=LUA)
+def read_due(*, checkpoint: Key, tail: Key, limit: int) -> None:
+    """Read what time has come for on a shard."""
 
 
 def sweep(core: Core) -> Step[int]:
@@ -47,7 +52,7 @@ def sweep(core: Core) -> Step[int]:
 
 def _sweep_some(core: Core, shard: int) -> Step[tuple[int, int]]:
     keys = core.log.keys(shard)
-    (reply,) = yield Call(shard, (_DUE.command((checkpoint_key(keys), keys.tail), (keys.tag, AT_ONCE)),))
+    (reply,) = yield Call(shard, (read_due(checkpoint=checkpoint_key(keys), tail=keys.tail, limit=AT_ONCE),))
     now, rows = reply[0], reply[1:]
     by_page: dict[str, list[Write]] = defaultdict(list)
     for member, row in zip(rows[::2], rows[1::2], strict=True):

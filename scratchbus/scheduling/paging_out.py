@@ -13,15 +13,17 @@ from contextlib import suppress
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
+from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import read_floor, stretch_after
-from scratchbus.eventlog.checkpoint import Checkpoint, Command, Outcome, checkpoint_key, commit
-from scratchbus.eventlog.codec import Head, RawEntry, decode_observations, entry_fields, entry_position
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
+from scratchbus.eventlog.codec import RawEntry, decode_observations, entry_fields, entry_position
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
+from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.revive import drop_heads
 from scratchbus.projections import scratch_page
 from scratchbus.projections.table import is_remembered

@@ -19,6 +19,7 @@ from scratchbus.engine.connections import backoff
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE
+from scratchbus.eventlog.layouts import SPAN
 from scratchbus.eventlog.tail import Feed, Item
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
@@ -29,7 +30,6 @@ FREEING = frozenset((b"added", b"updated", b"status_changed", b"released", b"lap
 """The kinds of events after which there may be something to pick that was not there before."""
 
 _HIGHEST = 100  # priority
-_SPAN = 2**46  # of a score, for one priority
 _AT_ONCE = 1_000  # pages that are looked at in one round trip
 _SCATTER = 0.05  # seconds, so that those who wait for the same moment do not all ask at once
 
@@ -182,5 +182,5 @@ class Agenda:
                 some = names[at : at + _AT_ONCE]
                 commands = [("ZREVRANGE", keys.open(name), 0, 0, "WITHSCORES") for name in some]
                 rows = yield from ask_all(shard, list(commands))
-                tops |= {name: int(float(row[1])) // _SPAN for name, row in zip(some, rows, strict=True) if row}
+                tops |= {name: int(float(row[1])) // SPAN for name, row in zip(some, rows, strict=True) if row}
         return tops

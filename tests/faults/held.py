@@ -11,8 +11,9 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import read_floor, stretch_after
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
-from scratchbus.eventlog.codec import Head, entry_fields, read_document
+from scratchbus.eventlog.codec import entry_fields, read_document
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.positions import read_positions
 
 

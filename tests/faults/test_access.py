@@ -6,15 +6,16 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from scratchbus import AsyncBus, Bus, because
 from scratchbus.archive.archiver import archive_bus
+from scratchbus.engine.scripts import Script
 from scratchbus.errors import EngineAuth, EngineForbidden, EngineLoading, InvalidTransition
-from scratchbus.eventlog import append, consumers
+from scratchbus.eventlog import consumers
+from scratchbus.eventlog.append_script import APPEND
 from scratchbus.page import Page
 from scratchbus.readmodel.queries import IN_MEMORY
 from scratchbus.scheduling.paging_out import page_out
@@ -188,20 +189,23 @@ def test_a_publisher_cannot_see_whether_the_server_syncs(guarded: GuardedServer,
         Bus.connect(guarded.url_of("publisher"), source="subject", ack="fsync")
 
 
-SCRIPTS = {append: ("publisher", "projector", "admin"), consumers: ("subscriber", "publisher", "admin")}
+SCRIPTS = {
+    APPEND: ("publisher", "projector", "admin"),
+    consumers._subscription: ("subscriber", "publisher", "admin"),
+}
 KEYS = {
     "LOG": "log", "TAIL": "tail", "ORIGIN": "origin", "PAGES": "pages", "due": "p1:due", "HEADS": "heads:main",
     "checkpoint": "checkpoint:scratch_page", "OPEN": "open:main", "DEDUPE": "keys:main", "retried": "ids:retried",
-    "bucket": "ids:20000", "IDS": "ids:20000", "SUB": "subscription:s", "NAMES": "subscriptions", "DEAD": "dead:s",
-    "AGAIN": "again:s",
+    "bucket": "ids:20000", "IDS": "ids:20000", "SUBSCRIPTION": "subscription:s", "NAMES": "subscriptions",
+    "DEAD": "dead:s", "AGAIN": "again:s",
 }  # fmt: skip
 """The keys that the variables of the scripts stand for."""
 
 
-@pytest.mark.parametrize("module", SCRIPTS, ids=lambda module: module.__name__)
-def test_a_role_has_every_command_of_the_scripts_that_it_runs(guarded: GuardedServer, module: ModuleType) -> None:
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_a_role_has_every_command_of_the_scripts_that_it_runs(guarded: GuardedServer, script: Script[...]) -> None:
     """A script that is refused a command in its middle keeps what it wrote before."""
-    calls = set(re.findall(r"call\('([A-Z]+)', (\w+)", module._SCRIPT.text))
+    calls = set(re.findall(r"call\('([A-Z]+)', (\w+)", script.text))
     assert len(calls) > 5
     assert {variable for _, variable in calls} <= set(KEYS)
     with guarded.client() as client:
@@ -209,7 +213,7 @@ def test_a_role_has_every_command_of_the_scripts_that_it_runs(guarded: GuardedSe
         for command, variable in calls:
             more = abs(known[command.lower()]["arity"]) - 2
             call = [command, f"{{scratchbus:0}}:{KEYS[variable]}", *["1"] * more]
-            for role in SCRIPTS[module]:
+            for role in SCRIPTS[script]:
                 assert client.acl_dryrun(role, *call) == b"OK", (role, call)
 
 

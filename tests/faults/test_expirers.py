@@ -114,7 +114,7 @@ def test_a_moment_that_moves_between_two_looks_is_not_forgotten(
         clock.advance("9s")
 
         def around(call: Call, send: Send) -> list[Any]:
-            if expiry._DUE.sha in call.commands[0] and call.shard == bus.core.log.shard("main") and not moved:
+            if expiry.read_due.sha in call.commands[0] and call.shard == bus.core.log.shard("main") and not moved:
                 moved.append(True)
                 add()
                 clock.advance("2s")

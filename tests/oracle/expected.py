@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from scratchbus import Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import millis
-from scratchbus.eventlog.codec import Head
+from scratchbus.eventlog.layouts import Head
 from scratchbus.projections import scratch_page
 
 PRIORITY_SPAN = 2**46

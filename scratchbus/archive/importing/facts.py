@@ -15,11 +15,11 @@ from scratchbus.domain.position import Position
 from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.codec import (
     LAYOUT,
-    Head,
     RawEntry,
     decode_document,
     encode_document,
 )
+from scratchbus.eventlog.layouts import Head
 from scratchbus.readmodel.verify.expected import PageState, Subject
 
 KEPT_BYTES = 64 * 1024 * 1024

@@ -10,20 +10,20 @@ from scratchbus.archive.importing.facts import Facts, Pages
 from scratchbus.archive.importing.gaps import Gaps
 from scratchbus.archive.importing.lines import read_line
 from scratchbus.archive.importing.sequence import problem_with
-from scratchbus.archive.staging import Command, Staging
+from scratchbus.archive.staging import Staging
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
 from scratchbus.domain.position import Position
+from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Pause, Step, ask
 from scratchbus.errors import InvalidExport, InvalidField, InvalidInput, NotEmpty, ScratchbusError, shown
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import Head, RawEntry
+from scratchbus.eventlog.codec import RawEntry
 from scratchbus.eventlog.keys import SYSTEM_PAGE
+from scratchbus.eventlog.layouts import FOREVER, SPAN, Head
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.expected import State, head_of
-from scratchbus.readmodel.verify.stored import SPAN
 
-_FOREVER = 2**53 - 1  # as in append/inputs.lua
 _BETWEEN_PAUSES = 500  # lines that are checked without letting others in the process do something
 _MOST_MISSING = 100_000_000  # events in a row: more than any tombstones explain
 _TOGETHER = 200  # heads, scores or keys that one command writes
@@ -156,7 +156,7 @@ class _Shard:
         head = head_of(document) if document is not None and document.is_open else None
         key = (self._keys.shard, "soonest", event.page, "")
         known = self._facts.get(key)
-        soonest = min(_FOREVER if known is None else known, (head.expires if head else 0) or _FOREVER)
+        soonest = min(FOREVER if known is None else known, (head.expires if head else 0) or FOREVER)
         if soonest != known:
             self._facts.put(key, soonest)
 

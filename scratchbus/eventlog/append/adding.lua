@@ -31,9 +31,9 @@ local function add(k, at)
   if head then return {'version', 0, head.version} end
   if ARGV[at + @FENCE@] ~= '' then return {'fence', 0, subject} end
   if not make_room(tonumber(priority), id, subject) then return {'full'} end
-  head = new_head(ARGV[at + @STATUS@], ARGV[at + @CLASS@], ARGV[at + @TYPE@], priority, int(last_seq + #plan + 1))
+  head = new_head(ARGV[at + @STATUS@], ARGV[at + @STATUS_CLASS@], ARGV[at + @TYPE@], priority, int(last_seq + #plan + 1))
   head.expires, head.wake = later(ARGV[at + @EXPIRES@], '0'), later(ARGV[at + @WAKE@], '0')
-  head.tags, head.key = ARGV[at + @TAGS@], key
+  head.tags, head.dedupe_key = ARGV[at + @TAGS@], key
   heads[subject] = head
   enter_open(subject, head)
   local seq = emit(subject, head, id, kind, ARGV[at + @BODY@])
@@ -44,7 +44,7 @@ end
 
 local function next_free(prefix)
   local taken, step = now, 1
-  if not load_head(prefix .. MS) then return prefix .. MS end
+  if not load_head(prefix .. NOW) then return prefix .. NOW end
   while load_head(prefix .. int(taken + step)) do
     taken, step = taken + step, step * 2
   end
@@ -62,7 +62,7 @@ local function put(k, at)
   local subject, kind, version = ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @VERSION@]
   local scope, status = ARGV[at + @ARGUMENT@], ARGV[at + @STATUS@]
   local over = scope ~= '' and load_head(scope)
-  if over and over.class == 'f' then return {'over'} end
+  if over and over.status_class == 'f' then return {'over'} end
   if match(subject, '^%l+_$') then subject = next_free(subject) end
   local head = load_head(subject)
   if version == 'new' then
@@ -75,9 +75,9 @@ local function put(k, at)
     heads[subject] = head
   end
   if status ~= '' then
-    head.status, head.class = status, ARGV[at + @CLASS@]
+    head.status, head.status_class = status, ARGV[at + @STATUS_CLASS@]
   elseif head.status == 'erased' then
-    head.status, head.class = 'active', 'c'
+    head.status, head.status_class = 'active', 'c'
   end
   local seq = emit(subject, head, ARGV[at], kind, ARGV[at + @BODY@])
   results[k] = {seq, head.version, kind, subject, 0}

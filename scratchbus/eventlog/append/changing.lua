@@ -8,13 +8,8 @@ local function has_more_to_rest(since, ids)
   while true do
     local entries = call('XRANGE', LOG, '(' .. since, '+', 'COUNT', 256)
     for _, entry in ipairs(entries) do
-      local page, body
-      for f = 1, #entry[2], 2 do
-        local name = entry[2][f]
-        if name == 'page' then page = entry[2][f + 1] elseif name == 'event' then body = entry[2][f + 1] end
-      end
-      if page == PAGE then
-        for list in gmatch(body or '', '"evidence":%[(.-)%]') do
+      if field_of(entry, 'page') == PAGE then
+        for list in gmatch(field_of(entry, 'event') or '', '"evidence":%[(.-)%]') do
           for id in gmatch(list, '%w+') do
             if wanted[id] then return true end
           end
@@ -33,18 +28,15 @@ local guards = {}
 
 local function is_ours_as(name, head) return is_ours(head) and name_of(head.holder) == name end
 
--- update
-function guards.u(head, held, status, fence, argument, subject)
-  if status == 'archived' or head.class == 'f' then return {'status', status, head.type} end
+guards[@UPDATE@] = function(head, held, status, fence, argument, subject)
+  if status == 'archived' or head.status_class == 'f' then return {'status', status, head.type} end
   if held and fence == '' and not is_ours_as(argument, head) then return claimed(head, subject) end
 end
 
--- status
-guards.s = guards.u
+guards[@CHANGE_STATUS@] = guards[@UPDATE@]
 
--- claim
-function guards.c(head, held, status, fence, argument, subject, id)
-  if head.class ~= 'o' or has_expired(head) then return {'status', status, head.type} end
+guards[@CLAIM@] = function(head, held, status, fence, argument, subject, id)
+  if head.status_class ~= 'o' or has_expired(head) then return {'status', status, head.type} end
   local ttl, holder = match(argument, '^(%d+):(.*)$')
   if held then
     if fence == '' or not is_ours_as(name_of(holder), head) then return claimed(head, subject) end
@@ -55,14 +47,13 @@ function guards.c(head, held, status, fence, argument, subject, id)
   head.holder, head.till = holder, int(now + tonumber(ttl))
 end
 
--- pick and claim; if what was picked is held, this worker held it before it was restarted, and that claim lapses
-function guards.p(head, held, status, fence, argument, subject, id)
+-- If what was picked is held, this worker held it before it was restarted, and that claim lapses.
+guards[@PICK@] = function(head, held, status, fence, argument, subject, id)
   head.tries = int((tonumber(head.tries) or 0) + 1)
-  return guards.c(head, false, status, fence, argument, subject, id)
+  return guards[@CLAIM@](head, false, status, fence, argument, subject, id)
 end
 
--- end a claim
-function guards.e(head, held, status, fence, argument, subject)
+guards[@END_CLAIM@] = function(head, held, status, fence, argument, subject)
   if not held then return {'unheld'} end
   local rest, untried, name = match(argument, '^(%d+):([01]):(.*)$')
   if fence == '' and not is_ours_as(name, head) then return claimed(head, subject) end
@@ -71,14 +62,12 @@ function guards.e(head, held, status, fence, argument, subject)
   head.tries, head.rest = tries > 0 and int(tries) or '', rest ~= '0' and int(now + tonumber(rest)) or ''
 end
 
--- lapse
-function guards.l(head, held, status, fence, argument, subject)
+guards[@LAPSE@] = function(head, held, status, fence, argument, subject)
   if head.holder == '' or held or head.fence ~= fence then return {'fence', tonumber(head.fence), subject} end
   head.holder, head.till = '', '0'
 end
 
--- status by time or refutation
-function guards.x(head, held, status, fence, argument)
+guards[@SETTLE@] = function(head, held, status, fence, argument)
   local since, ids = match(argument, '^([^:]+):(.*)$')
   if since and has_more_to_rest(since, ids) then return {'rested'} end
 end
@@ -86,26 +75,26 @@ end
 -- Into another status: on the way into the open ones the key and the room are taken again. Nil, or why not.
 
 local function move(subject, head, id, to, class)
-  if head.class ~= 'o' and class == 'o' then
-    local holder = head.key ~= '' and key_holder(head.key)
+  if head.status_class ~= 'o' and class == 'o' then
+    local holder = head.dedupe_key ~= '' and key_holder(head.dedupe_key)
     if holder then
-      if not has_expired(load_head(holder)) then return {'key', head.key, holder} end
+      if not has_expired(load_head(holder)) then return {'key', head.dedupe_key, holder} end
       retire(holder, id .. '.k', own_body('@EXPIRED@'))
     end
     if not make_room(tonumber(head.priority), id, subject) then return {'full'} end
     enter_open(subject, head)
-  elseif head.class == 'o' and class ~= 'o' then
+  elseif head.status_class == 'o' and class ~= 'o' then
     leave_open(subject, head)
   end
-  if head.class ~= class or class ~= 'o' then head.wake = '0' end
-  head.status, head.class, head.tries, head.rest = to, class, '', ''
+  if head.status_class ~= class or class ~= 'o' then head.wake = '0' end
+  head.status, head.status_class, head.tries, head.rest = to, class, '', ''
 end
 
 local function change(k, at)
   local id, subject, kind, op = ARGV[at], ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @OP@]
   local version, allowed, to = ARGV[at + @VERSION@], ARGV[at + @ALLOWED@], ARGV[at + @STATUS@]
   local argument, fence, tags = ARGV[at + @ARGUMENT@], ARGV[at + @FENCE@], ARGV[at + @TAGS@]
-  if op == 'p' then
+  if op == @PICK@ then
     local least, below, own, idle
     least, below, own, argument = match(argument, '^(%d+):(%d*):([%d-]+):(.*)$')
     subject, idle = pick(allowed, tags, tonumber(least), below, own)
@@ -116,18 +105,18 @@ local function change(k, at)
   if not head or head.status == 'cleared' or head.status == 'erased' then return {'missing'} end
   if version ~= '' and tonumber(version) ~= head.version then return {'version', tonumber(version), head.version} end
   local status, held = head.status, is_held(head)
-  if has_expired(head) and op ~= 'x' and op ~= 'n' then status = 'archived' end
-  if fence ~= '' and op ~= 'l' and not (held and head.fence == fence) then
+  if has_expired(head) and op ~= @SETTLE@ and op ~= @NOTE@ then status = 'archived' end
+  if fence ~= '' and op ~= @LAPSE@ and not (held and head.fence == fence) then
     return {'fence', tonumber(head.fence), subject}
   end
-  if fence ~= '' and op ~= 'l' and not is_ours(head) then return claimed(head, subject) end
+  if fence ~= '' and op ~= @LAPSE@ and not is_ours(head) then return claimed(head, subject) end
   if allowed ~= '' and not find(allowed, ',' .. status .. ',', 1, true) then return {'status', status, head.type} end
   local why = guards[op] and guards[op](head, held, status, fence, argument, subject, id)
-  if not why and to ~= '' then why = move(subject, head, id, to, ARGV[at + @CLASS@]) end
+  if not why and to ~= '' then why = move(subject, head, id, to, ARGV[at + @STATUS_CLASS@]) end
   if why then return why end
-  if op == 'd' then
-    if head.class == 'o' then leave_open(subject, head) end
-    head.status, head.class, head.wake = 'cleared', 'f', '0'
+  if op == @CLEAR@ then
+    if head.status_class == 'o' then leave_open(subject, head) end
+    head.status, head.status_class, head.wake = 'cleared', 'f', '0'
   end
   head.expires, head.wake = later(ARGV[at + @EXPIRES@], head.expires), later(ARGV[at + @WAKE@], head.wake)
   if tags ~= '' then head.tags = tags end

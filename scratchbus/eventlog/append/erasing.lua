@@ -5,7 +5,7 @@
 
 local at = FIRST
 local id, subject, kind = ARGV[at], ARGV[at + @SUBJECT@], ARGV[at + @KIND@]
-local PREFIX = sub(TAIL, 1, -5)
+local PREFIX = @PREFIX(TAIL)@
 
 local function parts(text)
   local out, from = {}, 1
@@ -17,20 +17,19 @@ local function parts(text)
   return out
 end
 
-local function seq_of(place) return tonumber(match(place, '^%d+-(%d+)') or 0) end
-
 local head, given = load_head(subject), parts(ARGV[at + @ARGUMENT@])
 local version = tonumber(ARGV[at + @VERSION@]) or 0
 if version ~= (head and head.version or 0) then return {'refused', 1, 'version', version, head and head.version or 0} end
 if not head then
   head = new_head('cleared', 'f', ARGV[at + @TYPE@], '0', int(last_seq + 1))
-  head.version, head.pos = tonumber(given[3]), given[3 + tonumber(given[3])]
+  head.version, head.position = tonumber(given[3]), given[3 + tonumber(given[3])]
 end
-if call('HGET', PREFIX .. 'rebuilding', 'token') ~= given[1] then return {'refused', 1, 'rebuilt'} end
-if match(call('GET', PREFIX .. 'archiver') or '', '^%w*') ~= given[2] then return {'refused', 1, 'archived'} end
-local checkpoint = call('GET', PREFIX .. 'checkpoint:scratch_page') or ''
-if seq_of(checkpoint) < seq_of(head.pos) then return {'refused', 1, 'behind'} end -- else someone may be about to fold it
-local STATE = PREFIX .. 'p' .. (match(checkpoint, '|(%d+)|%d+|[^|]*|[^|]*$') or '1') .. ':'
+if call('HGET', PREFIX .. @KEY(rebuilding)@, 'token') ~= given[1] then return {'refused', 1, 'rebuilt'} end
+if match(call('GET', PREFIX .. @KEY(archiver)@) or '', '^%w*') ~= given[2] then return {'refused', 1, 'archived'} end
+local checkpoint = call('GET', PREFIX .. @CHECKPOINT_KEY@) or ''
+if seq_of(checkpoint) < seq_of(head.position) then return {'refused', 1, 'behind'} end -- else someone may be about to fold it
+local build = match(checkpoint, @CHECKPOINT(build)@) or '1'
+local STATE = PREFIX .. @BUILD_KEY(build)@
 
 local gone, scores = {}, {}
 for k = 4, 3 + tonumber(given[3]) do
@@ -41,49 +40,50 @@ end
 for from = 1, #gone, 1000 do
   local to = math.min(from + 999, #gone)
   call('XDEL', LOG, unpack(gone, from, to)) -- first: whoever may not is refused before anything is written
-  call('XDEL', STATE .. 'rejected', unpack(gone, from, to))
-  call('ZADD', PREFIX .. 'erased', unpack(scores, 2 * from - 1, 2 * to))
+  call('XDEL', PREFIX .. @BUILD_KEY(build, rejected)@, unpack(gone, from, to))
+  call('ZADD', PREFIX .. @KEY(erased)@, unpack(scores, 2 * from - 1, 2 * to))
 end
 for k = 4 + #gone, #given, 2 do call('ZREM', STATE .. given[k], given[k + 1]) end
-call('DEL', STATE .. 'snapshots:' .. PAGE)
+call('DEL', PREFIX .. @BUILD_KEY(build, snapshots)@ .. PAGE)
 
--- The positions of the page: 16 bytes each, in order. Those that go are found by halving; what is between them is kept.
+-- The positions of the page, in order. Those that go are found by halving; what is between them is kept.
 
-local POSITIONS, kept, from = STATE .. 'positions:' .. PAGE, {}, 0
+local WIDTH, POSITIONS = @POSITION_BYTES@, PREFIX .. @BUILD_KEY(build, positions)@ .. PAGE
+local kept, from = {}, 0
 local places = call('GET', POSITIONS) or ''
 
 local function seq_at(index)
   local seq = 0
-  for i = index * 16 + 9, index * 16 + 16 do seq = seq * 256 + string.byte(places, i) end
+  for i = index * WIDTH + 9, (index + 1) * WIDTH do seq = seq * 256 + string.byte(places, i) end
   return seq
 end
 
 for _, place in ipairs(gone) do
-  local low, high = from, math.floor(#places / 16)
+  local low, high = from, math.floor(#places / WIDTH)
   while low < high do
     local middle = math.floor((low + high) / 2)
     if seq_at(middle) < seq_of(place) then low = middle + 1 else high = middle end
   end
-  if low * 16 < #places and seq_at(low) == seq_of(place) then
-    kept[#kept + 1] = sub(places, from * 16 + 1, low * 16)
+  if low * WIDTH < #places and seq_at(low) == seq_of(place) then
+    kept[#kept + 1] = sub(places, from * WIDTH + 1, low * WIDTH)
     from = low + 1
   end
 end
-kept[#kept + 1] = sub(places, from * 16 + 1)
+kept[#kept + 1] = sub(places, from * WIDTH + 1)
 kept = table.concat(kept)
 if kept == '' then call('DEL', POSITIONS) else call('SET', POSITIONS, kept) end
 
-if head.class == 'o' then
+if head.status_class == 'o' then
   call('ZREM', OPEN, subject)
-  if head.key ~= '' then call('HDEL', DEDUPE, head.key) end
+  if head.dedupe_key ~= '' then call('HDEL', DEDUPE, head.dedupe_key) end
 end
-local pos = MS .. '-' .. int(last_seq + 1)
-call('XADD', LOG, pos, 'id', id, 'subject', subject, 'page', PAGE, 'kind', kind, 'type', head.type, 'batch', '1/1',
-  'prev', '', 'event', ARGV[at + @BODY@])
-call('SET', TAIL, pos .. '|' .. id)
-call('HSET', HEADS, subject, int(head.version + 1) .. '|erased|f|' .. head.type .. '|' .. head.priority .. '|'
-  .. head.added .. '|0|0|' .. head.fence .. '||0|' .. pos .. '||||')
+local erased = new_head('erased', 'f', head.type, head.priority, head.added)
+erased.version, erased.fence = head.version, head.fence
+emit(subject, erased, id, kind, ARGV[at + @BODY@])
+write_entry(plan[1], '1/1')
+call('SET', TAIL, erased.position .. '|' .. id)
+call('HSET', HEADS, subject, head_text(erased))
 if ARGV[at + @DIGEST@] ~= '' then
-  remember(IDS .. int(math.floor(now / DAY)), at, pos)
+  remember(IDS .. int(math.floor(now / @DAY@)), at, erased.position)
 end
-return {'written', now, last_seq + 1, head.version + 1, kind, subject, tonumber(head.fence)}
+return {'written', now, last_seq + 1, erased.version, kind, subject, tonumber(head.fence)}

@@ -3,12 +3,7 @@
 
 local heads, touched = {}, {}
 
-local function new_head(status, class, type, priority, added)
-  return {
-    version = 0, status = status, class = class, type = type, priority = priority, added = added, expires = '0',
-    wake = '0', fence = '0', holder = '', till = '0', pos = '', tries = '', rest = '', tags = '', key = '',
-  }
-end
+local function new_head(status, status_class, type, priority, added) return @NEW_HEAD_TABLE@ end
 
 local function load_head(subject)
   local head = heads[subject]
@@ -16,21 +11,17 @@ local function load_head(subject)
     local row = call('HGET', HEADS, subject)
     head = false
     if row then
-      local version, status, class, type, priority, added, expires, wake, fence, holder, till, pos, tries, rest, tags,
-        key = match(row, '^(%d+)|([^|]*)|(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|([^|]*)|(%d+)|([^|]*)'
-          .. '|(%d*)|(%d*)|([^|]*)|(.*)$')
-      head = {
-        version = tonumber(version), status = status, class = class, type = type, priority = priority, added = added,
-        expires = expires, wake = wake, fence = fence, holder = holder, till = till, pos = pos, tries = tries,
-        rest = rest, tags = tags, key = key,
-      }
+      local @HEAD_VARIABLES@ = match(row, @HEAD@)
+      head = @HEAD_TABLE@
     end
     heads[subject] = head
   end
   return head
 end
 
-local function has_expired(head) return head.class == 'o' and head.expires ~= '0' and tonumber(head.expires) <= now end
+local function head_text(head) return @HEAD_TEXT@ end
+
+local function has_expired(head) return head.status_class == 'o' and head.expires ~= '0' and tonumber(head.expires) <= now end
 local function is_held(head) return head.holder ~= '' and tonumber(head.till) > now end
 
 -- A holder is a name and, after "#", the owner token of the connection. Old claims have none: any connection passes.
@@ -63,6 +54,11 @@ local function key_holder(key)
   return holder
 end
 
+local function write_entry(event, batch)
+  local id, subject, kind, type, prev, body = event.id, event.subject, event.kind, event.type, event.prev, event.body
+  call('XADD', LOG, event.position, @ENTRY@)
+end
+
 -- The plan: the events to write, in order. A batch that is refused half-way has changed nothing but these tables.
 
 local plan = {}
@@ -71,10 +67,12 @@ local function own_body(template) return (string.gsub(template, '#by#', BY, 1)) 
 
 local function emit(subject, head, id, kind, body)
   local seq = last_seq + #plan + 1
-  local pos = MS .. '-' .. int(seq)
-  plan[#plan + 1] = {pos, id, subject, kind, head.type, body, head.pos}
+  local position = NOW .. '-' .. int(seq)
+  plan[#plan + 1] = {
+    position = position, id = id, subject = subject, kind = kind, type = head.type, body = body, prev = head.position,
+  }
   head.version = head.version + 1
-  head.pos = pos
+  head.position = position
   touched[subject] = head
   return seq
 end
@@ -84,7 +82,7 @@ local function leave_open(subject, head)
   size = size - 1
   entered[subject] = nil
   left[subject] = true
-  if head.key ~= '' then keys[head.key], rekeyed[head.key] = false, true end
+  if head.dedupe_key ~= '' then keys[head.dedupe_key], rekeyed[head.dedupe_key] = false, true end
   head.holder, head.till = '', '0'
 end
 
@@ -92,13 +90,13 @@ local function enter_open(subject, head)
   open_size()
   size = size + 1
   left[subject] = nil
-  entered[subject] = int(tonumber(head.priority) * SPAN + tonumber(head.added))
-  if head.key ~= '' then keys[head.key], rekeyed[head.key] = subject, true end
+  entered[subject] = int(tonumber(head.priority) * @SPAN@ + tonumber(head.added))
+  if head.dedupe_key ~= '' then keys[head.dedupe_key], rekeyed[head.dedupe_key] = subject, true end
 end
 
 local function retire(subject, id, body)
   local head = load_head(subject)
   leave_open(subject, head)
-  head.status, head.class, head.wake, head.tries, head.rest = 'archived', 'f', '0', '', ''
+  head.status, head.status_class, head.wake, head.tries, head.rest = 'archived', 'f', '0', '', ''
   emit(subject, head, id, 'status_changed', body)
 end

@@ -1,14 +1,13 @@
 -- Picking: the subject that is to be claimed, or why there is none. Heads are read as text here: a page may have many.
 
-local PICKED = '^%d+|([^|]*)|%a|([^|]*)|(%d+)|(%d+)|(%d+)|%d+|%d+|([^|]*)|(%d+)|([^|]*)|%d*|(%d*)|([^|]*)|'
 local MOST_LOOKED = 5000 -- open ones, so that nobody else waits long
 
 -- Whether this worker held it before it was restarted: the owner token is its own, and nothing happened to it since.
 
 local function is_left(holder, last, own)
   if owner_of(holder) ~= OWNER then return false end
-  local last_ms, last_seq = match(last, '^(%d+)-(%d+)$')
-  local ms, seq = match(own, '^(%d+)-(%d+)$')
+  local last_ms, last_seq = match(last, @STREAM_ID@)
+  local ms, seq = match(own, @STREAM_ID@)
   return tonumber(last_ms) <= tonumber(ms) and tonumber(last_seq) <= tonumber(seq)
 end
 
@@ -23,7 +22,8 @@ local function pick(types, tags, least, below, own)
     local priority, added
     for i, row in ipairs(call('HMGET', HEADS, unpack(ids))) do
       local status, type, expires, holder, till, last, rest, marked
-      status, type, priority, added, expires, holder, till, last, rest, marked = match(row, PICKED)
+      status, type, priority, added, expires, holder, till, last, rest, marked =
+        match(row, @HEAD(status, type, priority, added, expires, holder, until, position, rest, tags)@)
       local fits = status ~= 'pending_review' and (types == '' or find(types, ',' .. type .. ',', 1, true))
         and (expires == '0' or tonumber(expires) > now)
       for _, tag in ipairs(wanted) do fits = fits and find(marked, tag, 1, true) end
@@ -36,7 +36,7 @@ local function pick(types, tags, least, below, own)
         if soonest == 0 or free < soonest then soonest = free end
       end
     end
-    below = int(tonumber(priority) * SPAN + tonumber(added))
+    below = int(tonumber(priority) * @SPAN@ + tonumber(added))
   end
   return nil, {'idle', now, soonest, below, -1}
 end

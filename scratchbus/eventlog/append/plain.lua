@@ -8,7 +8,7 @@ local function are_plain()
   for k = 1, count do
     local at = start(k)
     local id, subject = ARGV[at], ARGV[at + @SUBJECT@]
-    if ARGV[at + @OP@] ~= 'a' or ARGV[at + @DIGEST@] ~= '' or ARGV[at + @ARGUMENT@] ~= '' or ARGV[at + @FENCE@] ~= ''
+    if ARGV[at + @OP@] ~= @ADD@ or ARGV[at + @DIGEST@] ~= '' or ARGV[at + @ARGUMENT@] ~= '' or ARGV[at + @FENCE@] ~= ''
       or seen[subject] or seen[id] then
       return false
     end
@@ -22,25 +22,24 @@ local function are_plain()
 end
 
 if are_plain() then
-  local rows, scores, pos = {}, {}, nil
-  if not tail then call('SET', ORIGIN, ARGV[7] .. '.' .. time[1] .. '.' .. time[2]) end
+  local rows, scores, prev, id, position = {}, {}, '', nil, nil
+  if not tail then call('SET', ORIGIN, NEW_ORIGIN .. '.' .. time[1] .. '.' .. time[2]) end
   for k = 1, count do
     local at, seq = start(k), last_seq + k
-    local subject, kind, type = ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @TYPE@]
-    local priority, added = ARGV[at + @PRIORITY@], int(seq)
-    pos = MS .. '-' .. added
-    call('XADD', LOG, pos, 'id', ARGV[at], 'subject', subject, 'page', PAGE, 'kind', kind, 'type', type,
-      'batch', k .. '/' .. count, 'prev', '', 'event', ARGV[at + @BODY@])
-    local row, expires = #rows, later(ARGV[at + @EXPIRES@], '0')
+    local subject, kind, type, body = ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @TYPE@], ARGV[at + @BODY@]
+    local added, batch = int(seq), k .. '/' .. count
+    id, position = ARGV[at], NOW .. '-' .. added
+    call('XADD', LOG, position, @ENTRY@)
+    local row, status, status_class, tags = #rows, ARGV[at + @STATUS@], ARGV[at + @STATUS_CLASS@], ARGV[at + @TAGS@]
+    local priority = ARGV[at + @PRIORITY@]
+    local expires, wake = later(ARGV[at + @EXPIRES@], '0'), later(ARGV[at + @WAKE@], '0')
     note_expiry(expires)
     rows[row + 1] = subject
-    rows[row + 2] = '1|' .. ARGV[at + @STATUS@] .. '|' .. ARGV[at + @CLASS@] .. '|' .. type .. '|' .. priority .. '|'
-      .. added .. '|' .. expires .. '|' .. later(ARGV[at + @WAKE@], '0') .. '|0||0|' .. pos .. '|||'
-      .. ARGV[at + @TAGS@] .. '|'
-    scores[row + 1] = int(tonumber(priority) * SPAN + seq)
+    rows[row + 2] = @NEW_HEAD_TEXT@
+    scores[row + 1] = int(tonumber(priority) * @SPAN@ + seq)
     scores[row + 2] = subject
   end
-  call('SET', TAIL, pos .. '|' .. ARGV[start(count)])
+  call('SET', TAIL, position .. '|' .. id)
   for from = 1, #rows, 1000 do
     local to = math.min(from + 999, #rows)
     call('HSET', HEADS, unpack(rows, from, to))

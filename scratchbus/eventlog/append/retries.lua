@@ -10,15 +10,12 @@ local function remember(bucket, at, position)
   return call('HSET', bucket, ARGV[at] .. ' ' .. who, digest .. '|' .. position)
 end
 
-local function is_by(fields, who)
-  for f = 1, #fields, 2 do
-    if fields[f] == 'event' then
-      local is_json, body = pcall(cjson.decode, fields[f + 1])
-      if not is_json then return find(fields[f + 1], '"by":' .. who, 1, true) ~= nil end -- nested too deep for it
-      return body.by == cjson.decode('[' .. who .. ']')[1]
-    end
-  end
-  return false
+local function is_by(entry, who)
+  local body = field_of(entry, 'event')
+  if not body then return false end
+  local is_json, event = pcall(cjson.decode, body)
+  if not is_json then return find(body, '"by":' .. who, 1, true) ~= nil end -- nested too deep for it
+  return event.by == cjson.decode('[' .. who .. ']')[1]
 end
 
 -- Ids were once remembered without their writer, whom only the event names.
@@ -26,13 +23,13 @@ end
 local function recall(day, id, who)
   local rows = call('HMGET', IDS .. int(day), id .. ' ' .. who, id)
   if rows[1] or not rows[2] then return rows[1] end
-  local position = match(rows[2], '|(.*)$')
+  local position = match(rows[2], @KNOWN_ID(stream_id)@)
   local entry = call('XRANGE', LOG, position, position)[1]
-  return (not entry or is_by(entry[2], who)) and rows[2]
+  return (not entry or is_by(entry, who)) and rows[2]
 end
 
 local function known_ids()
-  local today, found, seen, own, given = math.floor(now / DAY), {}, 0, 0, {}
+  local today, found, seen, own, given = math.floor(now / @DAY@), {}, 0, 0, {}
   for k = 1, count do
     local at = start(k)
     local id = ARGV[at]
@@ -44,7 +41,7 @@ local function known_ids()
       for day = today, today - DAYS, -1 do
         local row = recall(day, id, who)
         if row then
-          local before, position = match(row, '^(%w+)|(.*)$')
+          local before, position = match(row, @KNOWN_ID@)
           if before ~= digest then return nil, {'refused', k, 'id', id} end
           seen = seen + 1
           found[k] = position
@@ -69,15 +66,12 @@ local function scan_ids()
     local entries = call('XRANGE', LOG, '(' .. from, '+', 'COUNT', 256)
     if #entries == 0 then break end
     for _, entry in ipairs(entries) do
-      local fields = entry[2]
-      for f = 1, #fields, 2 do
-        local k = fields[f] == 'id' and wanted[fields[f + 1]]
-        if k and not found[k] then
-          local _, who = digest_of(start(k))
-          if not who or is_by(fields, who) then
-            found[k] = entry[1]
-            missing = missing - 1
-          end
+      local k = wanted[field_of(entry, 'id')]
+      if k and not found[k] then
+        local _, who = digest_of(start(k))
+        if not who or is_by(entry, who) then
+          found[k] = entry[1]
+          missing = missing - 1
         end
       end
       from = entry[1]

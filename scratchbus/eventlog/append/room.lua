@@ -7,12 +7,13 @@ local function expired_here()
   if soonest and tonumber(soonest) > now then return out end
   if size <= 1000 then
     candidates = call('ZRANGE', OPEN, 0, -1)
-    soonest = FOREVER
+    soonest = @FOREVER@
   else
-    local checkpoint = sub(TAIL, 1, -5) .. 'checkpoint:scratch_page'
-    local build = match(call('GET', checkpoint) or '', '|(%d+)|%d+|[^|]*|[^|]*$') or '1'
-    local due = sub(TAIL, 1, -5) .. 'p' .. build .. ':due'
-    for _, member in ipairs(call('ZRANGEBYSCORE', due, '-inf', MS, 'LIMIT', 0, 1000)) do
+    local prefix = @PREFIX(TAIL)@
+    local checkpoint = prefix .. @CHECKPOINT_KEY@
+    local build = match(call('GET', checkpoint) or '', @CHECKPOINT(build)@) or '1'
+    local due = prefix .. @BUILD_KEY(build, due)@
+    for _, member in ipairs(call('ZRANGEBYSCORE', due, '-inf', NOW, 'LIMIT', 0, 1000)) do
       local subject, page = match(member, '^([^@]+)@(.*)$')
       if page == PAGE then candidates[#candidates + 1] = subject end
     end
@@ -37,7 +38,7 @@ local function members()
   for k = 1, count do
     local at = start(k)
     out[ARGV[at + @SUBJECT@]] = true
-    local key = ARGV[at + @OP@] == 'a' and key_of(ARGV[at + @ARGUMENT@])
+    local key = ARGV[at + @OP@] == @ADD@ and key_of(ARGV[at + @ARGUMENT@])
     local holder = key and key_holder(key)
     if holder then out[holder] = true end
   end
@@ -69,7 +70,7 @@ local function make_room(priority, id, subject)
     retire(old, id .. '.x' .. n, own_body('@EXPIRED@'))
   end
   while size >= ROOM do
-    local old = FULL == 'displace' and victim(priority)
+    local old = ON_FULL == 'displace' and victim(priority)
     if not old then return false end
     n = n + 1
     retire(old, id .. '.d' .. n, (string.gsub(own_body('@DISPLACED@'), '#new#', subject, 1)))

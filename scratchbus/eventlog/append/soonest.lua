@@ -4,6 +4,6 @@ local stored = call('HGET', PAGES, PAGE)
 local soonest = stored
 
 local function note_expiry(ms)
-  if not soonest then soonest = FOREVER end
+  if not soonest then soonest = @FOREVER@ end
   if ms ~= '0' and tonumber(ms) < tonumber(soonest) then soonest = ms end
 end

@@ -3,7 +3,7 @@
 for k = 1, count do
   local at = start(k)
   local op = ARGV[at + @OP@]
-  local why = (op == 'a' and add or op == 'g' and put or change)(k, at)
+  local why = (op == @ADD@ and add or op == @PUT@ and put or change)(k, at)
   if why then
     if MODE == 'all' then
       local reply = {'refused', k, unpack(why)}
@@ -17,13 +17,12 @@ end
 
 local total = #plan
 if total > 0 then
-  if not tail then call('SET', ORIGIN, ARGV[7] .. '.' .. time[1] .. '.' .. time[2]) end
+  if not tail then call('SET', ORIGIN, NEW_ORIGIN .. '.' .. time[1] .. '.' .. time[2]) end
   local batches = MODE == 'all'
-  for i, e in ipairs(plan) do
-    call('XADD', LOG, e[1], 'id', e[2], 'subject', e[3], 'page', PAGE, 'kind', e[4], 'type', e[5],
-      'batch', batches and i .. '/' .. total or '1/1', 'prev', e[7], 'event', e[6])
+  for i, event in ipairs(plan) do
+    write_entry(event, batches and i .. '/' .. total or '1/1')
   end
-  call('SET', TAIL, plan[total][1] .. '|' .. plan[total][2])
+  call('SET', TAIL, plan[total].position .. '|' .. plan[total].id)
 
   local rows = {}
   local function flush(command, key, list, least)
@@ -33,15 +32,13 @@ if total > 0 then
     end
     return list
   end
-  for subject, h in pairs(touched) do
+  for subject, head in pairs(touched) do
     rows[#rows + 1] = subject
-    rows[#rows + 1] = h.version .. '|' .. h.status .. '|' .. h.class .. '|' .. h.type .. '|' .. h.priority .. '|'
-      .. h.added .. '|' .. h.expires .. '|' .. h.wake .. '|' .. h.fence .. '|' .. h.holder .. '|' .. h.till .. '|'
-      .. h.pos .. '|' .. h.tries .. '|' .. h.rest .. '|' .. h.tags .. '|' .. h.key
-    if h.class == 'o' then note_expiry(h.expires) end
+    rows[#rows + 1] = head_text(head)
+    if head.status_class == 'o' then note_expiry(head.expires) end
     rows = flush('HSET', HEADS, rows, 1000)
   end
-  if not stored or soonest ~= stored then call('HSET', PAGES, PAGE, soonest or FOREVER) end
+  if not stored or soonest ~= stored then call('HSET', PAGES, PAGE, soonest or @FOREVER@) end
   flush('HSET', HEADS, rows, 0)
 
   local scores, gone = {}, {}
@@ -61,13 +58,13 @@ if total > 0 then
     if holder then call('HSET', DEDUPE, key, holder) else call('HDEL', DEDUPE, key) end
   end
 
-  local bucket = IDS .. int(math.floor(now / DAY))
+  local bucket = IDS .. int(math.floor(now / @DAY@))
   for k = 1, count do
     local at = start(k)
     if ARGV[at + @DIGEST@] ~= '' and results[k][1] > 0 then
-      if remember(bucket, at, MS .. '-' .. int(results[k][1])) == 1
+      if remember(bucket, at, NOW .. '-' .. int(results[k][1])) == 1
         and call('HLEN', bucket) == 1 then
-        for day = DAYS + 1, DAYS + 60 do call('DEL', IDS .. int(math.floor(now / DAY) - day)) end
+        for day = DAYS + 1, DAYS + 60 do call('DEL', IDS .. int(math.floor(now / @DAY@) - day)) end
       end
     end
   end

@@ -12,8 +12,9 @@ from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import START, Position, millis
-from scratchbus.eventlog.codec import Head, Poison, RawEntry, batch_place, entry_id
+from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, entry_id
 from scratchbus.eventlog.gaps import STATUS
+from scratchbus.eventlog.layouts import Head
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import damage
 from scratchbus.projections.table import SCRATCH_PAGE, fold_page, is_remembered

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from scratchbus.domain.position import START, Position
-from scratchbus.engine.steps import Call, Script, Step, ask
+from scratchbus.engine.scripts import Command, Key, lua_script, packed
+from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, read_floor
@@ -21,9 +22,13 @@ from scratchbus.readmodel.verify.expected import Say, State
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import Holdings
 
-_PROBE = Script(__package__, "probe", only_reads=True)
 _CHUNK = 1_000  # entries of the log that are folded at once
 _AT_ONCE = 500  # pages whose positions are read at once
+
+
+@lua_script("eventlog/commands", "readmodel/verify/probe", only_reads=True)
+def _probe(*commands: object, tail: Key, checkpoint: Key) -> None:
+    """Run commands that read, in one consistent look."""
 
 
 class Moved(Exception):
@@ -47,12 +52,11 @@ class Looker:
         self.places: dict[str, Position] = {}
         self.strays: set[str] = set()
 
-    def look(self, commands: Iterable[tuple[Any, ...]]) -> Step[list[Any]]:
+    def look(self, commands: Iterable[Command]) -> Step[list[Any]]:
         """Read all this at once, and fold the log to just there."""
-        commands = [("GET", self._keys.floor), *commands]
-        arguments = [part for command in commands for part in (len(command), *command)]
-        names = (self._keys.tail, checkpoint_key(self._keys))
-        (reply,) = yield Call(self._shard, (_PROBE.command(names, arguments),))
+        reads = packed([("GET", self._keys.floor), *commands])
+        command = _probe(*reads, tail=self._keys.tail, checkpoint=checkpoint_key(self._keys))
+        (reply,) = yield Call(self._shard, (command,))
         tail, row, floor, *replies = reply
         self._wanted.floor = Floor.parse(floor, None, self._shard).position
         end, checkpoint = said_end(tail, self._shard), Checkpoint.parse(row, self._shard)

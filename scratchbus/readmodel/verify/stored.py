@@ -11,8 +11,9 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.codec import Head, encode_document, read_document
+from scratchbus.eventlog.codec import encode_document, read_document
 from scratchbus.eventlog.keys import SYSTEM_PAGE, PageKeys, ShardKeys
+from scratchbus.eventlog.layouts import SPAN, Head
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document
 from scratchbus.projections.scratch_page import may_be_paged_out
@@ -20,7 +21,6 @@ from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.verify.expected import PageState, State
 
-SPAN = 2**46
 _INDEXES = ("type", "tag", "owner", "waiting")  # whose keys name a page and a value
 """The score of an open observation is its priority times this, plus the `seq` of the event that added it."""
 

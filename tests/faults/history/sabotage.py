@@ -11,8 +11,9 @@ from scratchbus import Observation
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.drivers import Engine
-from scratchbus.engine.steps import Call, Script
-from scratchbus.eventlog import append
+from scratchbus.engine.scripts import Script
+from scratchbus.engine.steps import Call
+from scratchbus.eventlog import append_script
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.tail import Item
 from scratchbus.page import Page
@@ -32,13 +33,13 @@ def skip() -> None:
 
 def forget_fences() -> None:
     """Have the append script take any fence."""
-    _edit(append._SCRIPT, "not (held and head.fence == fence)", "false")
-    _edit(append._SCRIPT, "(owner_of(head.holder) or OWNER) == OWNER", "true")
+    _edit(append_script.APPEND, "not (held and head.fence == fence)", "false")
+    _edit(append_script.APPEND, "(owner_of(head.holder) or OWNER) == OWNER", "true")
 
 
 def ignore_claims() -> None:
     """Have the append script give what is claimed to whoever asks for it."""
-    _edit(append._SCRIPT, "if fence == '' or not is_ours_as(name_of(holder), head) then", "if false then")
+    _edit(append_script.APPEND, "if fence == '' or not is_ours_as(name_of(holder), head) then", "if false then")
 
 
 def trust_the_primary() -> None:
@@ -88,7 +89,7 @@ def retry_anew() -> None:
     Page.add = lose  # type: ignore[assignment,method-assign]
 
 
-def _edit(script: Script, old: str, new: str) -> None:
+def _edit(script: Script[...], old: str, new: str) -> None:
     assert old in script.text
     script.text = script.text.replace(old, new)
     script.sha = sha1(script.text.encode(), usedforsecurity=False).hexdigest()

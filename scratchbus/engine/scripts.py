@@ -1,0 +1,129 @@
+"""Lua scripts: how one is declared in Python, sent to the engine, and answered.
+
+The signature of a decorated function is the only place that knows the order of KEYS and ARGV:
+
+    @lua_script("eventlog/fetch", only_reads=True)
+    def fetch(*stream_ids: str, log: Key) -> None:
+        \"\"\"Return the entries of a stream that have these ids.\"\"\"
+
+    command = fetch("7-1", "7-2", log=keys.log)
+
+Its Lua text begins with generated locals: one for each parameter, named as that is in capitals (`LOG`), as a number
+for an `int`, else as text; and `FIRST`, the index in ARGV of the first of `*stream_ids`. A default is "" or a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from hashlib import sha1
+from importlib.resources import files
+from inspect import Parameter, signature
+from typing import Annotated, Any, ClassVar, Generic, ParamSpec, TypeVar, get_type_hints
+
+from scratchbus.errors import EngineError, shown
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Command = tuple[Any, ...]
+"""A command and its arguments."""
+
+Key = Annotated[str, "KEYS"]
+"""A parameter of a script that goes with its KEYS. All others go with its ARGV."""
+
+Keys = Annotated[tuple[str, ...], "KEYS"]
+"""Any number of keys, which come last. Their Lua local is the index in KEYS of the first."""
+
+Constants = Mapping[str, str | Callable[..., str]]
+"""What Lua gets from Python: Lua expressions, or functions that return one for words."""
+
+_PLACEHOLDER = re.compile(r"@([A-Z_]+)(?:\(([^)]*)\))?@")
+_FOLDER = files(__package__.partition(".")[0])
+
+
+class Script(Generic[P]):
+    """A Lua script, called with named keys and arguments; returns the command that runs it.
+
+    It is sent by its digest, and whole when the engine does not have it. One that only reads is sent as such, so that a
+    user who may only read may run it; that user may not send it whole, so others load it: when they connect, and when
+    the engine turns out not to have a script of theirs.
+    """
+
+    known: ClassVar[dict[str, str]] = {}
+    reading: ClassVar[list[tuple[str, ...]]] = []  # the commands that load those that only read
+
+    def __init__(
+        self, declared: Callable[P, object], names: Iterable[str], *, only_reads: bool = False, constants: Constants
+    ) -> None:
+        self.name = declared.__name__.strip("_")
+        self.__doc__ = declared.__doc__
+        parameters = signature(declared).parameters.values()
+        types = get_type_hints(declared, include_extras=True)
+        named = [each for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
+        self._defaults = {each.name: each.default for each in named if each.default is not Parameter.empty}
+        self._keys = [each.name for each in named if types[each.name] == Key]
+        self._more_keys = [each.name for each in named if types[each.name] == Keys]
+        self._arguments = [each.name for each in named if types[each.name] not in (Key, Keys)]
+        locals = {name: f"KEYS[{number}]" for number, name in enumerate(self._keys, 1)}
+        locals |= {name: str(len(locals) + 1) for name in self._more_keys}
+        for number, name in enumerate(self._arguments, 1):
+            locals[name] = f"tonumber(ARGV[{number}])" if types[name] is int else f"ARGV[{number}]"
+        if any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):
+            locals["first"] = str(len(self._arguments) + 1)
+        prologue = f"local {', '.join(locals).upper()} =\n  {', '.join(locals.values())}"
+        source = "\n".join([prologue, *map(_read, names)])
+        self.text = _PLACEHOLDER.sub(partial(_fill, constants), source)
+        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        self._verb = "EVALSHA_RO" if only_reads else "EVALSHA"
+        Script.known[self.sha] = self.text
+        if only_reads:
+            Script.reading.append(("SCRIPT", "LOAD", self.text))
+
+    def __call__(self, *rest: P.args, **named: P.kwargs) -> Command:
+        """Return the command that runs the script."""
+        values: dict[str, Any] = self._defaults | named
+        keys = [values[name] for name in self._keys]
+        for name in self._more_keys:
+            keys += values[name]
+        return (self._verb, self.sha, len(keys), *keys, *[values[name] for name in self._arguments], *rest)
+
+    def answer(self, reply: Any, *known: int) -> list[Any]:
+        """Return a reply of the script, a list that has to begin with one of these numbers. Raises EngineError."""
+        if isinstance(reply, list) and reply and reply[0] in known and isinstance(reply[0], int):
+            return reply
+        raise self.unknown(reply)
+
+    def unknown(self, reply: object) -> EngineError:
+        """Return the error for a reply that this code does not know."""
+        return EngineError(
+            f"script {self.name!r} answered {shown(reply)}, which this code does not know; upgrade scratchbus"
+            " everywhere, and check with `scratchbus verify` that the engine is whole"
+        )
+
+
+def lua_script(
+    *names: str, only_reads: bool = False, constants: Constants | None = None
+) -> Callable[[Callable[P, object]], Script[P]]:
+    """Return a decorator that makes the declaration of a script its wrapper.
+
+    `names` are the Lua files, in the package's folder, whose text follows one another in the script. In it `@NAME@` is
+    the constant of that name, and `@NAME(word, word)@` what that returns for these words.
+    """
+    return lambda declared: Script(declared, names, only_reads=only_reads, constants=constants or {})
+
+
+def packed(commands: Iterable[Command]) -> list[Any]:
+    """Return commands as arguments of a script: for each, how many parts it has, and these (see commands.lua)."""
+    return [part for command in commands for part in (len(command), *command)]
+
+
+def _read(name: str) -> str:
+    return _FOLDER.joinpath(f"{name}.lua").read_text("utf-8")
+
+
+def _fill(constants: Constants, found: re.Match[str]) -> str:
+    name, words = found.groups()
+    value = constants[name]
+    return value if isinstance(value, str) else value(*(words.split(", ") if words else ()))

@@ -1,0 +1,98 @@
+"""The scripts that append to the log: what they take."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from scratchbus.domain.events import Event, Lapsed, StatusChanged
+from scratchbus.engine.scripts import Key, lua_script
+from scratchbus.eventlog.codec import encode_body
+from scratchbus.eventlog.layouts import LUA
+from scratchbus.eventlog.writes import GUARDED
+
+
+def _own(event: Event) -> str:
+    """Return the body of an event that the script may have to add; it fills in `#by#` and `#new#`."""
+    return encode_body(event).decode()
+
+
+_ARCHIVED: dict[str, Any] = {"by": "#by#", "status": "archived", "status_class": "final"}
+_CONSTANTS = {
+    "DISPLACED": _own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
+    "EXPIRED": _own(StatusChanged(reason_code="expired", **_ARCHIVED)),
+    "LAPSED": _own(Lapsed(by="#by#")),
+    **LUA,
+    **GUARDED,
+}
+
+
+def _append(
+    *events: object,
+    log: Key,
+    tail: Key,
+    origin: Key,
+    pages: Key,
+    heads: Key,
+    open: Key,
+    dedupe: Key,
+    ids: Key,
+    mode: str,
+    page: str,
+    room: int,
+    on_full: str,
+    days: int,
+    scan: str,
+    new_origin: str,
+    by: str,
+    owner: str,
+) -> None:
+    """Append events of one page, each given by the fields of `Guarded`.
+
+    `mode` is "all" (all or nothing) or "each" (skip what is refused), `room` 0 for no limit, `on_full` "displace" or
+    "refuse". Event ids that callers chose are remembered for `days`. A lost reply is looked for in the log after the id
+    `scan`, unless that is "". `new_origin` is a random word for the origin of a new log. `by` is the writer of what the
+    script has to add itself, `owner` the owner token of the connection.
+    """
+
+
+APPEND = lua_script(
+    "eventlog/clock",
+    "eventlog/append/inputs",
+    "eventlog/append/soonest",
+    "eventlog/append/plain",  # additions that nothing stands in the way of; all that follows is for the rest
+    "eventlog/entries",
+    "eventlog/append/retries",
+    "eventlog/append/heads",
+    "eventlog/append/room",
+    "eventlog/append/adding",
+    "eventlog/append/picking",
+    "eventlog/append/changing",
+    "eventlog/append/write",
+    constants=_CONSTANTS,
+)(_append)
+"""The script that appends events."""
+
+ERASE = lua_script(
+    "eventlog/clock",
+    "eventlog/append/inputs",
+    "eventlog/append/soonest",
+    "eventlog/entries",
+    "eventlog/append/retries",
+    "eventlog/append/heads",
+    "eventlog/append/erasing",
+    constants=_CONSTANTS,
+)(_append)
+"""The script that appends a tombstone, and takes out what it stands for."""
+
+
+class AppendKeys(TypedDict):
+    """The keys that the append script takes for a page."""
+
+    log: str
+    tail: str
+    origin: str
+    pages: str
+    heads: str
+    open: str
+    dedupe: str
+    ids: str

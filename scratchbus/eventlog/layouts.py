@@ -1,0 +1,203 @@
+"""The stored forms that Lua reads or writes, declared once; scripts get them as constants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
+from urllib.parse import unquote
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.scripts import Constants
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.projections import scratch_page
+
+DAY_MS: Final = 86_400_000
+FOREVER: Final = 2**53 - 1
+"""No moment (ms) is later."""
+SPAN: Final = 2**46
+"""The score of an open observation is its priority * SPAN + the `seq` of the event that added it."""
+POSITION_BYTES: Final = 16
+"""The size of a record in the history index: ms and seq, 8 bytes each."""
+
+ENTRY: Final = {
+    "id": "id", "subject": "subject", "page": "PAGE", "kind": "kind", "type": "type", "batch": "batch", "prev": "prev",
+    "event": "body",
+}  # fmt: skip
+"""The fields of an entry of the log, in order, each with the Lua variable whose value is written."""
+
+_DIGITS, _DIGITS_OR_BLANK, _LETTER, _TEXT, _REST = "%d+", "%d*", "%a", "[^|]*", ".*"
+_QUOTED = {ord(char): f"%{ord(char):02X}" for char in "%,|"}
+
+Number = Annotated[int, _DIGITS]
+NumberOrBlank = Annotated[int, _DIGITS_OR_BLANK]
+Letter = Annotated[str, _LETTER]
+Text = Annotated[str, _TEXT]
+Rest = Annotated[str, _REST]
+Tags = Annotated[tuple[str, ...], _TEXT]
+
+
+class Row:
+    """A stored text: fields with `|` between them, each with the Lua pattern of its values.
+
+    One field may have a `|` in its values (`_REST`); those behind it are then found from the end.
+    """
+
+    def __init__(self, patterns: Mapping[str, str]) -> None:
+        self.fields = dict(patterns)
+        groups = [f"({each.replace('%d', '[0-9]').replace('%a', '[a-zA-Z]')})" for each in patterns.values()]
+        self.regex = re.compile(r"\|".join(groups), re.DOTALL)
+
+    def pattern(self, *wanted: str) -> str:
+        """Return the Lua pattern, in quotes, that captures these fields, in the order of the row; none is all."""
+        names, parts = list(self.fields), dict(self.fields)
+        for name in wanted or names:
+            parts[name] = f"({parts[name]})"
+        texts = list(parts.values())
+        indexes = [names.index(name) for name in wanted or names]
+        first, last = min(indexes), max(indexes)
+        if _REST in list(self.fields.values())[:last]:
+            return f"'{'|' if first else ''}{'|'.join(texts[first:])}$'"
+        return f"'^{'|'.join(texts[: last + 1])}{'$' if last + 1 == len(names) else '|'}'"
+
+
+class Head(NamedTuple):
+    """What the append script knows of a subject. Times are milliseconds, 0 for none; class is o, c or f.
+
+    `holder` is as `held_as` has it.
+    """
+
+    version: Number
+    status: Text
+    status_class: Letter
+    type: Text
+    priority: Number
+    added: Number
+    expires: Number
+    wake: Number
+    fence: Number
+    holder: Text
+    until: Number
+    position: Text
+    tries: NumberOrBlank
+    rest: NumberOrBlank
+    tags: Tags
+    dedupe_key: Rest
+
+    def event_position(self, shard: int) -> Position:
+        """Return the position of the subject's last event."""
+        return Position.parse(self.position)._replace(shard=shard)
+
+    @classmethod
+    def parse(cls, row: bytes) -> Head:
+        """Read the stored form."""
+        fields: list[Any] = row.decode().split("|", len(cls._fields) - 1)
+        for at in _NUMBERS:
+            fields[at] = int(fields[at] or 0)
+        fields[_TAGS] = decode_tags(fields[_TAGS])
+        return cls(*fields)
+
+    def __str__(self) -> str:
+        """The stored form."""
+        often = self._replace(tries=self.tries or "", rest=self.rest or "", tags=encode_tags(self.tags))  # type: ignore[arg-type]
+        return "|".join(map(str, tuple(often)))
+
+
+def encode_tags(tags: Collection[str]) -> str:
+    """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`."""
+    return f",{','.join([tag.translate(_QUOTED) for tag in tags])}," if tags else ","
+
+
+def decode_tags(text: str) -> tuple[str, ...]:
+    """Return the tags of a head."""
+    return tuple(unquote(tag) for tag in text.split(",") if tag)
+
+
+_HINTS = get_type_hints(Head, include_extras=True)
+_NUMBERS = [at for at, hint in enumerate(_HINTS.values()) if get_args(hint)[0] is int]
+_TAGS = Head._fields.index("tags")
+
+HEAD = Row({name: get_args(hint)[1] for name, hint in _HINTS.items()})
+CHECKPOINT = Row(
+    {"stream_id": _TEXT, "event_id": _REST, "build": _DIGITS, "form": _DIGITS, "origin": _TEXT, "token": _TEXT}
+)
+"""How far a projection is folded, in which build and form of the state; see `checkpoint.Checkpoint`."""
+LAST = Row({"stream_id": _TEXT, "event_id": _REST})
+"""The tail and the floor of a log: the last event of all, or of those that are for the archive alone."""
+HOLD = Row({"token": "%w+", "until": _DIGITS, "who": _REST})
+"""Who archives, or erases, and until when (ms) others wait for it."""
+KNOWN_ID = Row({"digest": "%w+", "stream_id": _REST})
+"""What is remembered of an event id that the caller chose."""
+
+_NEW_HEAD: Final = {"fence": "'0'", "holder": "''", "till": "'0'", "tries": "''", "rest": "''", "dedupe_key": "''"}
+"""What every head begins with, as Lua."""
+_LUA_NAMES: Final = {"until": "till"}  # where a field's name is a keyword of Lua
+
+
+_VARIABLES: Final = tuple(_LUA_NAMES.get(name, name) for name in HEAD.fields)
+
+
+def _head_text(**values: str) -> str:
+    """Return a Lua expression for the stored form of a head, each field the variable of its name or another value."""
+    text = " .. '|' .. ".join(values.get(name, name) for name in _VARIABLES)
+    return text.replace("' .. '", "")  # literals that meet become one
+
+
+def _head_table(**values: str) -> str:
+    """Return a Lua table of a head, each field the variable of its name or another value."""
+    return f"{{{', '.join(f'{name} = {values.get(name, name)}' for name in _VARIABLES)}}}"
+
+
+def _key(name: str) -> str:
+    """Return the name of a key behind the prefix of its shard, in quotes; a page's key without the page."""
+    keys = ShardKeys("", 0)
+    found = getattr(keys, name)
+    text = found if isinstance(found, str) else found("")
+    return f"'{text.removeprefix(keys.tag)}'"
+
+
+def _prefix(variable: str) -> str:
+    """Return the Lua expression for the prefix of a shard's keys, by the variable that has one of them."""
+    return f"string.sub({variable}, 1, -{len(_key(variable.lower())) - 1})"
+
+
+def _build_key(build: str, name: str = "") -> str:
+    """Return the Lua expression for a key of a build, a page's key without the page; without a name, what all share."""
+    keys = ShardKeys("", 0)
+    names = PageKeys(keys, "", 0)
+    text = (getattr(names, name) if name else names.relation("")).removeprefix(f"{keys.tag}p0")
+    return f"'p' .. {build} .. '{text}'"
+
+
+LUA: Final[Constants] = {
+    "DAY": str(DAY_MS),
+    "FOREVER": f"'{FOREVER}'",
+    "SPAN": str(SPAN),
+    "POSITION_BYTES": str(POSITION_BYTES),
+    "MS": "'^%d+'",
+    "SEQ": "'^%d+%-(%d+)'",
+    "STREAM_ID": "'^(%d+)%-(%d+)'",
+    "ENTRY": ", ".join(f"'{name}', {variable}" for name, variable in ENTRY.items()),
+    "HEAD": HEAD.pattern,
+    "HEAD_VARIABLES": ", ".join(_VARIABLES),
+    "HEAD_TABLE": _head_table(version="tonumber(version)"),
+    "HEAD_TEXT": _head_text(**{name: f"head.{name}" for name in _VARIABLES}),
+    "NEW_HEAD_TABLE": _head_table(
+        version="0", expires="'0'", wake="'0'", position="''", tags="''", **_NEW_HEAD
+    ),
+    "NEW_HEAD_TEXT": _head_text(version="'1'", **_NEW_HEAD),
+    "CHECKPOINT": CHECKPOINT.pattern,
+    "CHECKPOINT_KEY": f"'{ShardKeys('', 0).checkpoint(scratch_page.NAME).removeprefix(ShardKeys('', 0).tag)}'",
+    "LAST": LAST.pattern,
+    "HOLD": HOLD.pattern,
+    "KNOWN_ID": KNOWN_ID.pattern,
+    "KEY": _key,
+    "STAGED": f"'{ShardKeys('', 0).staged.part}'",
+    "PREFIX": _prefix,
+    "BUILD_KEY": _build_key,
+}  # fmt: skip
+"""What scripts know of stored forms, and of the names of keys.
+
+Some are code that uses Lua variables: ENTRY those named in `ENTRY`; HEAD_TABLE, NEW_HEAD_TABLE and NEW_HEAD_TEXT those
+named as the fields of a head (`till` for `until`); HEAD_TEXT a table `head`.
+"""
