@@ -8,7 +8,7 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.below_floor import Floor
+from scratchbus.eventlog.below_floor import Floor, read_floor
 from scratchbus.eventlog.codec import RawEntry, entry_id, entry_position
 from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
@@ -22,7 +22,8 @@ class Cursor:
     """Where a reader stands in one shard's log; the event's id and the log's origin tell whether it is still that log.
 
     A cursor with a time but no `seq` stands before the first event of that millisecond. While `page` is set, only
-    that page is read, through its history index. Below the `floor`, once that is known, the archive is read.
+    that page is read, through its history index. Below the `floor`, once that is known, the archive is read. `has_more`
+    says whether the last read left something behind it.
     """
 
     position: Position
@@ -30,6 +31,7 @@ class Cursor:
     origin: str = ""
     page: str = ""
     floor: Floor | None = None
+    has_more: bool = False
 
     @property
     def below(self) -> Floor | None:
@@ -65,6 +67,8 @@ def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: 
         if before is not None and seq != before + 1 and not (yield from are_erased(keys, before, seq)):
             (first,) = yield from ask_all(shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)])
             if first and entry_position(first[0], shard).seq >= seq:  # more may have been trimmed by now
+                if (yield from _is_below_now(log, cursor)):
+                    return False
                 raise trimmed(was, f"it begins at {entry[0].decode()}")
             missing = f"events {before + 1} to {seq - 1} are missing before {entry[0].decode()}"
             raise LogGap(f"shard {shard}: {missing}; {ANEW}")
@@ -78,23 +82,25 @@ def _check_trimmed(log: Log, cursor: Cursor) -> Step[bool]:
     Returns False when the cursor is below the floor by now.
     """
     shard, was, keys = cursor.position.shard, cursor.position, log.keys(cursor.position.shard)
-    tail, first, floor, origin = yield from ask_all(
-        shard,
-        [("GET", keys.tail), ("XRANGE", keys.log, "-", "+", "COUNT", 1), ("GET", keys.floor), ("GET", keys.origin)],
-    )
+    tail, first = yield from ask_all(shard, [("GET", keys.tail), ("XRANGE", keys.log, "-", "+", "COUNT", 1)])
     end = end_of(tail, shard)
     if end < was:
         raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
     begin = entry_position(first[0], shard).seq if first else 0
     if begin > was.seq + 1 and not (yield from are_erased(keys, was.seq, begin)):
-        cursor.floor = Floor.parse(floor, origin, shard)
-        if cursor.below:
+        if (yield from _is_below_now(log, cursor)):
             return False
         raise trimmed(was, f"it begins at {first[0][0].decode()}")
     was_read = cursor.event_id and 0 < begin <= was.seq
     if end.seq < was.seq or was_read:
         raise LogRewound(f"shard {shard}: the log does not have {was}; read it again from the start")
     return True
+
+
+def _is_below_now(log: Log, cursor: Cursor) -> Step[bool]:
+    """Return whether a cursor is below the floor, as that is by now."""
+    cursor.floor = yield from read_floor(log, cursor.position.shard)
+    return cursor.below is not None
 
 
 def trimmed(was: Position, what: str) -> PositionLost:

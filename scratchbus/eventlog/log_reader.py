@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import PositionLost
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, archived_after
 from scratchbus.eventlog.codec import RawEntry, entry_position, is_batch_end
 from scratchbus.eventlog.gaps import count_erased
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.telemetry.logs import stderr_logger
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log  # which looks for what was sent before
 
 LONGEST_BATCH = 4_096
 """More entries than any batch has."""
@@ -42,6 +44,8 @@ class Chunk(NamedTuple):
 class LogReader:
     """Reads the log of one shard in order, whole batches at a time; `at` is the last event that it has read.
 
+    `floor` is that of the log, once something was read.
+
     Where events are missing it goes on behind them and says so: only its user knows what that means to it. With
     `skips_lost` that is also done where the archive cannot be read. `until` is the stream id, or the time in ms, of the
     last entry that is wanted.
@@ -51,6 +55,7 @@ class LogReader:
         self, log: Log, at: Position, *, until: str | int = "+", chunk: int = CHUNK, skips_lost: bool = False
     ) -> None:
         self.at = at
+        self.floor = Floor(START, "", "")
         self._log = log
         self._keys = log.keys(at.shard)
         self._until = until
@@ -92,7 +97,7 @@ class LogReader:
                 ("GET", keys.origin),
             ],
         )
-        floor = Floor.parse(row, origin, at.shard)
+        floor = self.floor = Floor.parse(row, origin, at.shard)
         archived: list[RawEntry] = []
         if at < floor.position and not (yield from is_complete(keys, at, entries)):
             try:

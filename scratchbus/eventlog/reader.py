@@ -166,11 +166,14 @@ def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chun
             return None
     chunks = []
     for cursor in cursors:
+        cursor.has_more = cursor.position.shard in ends
         if (part := found.get(cursor.position.shard)) is None:
             continue
         if len(found) > 1 and ends:  # in time's order, so that who goes on behind an event has seen all before it
             last = min(ends.values())
-            part = _first(part, sum(entry_position(entry, 0).ms <= last for entry in part.entries))
+            count = sum(entry_position(entry, 0).ms <= last for entry in part.entries)
+            cursor.has_more = cursor.has_more or count < len(part.entries)
+            part = _first(part, count)
         if part.entries:
             cursor.stand(part.at, part.event_id)
             chunks.append((part.at.shard, part.entries))
@@ -201,10 +204,10 @@ def _read_live(
         at, keys = cursor.position, log.keys(cursor.position.shard)
         entries = read.get(keys.log.encode(), [])
         has_more = len(entries) >= CHUNK
-        if has_more and not whole_batches(entries, CHUNK):
-            entries = yield from ask(
-                keys.shard, "XRANGE", keys.log, f"({at.stream_id}", "+", "COUNT", LONGEST_BATCH
-            )  # fmt: skip
+        while has_more and len(entries) < LONGEST_BATCH and not whole_batches(entries, CHUNK):
+            last = entries[-1][0].decode()
+            more = yield from ask(keys.shard, "XRANGE", keys.log, f"({last}", "+", "COUNT", CHUNK)
+            entries, has_more = entries + more, len(more) >= CHUNK
         end = Floor.parse(floor, origin, keys.shard)
         if at < end.position and not (yield from is_complete(keys, at, entries)):
             cursor.floor = end
@@ -212,8 +215,7 @@ def _read_live(
         if not (yield from check(log, cursor, end.origin, here, entries)):
             return False
         if entries:
-            last = entries[-1]
-            stretch = Stretch(entries, entry_position(last, keys.shard), entry_id(last))
+            stretch = Stretch(entries, entry_position(entries[-1], keys.shard), entry_id(entries[-1]))
             found[keys.shard] = stretch = _whole(stretch)
             if has_more or len(stretch.entries) < len(entries):
                 ends[keys.shard] = stretch.at.ms
@@ -254,7 +256,7 @@ def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
     At the end of what is folded the cursor leaves the index, and goes on in the log behind the checkpoint.
     """
     shard = cursor.position.shard
-    keys = log.keys(shard)
+    keys, cursor.has_more = log.keys(shard), True
     while True:
         if cursor.below:
             stretch = yield from archived_after(log, cursor.below, cursor.position, CHUNK, cursor.page)

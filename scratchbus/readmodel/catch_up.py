@@ -132,7 +132,7 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
             by_store[projection_of(subject).store].append(subject)
         for store, some in by_store.items():
             asked.append((page, some))
-            reads.append(("HMGET", keys.page(page, checkpoint.build).documents(store), *some))
+            reads.append(("HMGET", getattr(keys.page(page, checkpoint.build), store), *some))
     *rows, last = yield from ask_all(keys.shard, [*reads, ("GET", key)])
     for (page, subjects), found in zip(asked, rows, strict=True):
         for subject, row in zip(subjects, found, strict=True):

@@ -137,7 +137,7 @@ def _last_moments(core: Core, page: str, subjects: set[str]) -> Step[dict[str, L
     """Return of each life what the page has: how the last event left it."""
     lives: dict[str, Life] = {subject: {} for subject in subjects}
     if subjects:
-        seen = yield from look(core.log, page, core.fresh, lambda _: (), "get", *subjects)
+        seen = yield from look(core.log, page, core.fresh, "get", *subjects)
         for document in (*seen.found, *filter(None, seen.overlay.values())):
             if document.id in lives:
                 lives[document.id][document.seq] = document
