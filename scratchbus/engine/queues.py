@@ -23,7 +23,7 @@ Drive = Callable[[Step[None]], None]
 AsyncDrive = Callable[[Step[None]], Awaitable[None]]
 
 
-class _Waiting(NamedTuple):
+class _QueuedJob(NamedTuple):
     """A job, and what its caller waits for."""
 
     job: Any
@@ -36,7 +36,7 @@ class Queues:
     def __init__(self) -> None:
         self._user: object = None
         self._lock = threading.Lock()
-        self._waiting: dict[Hashable, list[_Waiting]] = {}
+        self._waiting: dict[Hashable, list[_QueuedJob]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, queued: Queued, drive: Drive) -> Any:
@@ -67,11 +67,11 @@ class Queues:
                     task.add_done_callback(self._tasks.discard)
         return await asyncio.wrap_future(mine.future)
 
-    def _join(self, queued: Queued, user: object) -> tuple[_Waiting, bool]:
+    def _join(self, queued: Queued, user: object) -> tuple[_QueuedJob, bool]:
         """Queue a job; say whether nobody is at work."""
         if self._user != user:  # a forked child, or another event loop: those at work are not there any more
             self._user, self._lock, self._waiting, self._tasks = user, threading.Lock(), {}, set()
-        mine = _Waiting(queued.job, Future())
+        mine = _QueuedJob(queued.job, Future())
         with self._lock:
             others = self._waiting.get(queued.key)
             if others is None:
@@ -88,7 +88,7 @@ class Queues:
                 self._waiting.pop(key, None)
             return key in self._waiting
 
-    def _take(self, key: Hashable) -> list[_Waiting]:
+    def _take(self, key: Hashable) -> list[_QueuedJob]:
         """Return all that waits and was not cancelled; when that is nothing, nobody is at work from now on."""
         with self._lock:
             found = [each for each in self._waiting.get(key, ()) if each.future.set_running_or_notify_cancel()]
@@ -119,7 +119,7 @@ class Queues:
                 raise
 
 
-def _do(queued: Queued, taken: list[_Waiting]) -> Step[None]:
+def _do(queued: Queued, taken: list[_QueuedJob]) -> Step[None]:
     """Do jobs together, and tell each caller what came of its own."""
     outcomes = yield from queued.work([each.job for each in taken])
     for each, outcome in zip(taken, outcomes, strict=True):
@@ -129,7 +129,7 @@ def _do(queued: Queued, taken: list[_Waiting]) -> Step[None]:
             each.future.set_result(outcome)
 
 
-def _fail(taken: list[_Waiting], error: BaseException) -> None:
+def _fail(taken: list[_QueuedJob], error: BaseException) -> None:
     for each in taken:
         if not each.future.done():
             each.future.set_exception(error)

@@ -37,7 +37,7 @@ Rest = Annotated[str, _REST]
 Tags = Annotated[tuple[str, ...], _TEXT]
 
 
-class Row:
+class StoredText:
     """A stored text: fields with `|` between them, each with the Lua pattern of its values.
 
     One field may have a `|` in its values (`_REST`); those behind it are then found from the end.
@@ -117,16 +117,16 @@ _HINTS = get_type_hints(Head, include_extras=True)
 _NUMBERS = [at for at, hint in enumerate(_HINTS.values()) if get_args(hint)[0] is int]
 _TAGS = Head._fields.index("tags")
 
-HEAD = Row({name: get_args(hint)[1] for name, hint in _HINTS.items()})
-CHECKPOINT = Row(
+HEAD = StoredText({name: get_args(hint)[1] for name, hint in _HINTS.items()})
+CHECKPOINT = StoredText(
     {"stream_id": _TEXT, "event_id": _REST, "build": _DIGITS, "form": _DIGITS, "origin": _TEXT, "token": _TEXT}
 )
 """How far a projection is folded, in which build and form of the state; see `checkpoint.Checkpoint`."""
-LAST = Row({"stream_id": _TEXT, "event_id": _REST})
+LAST = StoredText({"stream_id": _TEXT, "event_id": _REST})
 """The tail and the floor of a log: the last event of all, or of those that are for the archive alone."""
-HOLD = Row({"token": "%w+", "until": _DIGITS, "who": _REST})
+HOLD = StoredText({"token": "%w+", "until": _DIGITS, "who": _REST})
 """Who archives, or erases, and until when (ms) others wait for it."""
-KNOWN_ID = Row({"digest": "%w+", "stream_id": _REST})
+KNOWN_ID = StoredText({"digest": "%w+", "stream_id": _REST})
 """What is remembered of an event id that the caller chose."""
 
 _NEW_HEAD: Final = {"fence": "'0'", "holder": "''", "till": "'0'", "tries": "''", "rest": "''", "dedupe_key": "''"}

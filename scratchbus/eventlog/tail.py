@@ -27,7 +27,7 @@ KEPT_BYTES = 8 * 1024 * 1024
 """The most bytes of events it keeps."""
 
 
-class Item:
+class LogEntry:
     """One entry of the log; it is decoded once for all, when the first one asks."""
 
     __slots__ = ("_event", "_fields", "entry", "position")
@@ -71,11 +71,11 @@ class Item:
 class Follower(Protocol):
     """Who is told what a feed has read."""
 
-    def offer(self, items: Sequence[Item]) -> None:
+    def offer(self, items: Sequence[LogEntry]) -> None:
         """Take note of what is new, in whole batches and without a gap; called by whoever read it, so be quick."""
         ...
 
-    def stir(self) -> None:
+    def resync(self) -> None:
         """Look again: the feed has begun anew, behind a log that was trimmed or replaced."""
         ...
 
@@ -100,7 +100,7 @@ class Feed:
         self.trouble: ScratchbusError | None = None
         self._cursor: Cursor | None = None
         self._origin = ""
-        self._items: list[Item] = []
+        self._items: list[LogEntry] = []
         self._bytes = 0
         self._before = 0  # the seq before the first item
         self._before_id = ""
@@ -131,14 +131,14 @@ class Feed:
             if follower in self._followers:
                 self._followers.remove(follower)
 
-    def stir(self) -> None:
+    def resync(self) -> None:
         """Have all who follow look again."""
         with self.lock:
-            self._stir()
+            self._resync()
 
-    def _stir(self) -> None:
+    def _resync(self) -> None:
         for follower in self._followers:
-            follower.stir()
+            follower.resync()
 
     def advance(self, block_ms: int) -> Step[None]:
         """Read what follows, waiting up to `block_ms` for it, and offer it. Only one may do so at a time."""
@@ -151,11 +151,11 @@ class Feed:
             self._cursor = None
             return
         if chunks:
-            self._take([Item(entry, self.shard) for entry in chunks[0][1]], self._cursor.origin)
+            self._take([LogEntry(entry, self.shard) for entry in chunks[0][1]], self._cursor.origin)
             if self._cursor.position.seq != self._before + len(self._items):
                 self._cursor = None  # some were erased in between: its items have to stand one after the other
 
-    def after(self, cursor: Cursor) -> list[Item] | None:
+    def after(self, cursor: Cursor) -> list[LogEntry] | None:
         """Return the items behind a cursor; None when the feed does not have the event there. Call it with the lock."""
         at = cursor.position.seq - self._before
         is_time = cursor.position.ms and not cursor.position.seq  # which event that is before, only the log can tell
@@ -171,9 +171,9 @@ class Feed:
             self._cursor, self._origin = cursor, cursor.origin
             self._before, self._before_id = cursor.position.seq, cursor.event_id
             self._items, self._bytes = [], 0
-            self._stir()
+            self._resync()
 
-    def _take(self, new: list[Item], origin: str) -> None:
+    def _take(self, new: list[LogEntry], origin: str) -> None:
         with self.lock:
             self._origin = origin
             self._items += new
@@ -184,7 +184,7 @@ class Feed:
             if any(item.fields.get(b"kind") == b"erased" for item in new):
                 self._forget(new[-1])
 
-    def _forget(self, last: Item) -> None:
+    def _forget(self, last: LogEntry) -> None:
         """Keep nothing of what is before an item, which was erased in part."""
         self._before, self._before_id = last.position.seq, last.id
         self._items, self._bytes = [], 0
@@ -203,14 +203,14 @@ class Feed:
         self._before += drop
 
 
-class Taken(NamedTuple):
+class TailChunk(NamedTuple):
     """What is wanted of a stretch of the log, and whether the log ended there."""
 
-    items: list[Item]
+    items: list[LogEntry]
     is_end: bool
 
 
-class Place:
+class TailCursor:
     """Where one follower stands in one shard's log, and what it wants of it. It wakes the follower when that comes."""
 
     def __init__(self, feed: Feed, cursor: Cursor, narrow: Narrow, wake: Callable[[], object]) -> None:
@@ -220,7 +220,7 @@ class Place:
         self._wake = wake
         self._is_reading = False
 
-    def take(self) -> Step[Taken]:
+    def take(self) -> Step[TailChunk]:
         """Return what is wanted of the next stretch, from the feed or else from the log.
 
         Raises PositionLost, LogRewound or LogGap.
@@ -230,31 +230,31 @@ class Place:
             if items is not None:
                 if items:
                     self._move(items[-1])
-                return Taken(self._wanted(items), not items)
+                return TailChunk(self._wanted(items), not items)
             self._is_reading = True
         try:
             chunks = yield from read(self.feed.log, [self.cursor])
         finally:
             self._is_reading = False
-        read_items = [Item(entry, self.feed.shard) for entry in chunks[0][1]] if chunks else []
-        return Taken(self._wanted(read_items), not chunks)
+        read_items = [LogEntry(entry, self.feed.shard) for entry in chunks[0][1]] if chunks else []
+        return TailChunk(self._wanted(read_items), not chunks)
 
-    def offer(self, items: Sequence[Item]) -> None:
+    def offer(self, items: Sequence[LogEntry]) -> None:
         """Wake the follower for what it wants; go past the rest when nothing else is in between."""
         if self._is_reading or self.cursor.position.seq != items[0].position.seq - 1 or self._wanted(items):
             self._wake()
         else:
             self._move(items[-1])
 
-    def stir(self) -> None:
+    def resync(self) -> None:
         """Wake the follower."""
         self._wake()
 
-    def _wanted(self, items: Sequence[Item]) -> list[Item]:
+    def _wanted(self, items: Sequence[LogEntry]) -> list[LogEntry]:
         if self._narrow == Narrow():
             return list(items)
         return [item for item in items if self._narrow.wants(item.fields)]
 
-    def _move(self, item: Item) -> None:
+    def _move(self, item: LogEntry) -> None:
         item.place(self.cursor)
         self.cursor.page = ""

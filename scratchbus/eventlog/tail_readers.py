@@ -19,7 +19,7 @@ from scratchbus.engine.wakeup import wait_async
 from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
-from scratchbus.eventlog.tail import Feed, Item
+from scratchbus.eventlog.tail import Feed, LogEntry
 from scratchbus.telemetry.logs import stderr_logger
 
 BREATH = 0.0001
@@ -45,10 +45,10 @@ class _Alarm:
     """A follower that only needs to be woken."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self.stir = wake
+        self.resync = wake
 
-    def offer(self, items: Sequence[Item]) -> None:
-        self.stir()
+    def offer(self, items: Sequence[LogEntry]) -> None:
+        self.resync()
 
 
 class Feeds:
@@ -112,7 +112,7 @@ class Feeds:
         self._closed.set()
         self._reader.break_off()
         for led in list(self._feeds.values()):
-            led.feed.stir()
+            led.feed.resync()
 
     def _led(self, shard: int) -> _Led:
         with self._lock:
@@ -216,7 +216,7 @@ class AsyncFeeds:
             task.cancel()
         await asyncio.gather(*(task for _, task in self._feeds.values()), return_exceptions=True)
         for feed, _ in self._feeds.values():
-            feed.stir()
+            feed.resync()
 
     async def _pump(self, feed: Feed) -> None:
         attempt = 0

@@ -12,8 +12,8 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import Lease, Taken
-from scratchbus.eventlog.tail import Item, Place
+from scratchbus.eventlog.consumers import Grant, SubscriptionLease
+from scratchbus.eventlog.tail import LogEntry, TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
 from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, Ticket
 from scratchbus.telemetry.counters import counts
@@ -32,7 +32,7 @@ logger = stderr_logger()
 
 
 class Errand(NamedTuple):
-    """A pending call to the engine: a method of Lease, and its arguments."""
+    """A pending call to the engine: a method of SubscriptionLease, and its arguments."""
 
     tell: Callable[..., Step[None]]
     arguments: tuple[Any, ...]
@@ -42,20 +42,26 @@ class Hold:
     """A lease while it lasts; shared by the threads of a consumer and the thread that renews the lease."""
 
     def __init__(
-        self, lease: Lease, taken: Taken, begun: float, most: int, make: Callable[[Hold, Item, int], Ticket], owner: Any
+        self,
+        lease: SubscriptionLease,
+        taken: Grant,
+        begun: float,
+        most: int,
+        make: Callable[[Hold, LogEntry, int], Ticket],
+        owner: Any,
     ) -> None:
         self.lease = lease
         self.owner = owner
         self.is_lost = False
         self.good_until = begun + lease.ms / 1000
         self.written_at = begun
-        self.places: list[Place] | None = None
+        self.places: list[TailCursor] | None = None
         self.cursor = taken.cursor
         self.origins = taken.origins
         self.again = taken.again
         self.doubtful = ACKS_AT_ONCE + 1 if taken.is_takeover else 0
         self.is_new = taken.is_takeover
-        self.raw: list[Item] = []
+        self.raw: list[LogEntry] = []
         self.errands: list[Errand] = []
         self._counts = counts.subscriptions[lease.name]
         self._most = most
@@ -78,13 +84,13 @@ class Hold:
         if len(self._line) - len(self._waiting) > MOST_UNACKED:
             raise TooManyUnacked(self.lease.name, MOST_UNACKED)
 
-    def take_in(self, items: Sequence[Item], shard: int, end: Position) -> None:
+    def take_in(self, items: Sequence[LogEntry], shard: int, end: Position) -> None:
         """Take what was read of a shard, up to its end; `line_up` is to follow."""
         with self._lock:
             self.raw += items
             self._ends[shard] = end
 
-    def line_up(self, item: Item | None) -> None:
+    def line_up(self, item: LogEntry | None) -> None:
         """Put the first of what was taken in into the line, or leave it out for None."""
         with self._lock:
             del self.raw[0]
@@ -97,7 +103,7 @@ class Hold:
             self._append(self.raw)
             self.raw.clear()
 
-    def put_first(self, items: Sequence[Item]) -> None:
+    def put_first(self, items: Sequence[LogEntry]) -> None:
         """Have these handed out again, before all else."""
         with self._lock:
             there = {ticket.position for ticket in self._line if ticket.number < 0}
@@ -111,7 +117,7 @@ class Hold:
                 self._line.appendleft(ticket)
                 self._insert(ticket)
 
-    def _append(self, items: list[Item]) -> None:
+    def _append(self, items: list[LogEntry]) -> None:
         make, first = self._make, self._number + 1
         tickets = [make(self, item, number) for number, item in enumerate(items, first)]
         self._number += len(tickets)

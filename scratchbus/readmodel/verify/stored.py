@@ -215,7 +215,7 @@ class Holdings:
             self.absent.add((page, paged_out.whole(id)))
         return ", ".join(wrong)
 
-    def judge_absent(self, page: str, id: str, row: bytes | None, index: paged_out.Edit) -> str:
+    def judge_absent(self, page: str, id: str, row: bytes | None, index: paged_out.IndexEdit) -> str:
         """Say what is wrong with a document that may be stored or paged out, but not both, and not neither."""
         wanted = self.base.peek(page).documents.get(id)
         place = index.find(id)
@@ -226,7 +226,7 @@ class Holdings:
             return "is stored and paged out at once"
         if not may_be_paged_out(wanted):
             return "is paged out and not final"
-        return _differences(place, paged_out.Place.of(wanted), paged_out.Place._fields)
+        return _differences(place, paged_out.PagedOut.of(wanted), paged_out.PagedOut._fields)
 
     # -- what is folded --------------------------------------------------------------------------------------------
 
