@@ -197,7 +197,7 @@ class Consumer:
         cursor, acked, errands = hold.owed()
         try:
             for errand in errands:
-                yield from errand.tell(*errand.arguments)
+                yield from errand()
             again = yield from hold.lease.keep(cursor, self._origins(hold))
         except LeaseLost:
             self._lose(hold)
@@ -262,15 +262,14 @@ class Consumer:
         is_end = True
         for place in hold.places or ():
             taken = yield from place.take()
-            hold.take_in(taken.items, place.feed.shard, place.cursor.position)
+            hold.receive(taken.items, place.feed.shard, place.cursor.position)
             is_end = is_end and taken.is_end
         if len(hold.places or ()) > 1:
             hold.raw.sort(key=lambda item: (item.position.ms, item.position.shard, item.position.seq))
         if not self._filters.tags:
-            hold.line_up_all()
+            hold.enqueue_all()
         while hold.raw:
-            item = hold.raw[0]
-            hold.line_up(item if (yield from self._is_tagged(item)) else None)
+            hold.enqueue(is_wanted=(yield from self._is_tagged(hold.raw[0])))
         return hold.has_next or not is_end
 
     def _is_tagged(self, item: LogEntry) -> Step[bool]:
@@ -292,5 +291,5 @@ class Consumer:
                 hold.set_aside(letter.model_copy(update={"reason": "its event is no longer in the log"}))
             else:
                 items.append(LogEntry(entry, Position.parse(position).shard))
-        hold.put_first(items)
+        hold.enqueue_first(items)
         hold.again = 0

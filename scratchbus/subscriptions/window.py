@@ -6,7 +6,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.engine.steps import Step
@@ -31,11 +32,8 @@ _AGAIN = 1_000_000_000  # those that come again are numbered from here below 0
 logger = stderr_logger()
 
 
-class Errand(NamedTuple):
-    """A pending call to the engine: a method of SubscriptionLease, and its arguments."""
-
-    tell: Callable[..., Step[None]]
-    arguments: tuple[Any, ...]
+Errand = Callable[[], Step[None]]
+"""A call to the engine that is pending."""
 
 
 class Hold:
@@ -71,7 +69,7 @@ class Hold:
         self._due = begun + taken.wait_ms / 1000
         self._cursors = list(BusPosition.parse(taken.cursor).shards)
         self._ends: dict[int, Position] = {}
-        self._line: deque[Ticket] = deque()  # handed out or to be handed out, in order, from the first unacked on
+        self._queue: deque[Ticket] = deque()  # handed out or to be handed out, in order, from the first unacked on
         self._waiting: deque[Ticket] = deque()
         self._number = 0
         self._acked = self._written = 0
@@ -81,32 +79,32 @@ class Hold:
 
     def check_room(self) -> None:
         """Raise TooManyUnacked when too many deliveries are out to read more."""
-        if len(self._line) - len(self._waiting) > MOST_UNACKED:
+        if len(self._queue) - len(self._waiting) > MOST_UNACKED:
             raise TooManyUnacked(self.lease.name, MOST_UNACKED)
 
-    def take_in(self, items: Sequence[LogEntry], shard: int, end: Position) -> None:
-        """Take what was read of a shard, up to its end; `line_up` is to follow."""
+    def receive(self, items: Sequence[LogEntry], shard: int, end: Position) -> None:
+        """Keep what was read of a shard, up to its end, until it is enqueued."""
         with self._lock:
             self.raw += items
             self._ends[shard] = end
 
-    def line_up(self, item: LogEntry | None) -> None:
-        """Put the first of what was taken in into the line, or leave it out for None."""
+    def enqueue(self, *, is_wanted: bool = True) -> None:
+        """Enqueue the first entry that was received, unless it is not wanted."""
         with self._lock:
-            del self.raw[0]
-            if item is not None:
+            item = self.raw.pop(0)
+            if is_wanted:
                 self._append([item])
 
-    def line_up_all(self) -> None:
-        """Put all that was taken in into the line."""
+    def enqueue_all(self) -> None:
+        """Enqueue all entries that were received."""
         with self._lock:
             self._append(self.raw)
             self.raw.clear()
 
-    def put_first(self, items: Sequence[LogEntry]) -> None:
-        """Have these handed out again, before all else."""
+    def enqueue_first(self, items: Sequence[LogEntry]) -> None:
+        """Enqueue entries that are delivered again, before all others."""
         with self._lock:
-            there = {ticket.position for ticket in self._line if ticket.number < 0}
+            there = {ticket.position for ticket in self._queue if ticket.number < 0}
             tickets = [
                 self._make(self, item, number - _AGAIN)
                 for number, item in enumerate(items)
@@ -114,20 +112,20 @@ class Hold:
             ]
             self._recall(tickets)
             for ticket in reversed(tickets):
-                self._line.appendleft(ticket)
+                self._queue.appendleft(ticket)
                 self._insert(ticket)
 
     def _append(self, items: list[LogEntry]) -> None:
         make, first = self._make, self._number + 1
         tickets = [make(self, item, number) for number, item in enumerate(items, first)]
         self._number += len(tickets)
-        self._line += tickets
+        self._queue += tickets
         self._waiting += tickets
         if self._trying:
             self._recall(tickets)
 
     def _recall(self, tickets: list[Ticket]) -> None:
-        """Go on counting where the consumer before stopped."""
+        """Continue the count of attempts of the previous consumer."""
         for ticket in tickets:
             if str(ticket.position) == self._trying:
                 ticket.attempt, ticket.when, ticket.is_noted = self._attempts + 1, self._due, True
@@ -135,9 +133,9 @@ class Hold:
                 return
 
     def set_aside(self, letter: DeadLetter) -> None:
-        """Make what was to be handed out again a dead letter again."""
+        """Make a letter that was to be delivered again a dead letter again."""
         with self._lock:
-            self._tell(self.lease.bury, letter.position, letter.model_dump_json(), self._cursor())
+            self.errands.append(partial(self.lease.bury, letter.position, letter.model_dump_json(), self._cursor()))
 
     def _insert(self, ticket: Ticket) -> None:
         at = next((at for at, each in enumerate(self._waiting) if each.number > ticket.number), len(self._waiting))
@@ -146,7 +144,7 @@ class Hold:
     # -- what goes out ----------------------------------------------------------------------------------------------
 
     def next(self, now: float) -> Ticket | None:
-        """Hand out what comes next, if it is there and its time has come. Raises CodeTooOld."""
+        """Hand out the next delivery if its time has come. Raises CodeTooOld."""
         with self._lock:
             while self._waiting:
                 ticket = self._waiting[0]
@@ -167,31 +165,31 @@ class Hold:
         return None
 
     def wait(self, now: float) -> float:
-        """Return for how many seconds what comes next has to wait; 0 when there is nothing."""
+        """Return for how many seconds the next delivery has to wait; 0 when there is none."""
         return max(0.0, self._waiting[0].when - now) if self._waiting else 0.0
 
     def in_doubt(self) -> None:
-        """Count the first event as tried: the consumer before may have died of it."""
+        """Count the first event as tried: the previous consumer may have died of it."""
         with self._lock:
             self.is_new = False
             ticket = self._waiting[0]
             ticket.is_noted = True
-            self._tell(self.lease.note, str(ticket.position), ticket.attempt, 0)
+            self.errands.append(partial(self.lease.note, str(ticket.position), ticket.attempt, 0))
 
     @property
     def has_next(self) -> bool:
-        """Say whether there is something to hand out, now or later."""
+        """Whether there is a delivery to hand out, now or later."""
         return bool(self._waiting)
 
     def oldest(self) -> float | None:
-        """Return when the oldest of what is out was handed out (monotonic seconds)."""
+        """Return when the oldest delivery that is out was handed out (monotonic seconds)."""
         with self._lock:
-            return next((ticket.when for ticket in self._line if ticket.state == OUT), None)
+            return next((ticket.when for ticket in self._queue if ticket.state == OUT), None)
 
     # -- what comes back --------------------------------------------------------------------------------------------
 
     def ack(self, ticket: Ticket) -> bool:
-        """Take an ack; say whether it is time to write. Raises LeaseLost or NotDelivered."""
+        """Record an ack; return whether to write now. Raises LeaseLost or NotDelivered."""
         if self.is_lost:
             raise LeaseLost(self.lease.name)
         now = time.monotonic()
@@ -212,17 +210,17 @@ class Hold:
         return now - self.written_at > ACKS_FOR or now > self.good_until
 
     def find(self, position: Position) -> Ticket:
-        """Return what is out at a position. Raises NotDelivered, or LeaseLost."""
+        """Return the delivery that is out at a position. Raises NotDelivered, or LeaseLost."""
         if self.is_lost:
             raise LeaseLost(self.lease.name)
         with self._lock:
-            for ticket in self._line:
+            for ticket in self._queue:
                 if ticket.position == position and ticket.state != WAITING:
                     return ticket
         raise NotDelivered(self.lease.name, position)
 
     def fail(self, ticket: Ticket, reason: str, delay: float) -> None:
-        """Take back what could not be handled: to be handed out again, or to be set aside.
+        """Take back a delivery that failed: it is delivered again, or set aside after the last attempt.
 
         Raises LeaseLost or NotDelivered.
         """
@@ -237,7 +235,7 @@ class Hold:
             if ticket.attempt >= self._most:
                 self._bury(ticket, reason, ticket.attempt)
                 return
-            self._tell(self.lease.note, str(ticket.position), ticket.attempt, round(delay * 1000))
+            self.errands.append(partial(self.lease.note, str(ticket.position), ticket.attempt, round(delay * 1000)))
             ticket.state, ticket.when, ticket.is_noted = WAITING, now + delay, True
             ticket.attempt += 1
             self._insert(ticket)
@@ -250,14 +248,14 @@ class Hold:
         ticket.is_noted = False  # what buries it forgets the rest
         self._finish(ticket)
         letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
-        self._tell(self.lease.bury, str(ticket.position), letter, self._cursor())
+        self.errands.append(partial(self.lease.bury, str(ticket.position), letter, self._cursor()))
 
     def _finish(self, ticket: Ticket) -> None:
-        """Be done with it, and with all at the front of the line that is done."""
+        """Mark a delivery as done, and move the cursor past all at the front of the queue that are."""
         ticket.state = ACKED
         if ticket.is_noted:
-            self._tell(self.lease.done, str(ticket.position))
-        line = self._line
+            self.errands.append(partial(self.lease.done, str(ticket.position)))
+        line = self._queue
         while line and line[0].state == ACKED:
             done = line.popleft()
             if done.number > 0:
@@ -267,26 +265,23 @@ class Hold:
 
     @property
     def owes(self) -> bool:
-        """Say whether there is something to write."""
+        """Whether there is something to write."""
         return bool(self.errands) or self._acked > self._written
 
     def owed(self) -> tuple[str, int, list[Errand]]:
-        """Return the cursor, how many acks are in it, and what else is to be told."""
+        """Return the cursor, how many acks are in it, and the calls that are pending."""
         with self._lock:
             return self._cursor(), self._acked, list(self.errands)
 
     def wrote(self, begun: float, acked: int, told: list[Errand], again: int) -> None:
-        """Take note of what was written."""
+        """Record what was written."""
         with self._lock:
             self._written = max(self._written, acked)
             self.errands = [errand for errand in self.errands if not any(errand is each for each in told)]
             self.written_at, self.good_until, self.again = begun, begun + self.lease.ms / 1000, again
 
-    def _tell(self, tell: Callable[..., Step[None]], *arguments: Any) -> None:
-        self.errands.append(Errand(tell, arguments))
-
     def _cursor(self) -> str:
-        if not self._line and not self.raw:
+        if not self._queue and not self.raw:
             return _text(self._cursors, self._ends)
         return _text(self._cursors, {})
 
