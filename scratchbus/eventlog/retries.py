@@ -74,8 +74,9 @@ def look_for(
     """Walk the log behind a stream id until it ends or has one of these events.
 
     Returns where the script looks on, and those of the events that only the archive has. A log that does not have that
-    id, because another server took over, is read from its start. Raises PositionLost where the archive cannot be read,
-    unless `skips_lost`.
+    id, because another server took over, is read from its start. Where it has it, all of that millisecond is read:
+    while the clock of a server that took over is behind, every event is of the same one, and its log may have another
+    event at that id. Raises PositionLost where the archive cannot be read, unless `skips_lost`.
     """
     reader = LogReader(log, Position.parse(after)._replace(shard=shard), skips_lost=skips_lost)
     begin: tuple[object, ...] | None = ("XRANGE", log.keys(shard).log, after, after)
@@ -84,8 +85,9 @@ def look_for(
         while True:
             at = reader.at
             chunk = yield from reader.read(*([begin] if begin is not None else []))
-            if begin is not None and not chunk.replies[0] and at > reader.floor.position:
-                reader.at, begin = reader.floor.position, None
+            if begin is not None and (chunk.replies[0] or at > reader.floor.position):
+                first = at._replace(seq=0) if chunk.replies[0] else reader.floor.position
+                reader.at, begin = max(first, reader.floor.position), None
                 continue
             begin = None
             found = [entry for entry in chunk.entries if _is_wanted(entry, wanted)]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import Grant, SubscriptionLease
+from scratchbus.eventlog.consumers import Grant, Spot, SubscriptionLease
 from scratchbus.eventlog.tail import LogEntry, TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
 from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, Ticket
@@ -54,7 +54,7 @@ class Hold:
         self.good_until = begun + lease.ms / 1000
         self.written_at = begun
         self.places: list[TailCursor] | None = None
-        self.cursor = taken.cursor
+        self.spots = taken.spots
         self.origins = taken.origins
         self.again = taken.again
         self.doubtful = ACKS_AT_ONCE + 1 if taken.is_takeover else 0
@@ -67,8 +67,8 @@ class Hold:
         self._trying = taken.trying
         self._attempts = taken.attempts
         self._due = begun + taken.wait_ms / 1000
-        self._cursors = list(BusPosition.parse(taken.cursor).shards)
-        self._ends: dict[int, Position] = {}
+        self._behind: list[Spot | LogEntry] = [*taken.spots]  # up to where each shard is handled
+        self._ends: dict[int, Spot] = {}
         self._queue: deque[Ticket] = deque()  # handed out or to be handed out, in order, from the first unacked on
         self._waiting: deque[Ticket] = deque()
         self._number = 0
@@ -82,7 +82,7 @@ class Hold:
         if len(self._queue) - len(self._waiting) > MOST_UNACKED:
             raise TooManyUnacked(self.lease.name, MOST_UNACKED)
 
-    def receive(self, items: Sequence[LogEntry], shard: int, end: Position) -> None:
+    def receive(self, items: Sequence[LogEntry], shard: int, end: Spot) -> None:
         """Keep what was read of a shard, up to its end, until it is enqueued."""
         with self._lock:
             self.raw += items
@@ -135,7 +135,7 @@ class Hold:
     def set_aside(self, letter: DeadLetter) -> None:
         """Make a letter that was to be delivered again a dead letter again."""
         with self._lock:
-            self.errands.append(partial(self.lease.bury, letter.position, letter.model_dump_json(), self._cursor()))
+            self.errands.append(partial(self.lease.bury, letter.position, letter.model_dump_json(), self._spots()))
 
     def _insert(self, ticket: Ticket) -> None:
         at = next((at for at, each in enumerate(self._waiting) if each.number > ticket.number), len(self._waiting))
@@ -248,7 +248,7 @@ class Hold:
         ticket.is_noted = False  # what buries it forgets the rest
         self._finish(ticket)
         letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
-        self.errands.append(partial(self.lease.bury, str(ticket.position), letter, self._cursor()))
+        self.errands.append(partial(self.lease.bury, str(ticket.position), letter, self._spots()))
 
     def _finish(self, ticket: Ticket) -> None:
         """Mark a delivery as done, and move the cursor past all at the front of the queue that are."""
@@ -259,7 +259,7 @@ class Hold:
         while line and line[0].state == ACKED:
             done = line.popleft()
             if done.number > 0:
-                self._cursors[done.item.position.shard] = done.item.position
+                self._behind[done.item.position.shard] = done.item
 
     # -- what is owed to the engine ----------------------------------------------------------------------------------
 
@@ -268,10 +268,10 @@ class Hold:
         """Whether there is something to write."""
         return bool(self.errands) or self._acked > self._written
 
-    def owed(self) -> tuple[str, int, list[Errand]]:
-        """Return the cursor, how many acks are in it, and the calls that are pending."""
+    def owed(self) -> tuple[list[Spot], int, list[Errand]]:
+        """Return up to where all is handled, how many acks are in it, and the calls that are pending."""
         with self._lock:
-            return self._cursor(), self._acked, list(self.errands)
+            return self._spots(), self._acked, list(self.errands)
 
     def wrote(self, begun: float, acked: int, told: list[Errand], again: int) -> None:
         """Record what was written."""
@@ -280,11 +280,10 @@ class Hold:
             self.errands = [errand for errand in self.errands if not any(errand is each for each in told)]
             self.written_at, self.good_until, self.again = begun, begun + self.lease.ms / 1000, again
 
-    def _cursor(self) -> str:
-        if not self._queue and not self.raw:
-            return _text(self._cursors, self._ends)
-        return _text(self._cursors, {})
-
-
-def _text(cursors: list[Position], ends: Mapping[int, Position]) -> str:
-    return str(BusPosition(tuple(ends.get(shard, cursor) for shard, cursor in enumerate(cursors))))
+    def _spots(self) -> list[Spot]:
+        """Return up to where all of each shard is handled: to the end of what was read when nothing is out."""
+        ends = {} if self._queue or self.raw else self._ends
+        return [
+            ends.get(shard) or (Spot(at.position, at.id) if isinstance(at, LogEntry) else at)
+            for shard, at in enumerate(self._behind)
+        ]
