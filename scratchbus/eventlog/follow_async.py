@@ -13,7 +13,8 @@ from scratchbus.engine.steps import Step
 from scratchbus.engine.wakeup import wait_async
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.reader import Narrow, Stop, block_ms, cursors
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import Narrow, Stop, block_ms
 from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.telemetry.logs import stderr_logger

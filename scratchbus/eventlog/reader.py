@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask, ask_all
-from scratchbus.errors import InvalidPosition, LogGap, LogRewound, shown
+from scratchbus.errors import LogGap
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Stretch
 from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, read_floor
@@ -17,7 +17,6 @@ from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fiel
 from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LONGEST_BATCH, is_complete, whole_batches
 from scratchbus.eventlog.positions import read_positions
 from scratchbus.telemetry.logs import stderr_logger
@@ -25,10 +24,6 @@ from scratchbus.telemetry.logs import stderr_logger
 CHUNK = 500
 LONGEST_BLOCK_MS = 5_000
 STOPPABLE_BLOCK_MS = 500
-
-APART_MS = 60_000
-"""How far servers' clocks, and the moments at which they are read, may be apart: so much comes again on other shards
-when a reader goes on behind one event of a bus that is on several servers."""
 
 Chunks = list[tuple[int, list[RawEntry]]]
 """Entries by shard."""
@@ -69,66 +64,6 @@ def _names(given: Collection[str] | None) -> frozenset[bytes] | None:
     if given is None:
         return None
     return frozenset(name.encode() for name in ([given] if isinstance(given, str) else given))
-
-
-def bus_position(log: Log) -> Step[BusPosition]:
-    """Return where all logs of the bus end."""
-    ends: list[Position] = []
-    for shard in range(log.shards):
-        tail = yield from ask(shard, "GET", log.keys(shard).tail)
-        ends.append(end_of(tail, shard))
-    return BusPosition(tuple(ends))
-
-
-def cursors(
-    log: Log, after: BusPosition | Position | str | None, pages: Collection[str] | None = None
-) -> Step[list[Cursor]]:
-    """Return the cursors that stand behind a position, on the shards of these pages or on all.
-
-    Raises InvalidPosition, or LogRewound for a position that the log does not reach.
-    """
-    if isinstance(after, str):
-        after = BusPosition.parse(after) if "," in after else Position.parse(after)
-    if after is None:
-        places = [START] * log.shards
-    elif isinstance(after, BusPosition):
-        if len(after.shards) != log.shards:
-            raise InvalidPosition(
-                f"{shown(str(after))} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
-            )
-        places = list(after.shards)
-    elif not isinstance(after, Position):
-        raise InvalidPosition(f"{shown(after)} is not a position; pass the position of an event, or `bus.position()`")
-    elif after.shard >= log.shards:
-        raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
-    else:
-        ms = max(0, after.ms - (APART_MS if log.is_spread else 0))
-        places = [after if shard == after.shard else Position(ms, 0) for shard in range(log.shards)]
-    only = None if pages is None else [pages] if isinstance(pages, str) else list(pages)
-    out = []
-    for shard, place in enumerate(places):
-        if only is not None and shard not in map(log.shard, only):
-            continue
-        keys = log.keys(shard)
-        position = place._replace(shard=shard)
-        origin, at, last = yield from ask_all(
-            shard,
-            [
-                ("GET", keys.origin),
-                ("XRANGE", keys.log, position.stream_id, position.stream_id),
-                ("GET", keys.tail),
-            ],
-        )
-        end = end_of(last, shard)
-        if position.seq and position > end:
-            raise LogRewound(
-                f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position"
-                " is of another bus: read it from the start"
-            )
-        event_id = entry_id(at[0]) if at else ""
-        page = only[0] if only is not None and len(only) == 1 else ""
-        out.append(Cursor(position, event_id, origin.decode() if origin else "", page))
-    return out
 
 
 def read(log: Log, cursors: list[Cursor], block_ms: int | None = None) -> Step[Chunks]:

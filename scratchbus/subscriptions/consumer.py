@@ -28,7 +28,8 @@ from scratchbus.errors import (
 )
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.consumers import HeldByOther, Spot, SubscriptionLease, read_hash
-from scratchbus.eventlog.reader import cursors, read
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import DeadLetter, find_entry, in_time

@@ -9,8 +9,9 @@ from scratchbus.domain.events import Event
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import Poison, is_batch_end
+from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.moments import last_until
-from scratchbus.eventlog.reader import cursors, read
+from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import LogEntry
 from scratchbus.projections.silenced import Without
 from scratchbus.readmodel.rebuild import Progress
