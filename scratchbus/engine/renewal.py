@@ -22,7 +22,7 @@ logger = stderr_logger()
 
 
 class Renewable(Protocol):
-    """A lease or claim to renew, or a live page whose clock is to be set."""
+    """A lease or claim to renew, or a live page whose clock has to be set."""
 
     def is_due(self, now: float) -> bool:
         """Return whether it is time to renew it, by the monotonic clock (seconds)."""

@@ -1,4 +1,4 @@
-"""Where a reader stands in a log, and whether what comes next is what follows."""
+"""Cursors in the log, and the check that what is read next is what follows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
 
 ANEW = "read the page, and go on behind bus.position()"
-"""What a reader can do to whom something is lost."""
+"""The advice to a reader that lost events."""
 
 APART_MS = 60_000
 """How far servers' clocks, and the moments at which they are read, may be apart: so much comes again on other shards

@@ -32,10 +32,10 @@ logger = stderr_logger()
 
 
 class Stop(Protocol):
-    """What can say that it is time to stop: a threading.Event or an asyncio.Event."""
+    """A sign to stop: a threading.Event or an asyncio.Event."""
 
     def is_set(self) -> bool:
-        """Say whether it is time."""
+        """Return whether it is time to stop."""
         ...
 
 
@@ -48,11 +48,11 @@ class Narrow(NamedTuple):
 
     @classmethod
     def of(cls, pages: Collection[str] | None, types: Collection[str] | None, kinds: Collection[str] | None) -> Narrow:
-        """Make one from what callers give: a text counts as a list of one."""
+        """Return the filter for the arguments of a caller: a text counts as a list of one."""
         return cls(_names(pages), _names(types), _names(kinds))
 
     def wants(self, fields: dict[bytes, bytes]) -> bool:
-        """Say whether an entry with these fields is wanted."""
+        """Return whether an entry with these fields is wanted."""
         return (
             (self.pages is None or fields.get(b"page") in self.pages)
             and (self.types is None or fields.get(b"type") in self.types)
@@ -69,7 +69,7 @@ def _names(given: Collection[str] | None) -> frozenset[bytes] | None:
 def read(log: Log, cursors: list[Cursor], block_ms: int | None = None) -> Step[Chunks]:
     """Return the next whole batches behind the cursors, by shard, and move the cursors.
 
-    With `block_ms` it waits that long for the first, unless the shards are on several servers: nobody should wait for
+    With `block_ms` it waits that long for the first, unless the shards are on several servers: no one should wait for
     one while another has news (see `Feeds.wait_behind`). What was trimmed comes from the archive. A single cursor with
     a page reads the history index of that page, which may cut a batch. Raises PositionLost when there is no archive,
     LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
@@ -234,12 +234,12 @@ def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]
 
 
 def block_ms(follow: bool, stop: Stop | None) -> int | None:
-    """Return how long to wait for the next events: not at all, a moment when someone may say stop, or long."""
+    """Return how long (ms) to wait for the next events, None for not at all; less when there is a sign to stop."""
     return None if not follow else LONGEST_BLOCK_MS if stop is None else STOPPABLE_BLOCK_MS
 
 
 def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[Event]:
-    """Decode the entries that are wanted, in time's order across shards; what is no event is logged and left out."""
+    """Decode the wanted entries, in the order of time across shards; log and skip entries that are no events."""
     events = []
     for shard, entries in chunks:
         for entry in entries:

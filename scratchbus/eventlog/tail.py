@@ -1,7 +1,7 @@
 """The end of a shard's log, read once for all who follow it in this process.
 
-A feed keeps the last few thousand entries. Whoever has fallen behind that reads the log at its own pace, so a slow
-follower slows nobody, and costs no memory.
+A feed keeps the last few thousand entries. A follower that has fallen behind them reads the log at its own pace, so
+that it slows no other one and costs no memory.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.reader import Narrow, read
 
 KEPT = 4_096
-"""The most entries a feed keeps for those who are a little behind."""
+"""The most entries that a feed keeps for followers that are a little behind."""
 
 KEPT_BYTES = 8 * 1024 * 1024
 """The most bytes of events it keeps."""
 
 
 class LogEntry:
-    """One entry of the log; it is decoded once for all, when the first one asks."""
+    """One entry of the log, decoded once for all followers when the first one needs its event."""
 
     __slots__ = ("_event", "_fields", "entry", "position")
 
@@ -47,7 +47,7 @@ class LogEntry:
 
     @property
     def event(self) -> Event | Poison:
-        """Its event, or why it is none. Raises CodeTooOld."""
+        """Its event, or the reason why it is none. Raises CodeTooOld."""
         if self._event is None:
             self._event = decode_item(self.entry, self.position.shard)
         return self._event
@@ -59,7 +59,7 @@ class LogEntry:
 
     @property
     def size(self) -> int:
-        """How many bytes its event has."""
+        """The size of its event in bytes."""
         return len(self.fields.get(b"event", b""))
 
     def place(self, cursor: Cursor) -> None:
@@ -69,14 +69,14 @@ class LogEntry:
 
 
 class Follower(Protocol):
-    """Who is told what a feed has read."""
+    """What a feed tells about new entries."""
 
     def offer(self, items: Sequence[LogEntry]) -> None:
-        """Take note of what is new, in whole batches and without a gap; called by whoever read it, so be quick."""
+        """Note new entries, in whole batches and without a gap. The reader of the tail calls it, so be quick."""
         ...
 
     def resync(self) -> None:
-        """Look again: the feed has begun anew, behind a log that was trimmed or replaced."""
+        """Read again: the feed has started over at the end of a log that was trimmed or replaced."""
         ...
 
 
@@ -88,9 +88,9 @@ def end_of(log: Log, shard: int) -> Step[Cursor]:
 
 
 class Feed:
-    """The end of one shard's log as this process has read it. Whoever follows it may make it advance.
+    """The end of one shard's log as this process has read it. Any follower may advance it.
 
-    `trouble` is why it could not be read just now, if so.
+    `trouble` is the error of the last attempt to read it, if that failed.
     """
 
     def __init__(self, log: Log, shard: int) -> None:
@@ -108,31 +108,31 @@ class Feed:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has found the end of the log."""
+        """Whether it knows the end of the log."""
         return self._cursor is not None
 
     @property
     def followers(self) -> int:
-        """How many are told what it reads."""
+        """The number of followers."""
         return len(self._followers)
 
     def is_past(self, position: Position) -> bool:
-        """Say whether it has read an event behind this position."""
+        """Return whether it has read an event behind this position."""
         return self._cursor is not None and self._cursor.position > position
 
     def join(self, follower: Follower) -> None:
-        """Tell this one too what is new."""
+        """Add a follower."""
         with self.lock:
             self._followers.append(follower)
 
     def leave(self, follower: Follower) -> None:
-        """Tell this one no more."""
+        """Remove a follower."""
         with self.lock:
             if follower in self._followers:
                 self._followers.remove(follower)
 
     def resync(self) -> None:
-        """Have all who follow look again."""
+        """Let all followers read again."""
         with self.lock:
             self._resync()
 
@@ -141,7 +141,7 @@ class Feed:
             follower.resync()
 
     def advance(self, block_ms: int) -> Step[None]:
-        """Read what follows, waiting up to `block_ms` for it, and offer it. Only one may do so at a time."""
+        """Read the next entries, waiting up to `block_ms` for them, and offer them. Only one caller at a time."""
         if self._cursor is None:
             self._begin((yield from end_of(self.log, self.shard)))
             return
@@ -156,7 +156,7 @@ class Feed:
                 self._cursor = None  # some were erased in between: its items have to stand one after the other
 
     def after(self, cursor: Cursor) -> list[LogEntry] | None:
-        """Return the items behind a cursor; None when the feed does not have the event there. Call it with the lock."""
+        """Return the entries behind a cursor, None if the feed lacks the event there. Hold the lock for it."""
         at = cursor.position.seq - self._before
         is_time = cursor.position.ms and not cursor.position.seq  # which event that is before, only the log can tell
         if self._cursor is None or cursor.origin != self._origin or is_time:
@@ -185,7 +185,7 @@ class Feed:
                 self._forget(new[-1])
 
     def _forget(self, last: LogEntry) -> None:
-        """Keep nothing of what is before an item, which was erased in part."""
+        """Drop all entries up to this one: some of them were erased."""
         self._before, self._before_id = last.position.seq, last.id
         self._items, self._bytes = [], 0
 
@@ -204,14 +204,14 @@ class Feed:
 
 
 class TailChunk(NamedTuple):
-    """What is wanted of a stretch of the log, and whether the log ended there."""
+    """The entries that a follower wants of those read next, and whether the log ended there."""
 
     items: list[LogEntry]
     is_end: bool
 
 
 class TailCursor:
-    """Where one follower stands in one shard's log, and what it wants of it. It wakes the follower when that comes."""
+    """A cursor of one follower in one shard's log, and a filter; it wakes the follower when an entry passes."""
 
     def __init__(self, feed: Feed, cursor: Cursor, narrow: Narrow, wake: Callable[[], object]) -> None:
         self.feed = feed
@@ -221,7 +221,7 @@ class TailCursor:
         self._is_reading = False
 
     def take(self) -> Step[TailChunk]:
-        """Return what is wanted of the next stretch, from the feed or else from the log.
+        """Return the wanted ones of the next entries, from the feed or else from the log.
 
         Raises PositionLost, LogRewound or LogGap.
         """
@@ -240,7 +240,7 @@ class TailCursor:
         return TailChunk(self._wanted(read_items), not chunks)
 
     def offer(self, items: Sequence[LogEntry]) -> None:
-        """Wake the follower for what it wants; go past the rest when nothing else is in between."""
+        """Wake the follower for a wanted entry; move past the others when none is in between."""
         if self._is_reading or self.cursor.position.seq != items[0].position.seq - 1 or self._wanted(items):
             self._wake()
         else:

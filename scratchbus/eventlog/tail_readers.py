@@ -1,7 +1,7 @@
 """Readers of the tails of a bus: threads for a Bus, tasks for an AsyncBus, with one blocking connection per shard.
 
-A thread that waits for the only shard it follows reads the tail itself, for all other followers too; nothing is faster.
-Where several shards are followed, or a follower does not wait, a dedicated thread reads.
+A thread that waits for the only shard it follows reads the tail itself, also for all other followers; nothing is
+faster. For a follower of several shards, or one that does not wait, a dedicated thread reads.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Feeds:
         return self._led(shard).feed
 
     def pump(self, shard: int) -> None:
-        """Read the tail of a shard in a dedicated thread, also while nobody waits for it."""
+        """Read the tail of a shard in a dedicated thread, also while no one waits for it."""
         led = self._led(shard)
         with self._lock:
             if led.pump is None:
@@ -108,7 +108,7 @@ class Feeds:
         return woken.is_set()
 
     def close(self) -> None:
-        """Stop reading, and wake all who wait."""
+        """Stop reading, and wake all followers."""
         self._closed.set()
         self._reader.break_off()
         for led in list(self._feeds.values()):
@@ -210,7 +210,7 @@ class AsyncFeeds:
         return woken.is_set()
 
     async def close(self) -> None:
-        """Stop reading, and wake all who wait."""
+        """Stop reading, and wake all followers."""
         await self._reader.break_off()
         for _, task in self._feeds.values():
             task.cancel()
