@@ -147,7 +147,7 @@ def append(
             yield Pause(backoff(attempt))
             attempt += 1
             try:
-                scan, _ = yield from look_for(log, shard, after or before, wanted_of(writes), skips_lost=True)
+                scan, _ = yield from look_for(log, shard, after or before, wanted_of(writes), is_in_doubt=True)
             except EngineError as error:
                 raise _in_doubt(error, first) from None
         except EngineError as error:
