@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from scratchbus.errors import InvalidPosition, shown
 
@@ -72,6 +72,22 @@ class Position(NamedTuple):
 
 
 START = Position(0, 0)
+
+
+class _Placed(Protocol):
+    """A position, or an event."""
+
+    @property
+    def ms(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def shard(self) -> int: ...
+
+
+def in_time(placed: _Placed) -> tuple[int, int, int]:
+    """Return the sort key of positions, or events, of several shards: by time, then in the order of each log."""
+    return placed.ms, placed.shard, placed.seq
 
 
 class BusPosition(NamedTuple):

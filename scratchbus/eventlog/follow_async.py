@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, Self
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.position import BusPosition, Position, in_time
 from scratchbus.engine.steps import Step
 from scratchbus.engine.wakeup import wait_async
 from scratchbus.eventlog.append import Log
@@ -104,7 +104,7 @@ class AsyncEvents:
             taken = await self._run(place.take())
             self._raw += taken.items  # no await since the cursor moved: a cancellation loses nothing
             is_end = is_end and taken.is_end
-        self._items += sorted(self._raw, key=lambda item: (item.position.ms, item.position.shard, item.position.seq))
+        self._items += sorted(self._raw, key=lambda item: in_time(item.position))
         self._raw.clear()
         return is_end and not self._items
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import Position, in_time
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import LogGap
 from scratchbus.eventlog.append import Log
@@ -248,5 +248,5 @@ def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[Event]:
                     events.append(decode_entry(entry, shard))
                 except Poison as poison:
                     logger.warning("not an event", position=str(poison.position), reason=poison.reason)
-    events.sort(key=lambda event: (event.ms, event.shard, event.seq))
+    events.sort(key=in_time)
     return events

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from scratchbus.domain.events import ContextRendered, Event, Linked
 from scratchbus.domain.exposure import ActionTaken, Exposure, Seen
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import Position, in_time
 from scratchbus.engine.steps import Step
 from scratchbus.readmodel.history import history, read_events
 from scratchbus.readmodel.relations import Relations
@@ -53,7 +53,7 @@ def _actions(core: Core, relations: Relations, renderings: list[ContextRendered]
         late = sorted(spot for spot in spots if spot.ms >= floor)
         for at in range(0, len(late), _AT_ONCE):
             links += yield from read_events(core.log, late[at : at + _AT_ONCE])
-    links.sort(key=lambda event: (event.ms, event.shard, event.seq))
+    links.sort(key=in_time)
     return [
         ActionTaken(action=link.action, id=link.subject, page=link.page, by=link.by, at=link.at)
         for link in links

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from secrets import token_hex
 
-from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.position import BusPosition, Position, in_time
 from scratchbus.domain.values import Duration, delay_ms
 from scratchbus.engine.connections import backoff
 from scratchbus.engine.steps import Step
@@ -32,7 +32,7 @@ from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.dead_letters import DeadLetter, find_entry, in_time
+from scratchbus.subscriptions.dead_letters import DeadLetter, by_time, find_entry
 from scratchbus.subscriptions.delivery_state import Ticket
 from scratchbus.subscriptions.filters import Filters, Tags
 from scratchbus.subscriptions.options import Terms, check_attempts, check_name, seconds
@@ -268,7 +268,7 @@ class Consumer:
             hold.receive(taken.items, place.feed.shard, Spot(place.cursor.position, place.cursor.event_id))
             is_end = is_end and taken.is_end
         if len(hold.places or ()) > 1:
-            hold.raw.sort(key=lambda item: (item.position.ms, item.position.shard, item.position.seq))
+            hold.raw.sort(key=lambda item: in_time(item.position))
         if not self._filters.tags:
             hold.enqueue_all()
         while hold.raw:
@@ -287,7 +287,7 @@ class Consumer:
         keys = self._core.log.keys(0)
         rows = yield from read_hash(keys, keys.again(self.name))
         items = []
-        for position in sorted(rows, key=in_time):
+        for position in sorted(rows, key=by_time):
             entry = yield from find_entry(self._core, position)
             if entry is None:
                 letter = DeadLetter.model_validate_json(rows[position])

@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import BaseModel
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import Position, in_time
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidPosition, NotFound, PositionLost, shown
 from scratchbus.eventlog.below_floor import entries_at
@@ -57,7 +57,7 @@ def list_letters(core: Core, name: str | None) -> Step[list[DeadLetter]]:
     out: list[DeadLetter] = []
     for each in (yield from names(keys)) if name is None else [(yield from _known(keys, name))]:
         rows = yield from read_hash(keys, keys.dead(each))
-        out += [DeadLetter.model_validate_json(rows[position]) for position in sorted(rows, key=in_time)]
+        out += [DeadLetter.model_validate_json(rows[position]) for position in sorted(rows, key=by_time)]
     return out
 
 
@@ -90,10 +90,9 @@ def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:
     return found[0] if found else None
 
 
-def in_time(position: str) -> tuple[int, int, int]:
-    """Return the sort key of a position among those of several shards."""
-    at = Position.parse(position)
-    return at.ms, at.shard, at.seq
+def by_time(position: str) -> tuple[int, int, int]:
+    """Return the sort key of the text of a position among those of several shards."""
+    return in_time(Position.parse(position))
 
 
 def _known(keys: ShardKeys, name: str) -> Step[str]:
@@ -106,7 +105,7 @@ def _chosen(keys: ShardKeys, name: str, positions: Positions) -> Step[list[str]]
     yield from _known(keys, name)
     there = yield from read_hash(keys, keys.dead(name))
     if positions is None:
-        return sorted(there, key=in_time)
+        return sorted(there, key=by_time)
     given = [positions] if isinstance(positions, Position | str) else positions
     if not isinstance(given, Iterable):
         raise InvalidPosition(f"positions: {shown(given)} is neither a position nor a list of positions")
@@ -114,4 +113,4 @@ def _chosen(keys: ShardKeys, name: str, positions: Positions) -> Step[list[str]]
     for position in wanted:
         if position not in there:
             raise NotFound(f"{name!r} has no dead letter at {position}; see `scratchbus dead-letters ls {name}`")
-    return sorted(set(wanted), key=in_time)
+    return sorted(set(wanted), key=by_time)
