@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -74,8 +73,9 @@ def encode_unplaced(event: Event) -> bytes:
     return _PREFIX + body[1:]
 
 
-text_of: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="replace")
-"""Return stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
+def text_of(raw: bytes) -> str:
+    """Return stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
+    return raw.decode("utf-8", "replace")
 
 
 def entry_id(entry: RawEntry) -> str:
