@@ -17,7 +17,7 @@ from scratchbus.eventlog.append_script import APPEND, ERASE, AppendKeys
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.ids import OPEN_END, new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys, shard_of
-from scratchbus.eventlog.retries import bound, bound_of, check_same, look_below, look_for, positions_of, wanted_of
+from scratchbus.eventlog.retries import bound, bound_of, check_same, look_for, positions_of, wanted_of
 from scratchbus.eventlog.revive import TRIES, drop_heads, revive
 from scratchbus.eventlog.writes import OPS, Write
 from scratchbus.telemetry.counters import counts
@@ -119,11 +119,11 @@ def append(
     scan, begun, attempt, revived = "", time.monotonic(), 0, dict[str, list[str]]()
     after = bound_of(first) if writes[0].digest else None
     if after is not None:
-        recalled = yield from _recall(log, shard, after, writes)
-        if recalled:
+        scan, archived = yield from look_for(log, shard, after, wanted_of(writes))
+        check_same(writes, archived)
+        if recalled := positions_of(writes, archived, shard):
             yield Wrote(first, recalled[0])
             return Appended([], recalled)
-        scan = yield from look_for(keys, after, wanted_of(writes))
     while True:
         command = script(
             *arguments,
@@ -146,7 +146,7 @@ def append(
             yield Pause(backoff(attempt))
             attempt += 1
             try:
-                scan = yield from look_for(keys, after or before, wanted_of(writes))
+                scan, _ = yield from look_for(log, shard, after or before, wanted_of(writes), skips_lost=True)
             except EngineError as error:
                 raise _in_doubt(error, first) from None
         except EngineError as error:
@@ -216,13 +216,6 @@ def _in_doubt(error: EngineError, event_id: str) -> EngineError:
     error.event_id = event_id
     error.in_doubt()
     return error
-
-
-def _recall(log: Log, shard: int, after: str, writes: list[Write]) -> Step[list[Position]]:
-    """Return where the archive has what these writes appended; nothing if it does not."""
-    entries = yield from look_below(log.keys(shard), log.past, after, wanted_of(writes))
-    check_same(writes, entries)
-    return positions_of(writes, entries, shard)
 
 
 def _check_recalled(log: Log, shard: int, writes: list[Write], positions: list[Position]) -> Step[None]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask_all
-from scratchbus.eventlog.append import Log
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log  # which needs to know where a log ends
 
 
 class Lag(NamedTuple):
@@ -43,8 +45,9 @@ def read_lags(log: Log, positions: Iterable[Position]) -> Step[dict[Position, La
 
 
 def end_of(tail: bytes | None, shard: int) -> Position:
-    """Return where a log ends, by its `tail`."""
-    return Position.parse(tail.partition(b"|")[0].decode())._replace(shard=shard) if tail else START
+    """Return where a log ends, by its `tail`, or by its floor where it ends downwards; the start for None."""
+    position = Position.parse(tail.partition(b"|")[0].decode()) if tail else START
+    return position._replace(shard=shard)
 
 
 def in_ms(time: tuple[bytes, bytes]) -> int:

@@ -11,19 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import START, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import (
-    Poison,
-    RawEntry,
-    decode_item,
-    entry_fields,
-    entry_position,
-    is_batch_end,
-    text_of,
-)
+from scratchbus.eventlog.below_floor import Floor
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_item, entry_fields, entry_position, text_of
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.reader import Narrow, read
 
@@ -32,8 +25,6 @@ KEPT = 4_096
 
 KEPT_BYTES = 8 * 1024 * 1024
 """The most bytes of events it keeps."""
-
-_LONGEST_BATCH = 4_096
 
 
 class Item:
@@ -77,14 +68,6 @@ class Item:
         cursor.event_id = self.id
 
 
-def whole_batches(items: Sequence[Item]) -> int:
-    """Return how many of these entries, read one after the other, end with the last whole batch."""
-    end = next((at for at in range(len(items), 0, -1) if is_batch_end(items[at - 1].entry)), 0)
-    if not end and len(items) >= _LONGEST_BATCH:
-        return len(items)  # no such batch is ever written; do not stand still
-    return end
-
-
 class Follower(Protocol):
     """Who is told what a feed has read."""
 
@@ -101,9 +84,7 @@ def end_of(log: Log, shard: int) -> Step[Cursor]:
     """Return the cursor that stands behind the last event of a shard's log."""
     keys = log.keys(shard)
     tail, origin = yield from ask_all(shard, [("GET", keys.tail), ("GET", keys.origin)])
-    id, _, event_id = text_of(tail or b"").partition("|")
-    position = Position.parse(id) if id else START
-    return Cursor(position._replace(shard=shard), event_id, origin.decode() if origin else "")
+    return Cursor(*Floor.parse(tail, origin, shard))
 
 
 class Feed:
@@ -120,7 +101,6 @@ class Feed:
         self._cursor: Cursor | None = None
         self._origin = ""
         self._items: list[Item] = []
-        self._torn: list[Item] = []  # the beginning of a batch whose end was not read yet
         self._bytes = 0
         self._before = 0  # the seq before the first item
         self._before_id = ""
@@ -171,8 +151,8 @@ class Feed:
             self._cursor = None
             return
         if chunks:
-            self._take([Item(entry, self.shard) for entry in chunks[0][1]])
-            if self._cursor.position.seq != self._before + len(self._items) + len(self._torn):
+            self._take([Item(entry, self.shard) for entry in chunks[0][1]], self._cursor.origin)
+            if self._cursor.position.seq != self._before + len(self._items):
                 self._cursor = None  # some were erased in between: its items have to stand one after the other
 
     def after(self, cursor: Cursor) -> list[Item] | None:
@@ -190,18 +170,12 @@ class Feed:
         with self.lock:
             self._cursor, self._origin = cursor, cursor.origin
             self._before, self._before_id = cursor.position.seq, cursor.event_id
-            self._items, self._torn, self._bytes = [], [], 0
+            self._items, self._bytes = [], 0
             self._stir()
 
-    def _take(self, items: list[Item]) -> None:
+    def _take(self, new: list[Item], origin: str) -> None:
         with self.lock:
-            if self._cursor is not None:
-                self._origin = self._cursor.origin
-            whole = self._torn + items
-            end = whole_batches(whole)
-            new, self._torn = whole[:end], whole[end:]
-            if not new:
-                return
+            self._origin = origin
             self._items += new
             self._bytes += sum(item.size for item in new)
             self._trim()

@@ -75,15 +75,15 @@ def fold_once(
     return Folded(folded, found.is_end, outcome, pages if folded else {}), now
 
 
-def catch_up(log: Log, shard: int) -> Step[None]:
-    """Fold a shard's log until nothing is left that was there when this began."""
+def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
+    """Fold a shard's log until nothing is left that was there when this began; return the checkpoint then."""
     known: Checkpoint | None = None
     while True:
         folded, known = yield from fold_once(log, shard, known)
         if folded.outcome is not Outcome.DONE:
             yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
         elif folded.is_all:
-            return
+            return known
 
 
 def _read_stretch(
@@ -132,7 +132,7 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
             by_store[projection_of(subject).store].append(subject)
         for store, some in by_store.items():
             asked.append((page, some))
-            reads.append(("HMGET", keys.page(page, checkpoint.build).documents(store), *some))
+            reads.append(("HMGET", getattr(keys.page(page, checkpoint.build), store), *some))
     *rows, last = yield from ask_all(keys.shard, [*reads, ("GET", key)])
     for (page, subjects), found in zip(asked, rows, strict=True):
         for subject, row in zip(subjects, found, strict=True):

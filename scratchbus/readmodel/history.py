@@ -80,7 +80,7 @@ def walk_all_back(log: Log, page: str, ends: Mapping[str, str]) -> Step[dict[str
 
 def _last_of(log: Log, page: str, subject: str) -> Step[str]:
     """Return the stream id of the last event about a subject whose head was dropped, "" if it never was."""
-    seen = yield from look(log, page, Freshness(), lambda _: (), "get", subject)
+    seen = yield from look(log, page, Freshness(), "get", subject)
     for document in seen.found:
         return document.position.stream_id
     if seen.checkpoint.is_paged:

@@ -28,7 +28,7 @@ from scratchbus.eventlog.codec import (
 )
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.reader import CHUNK, read
+from scratchbus.eventlog.reader import read
 from scratchbus.projections import notes, session
 from scratchbus.projections.notebook import Notebook
 from scratchbus.readmodel.catch_up import catch_up
@@ -53,13 +53,9 @@ class Held:
         """Take in what has happened since. Raises PositionLost, LogRewound or LogGap."""
         ahead = replace(self.cursor)
         while True:
-            was = ahead.position
             chunks = yield from read(log, [ahead])
-            entries = chunks[0][1] if chunks else []
-            is_archived = ahead.floor is not None and was < ahead.floor.position  # the log goes on behind that
-            is_all = not ahead.page and not is_archived and len(entries) < CHUNK
-            self._take(entries, ahead)
-            if is_all:
+            self._take(chunks[0][1] if chunks else [], ahead)
+            if not ahead.has_more:
                 return
             ahead.page = self._page  # it is far behind: by the index of the page, as far as that goes
 

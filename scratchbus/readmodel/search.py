@@ -64,7 +64,7 @@ def _search(
     while limit is None or len(out) < limit:
         ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))
         asked = "list", ask_for, bound, statuses, source
-        seen = yield from look(log, page, freshness, keys_of, *asked, ahead=ahead, earlier=earlier)
+        seen = yield from look(log, page, freshness, *asked, keys_of=keys_of, ahead=ahead, earlier=earlier)
         ahead = seen.ahead
         if walk is None and seen.checkpoint.is_paged and not wanted.waiting:
             walk = yield from _begin(log, page, seen.checkpoint, wanted)

@@ -11,7 +11,7 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import Poison, is_batch_end
 from scratchbus.eventlog.moments import last_until
 from scratchbus.eventlog.reader import cursors, read
-from scratchbus.eventlog.tail import Item, whole_batches
+from scratchbus.eventlog.tail import Item
 from scratchbus.projections.silenced import Without
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.timetravel.cut import Cut
@@ -30,7 +30,6 @@ def fold_without(log: Log, page: str, cut: Cut, judge: Without, progress: Progre
         if shard != home:
             ends[shard] = yield from last_until(log, shard, cut.ms)
     all_places = yield from cursors(log, None)
-    torn: dict[int, list[Item]] = {shard: [] for shard in ends}
     held: list[list[Item]] = []  # those of the last millisecond: what is read next may have more of it
     while places := [place for place in all_places if place.position < ends[place.position.shard]]:
         chunks = yield from read(log, places)
@@ -38,10 +37,8 @@ def fold_without(log: Log, page: str, cut: Cut, judge: Without, progress: Progre
             break
         batches = held
         for shard, entries in chunks:
-            items = torn[shard] + [Item(entry, shard) for entry in entries]
-            whole = whole_batches(items)
-            torn[shard] = items[whole:]
-            batches += _batches(item for item in items[:whole] if item.position <= ends[shard])
+            items = [Item(entry, shard) for entry in entries]
+            batches += _batches(item for item in items if item.position <= ends[shard])
         batches.sort(key=_when)
         last = bisect_left(batches, batches[-1][0].position.ms, key=_ms) if batches else 0
         held = batches[last:]

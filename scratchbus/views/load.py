@@ -17,7 +17,7 @@ from scratchbus.eventlog.codec import Poison, decode_observations
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.reader import read
-from scratchbus.eventlog.tail import Item, whole_batches
+from scratchbus.eventlog.tail import Item
 from scratchbus.projections.page_in_memory import LivePage, Turn
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.garbage import without_collections
@@ -70,19 +70,15 @@ def _read_documents(names: PageKeys, shard: int) -> Step[list[Observation]]:
 
 def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[Item]], None]) -> Step[None]:
     """Read the log behind a cursor to its end, in whole batches, and move the cursor with what was taken."""
-    shard = cursor.position.shard
-    ahead, torn = replace(cursor), list[Item]()
+    shard, ahead = cursor.position.shard, replace(cursor)
     while True:
         chunks = yield from read(log, [ahead])
         cursor.origin = ahead.origin
         if not chunks:
             return
-        items = torn + [Item(entry, shard) for entry in chunks[0][1]]
-        end = whole_batches(items)
-        if end:
-            take(items[:end])
-            items[end - 1].place(cursor)
-        torn = items[end:]
+        items = [Item(entry, shard) for entry in chunks[0][1]]
+        take(items)
+        items[-1].place(cursor)
 
 
 def fold_item(live: LivePage, item: Item) -> tuple[Turn, Event | None, str]:
