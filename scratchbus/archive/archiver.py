@@ -160,7 +160,7 @@ class _LogArchiver:
         trimmer = Trimmer(self._bus, shelf, self._lease, origin, limit, now)
         begun = last.chain.last.seq if last else 0
         self._tell(begun, limit)
-        for draft in drafts(self._bus, self._keys, shelf, last, limit):
+        for draft in drafts(self._bus, shelf, last, self._shard, limit):
             if not draft.is_full(self._bus.settings.archive_segment) and not self._has_waited(draft, now):
                 break
             last = self._store(shelf, draft, last)

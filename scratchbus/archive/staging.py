@@ -11,7 +11,7 @@ from typing import Any
 
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import Conflict, NotEmpty
+from scratchbus.errors import Conflict, NotEmpty, ScratchbusError
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
 
@@ -79,8 +79,8 @@ class Staging:
         try:
             yield from self._clear()
             yield from self._do("leave")
-        except Conflict:
-            return
+        except ScratchbusError:
+            return  # the next import does it
 
     def _clear(self) -> Step[None]:
         at = b"0"

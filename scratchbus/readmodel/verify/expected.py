@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.events import Erased, Event, TypesChanged
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import START, Position, millis
 from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, entry_id
 from scratchbus.eventlog.gaps import STATUS
-from scratchbus.eventlog.layouts import Head
-from scratchbus.projections import scratch_page
+from scratchbus.eventlog.layouts import FOREVER, SPAN, Head
 from scratchbus.projections.projection import damage
 from scratchbus.projections.table import SCRATCH_PAGE, fold_page, is_remembered
 
@@ -67,10 +66,36 @@ class PageState:
         """Yield the subjects of what is remembered."""
         return (subject for subject, document in self.remembered.items() if document is not None)
 
+    def open(self) -> Iterator[str]:
+        """Yield the ids of the open observations."""
+        return (document.id for document in self.live() if document.is_open)
+
+    def sure(self) -> Iterator[str]:
+        """Yield the subjects of which every event could be read."""
+        return (subject for subject in self.subjects if self.is_sure(subject))
+
+    def is_sure(self, subject: str) -> bool:
+        """Return whether every event about a subject could be read."""
+        return self.subjects.get(subject, Subject()).is_sure
+
+    def dedupe_keys(self) -> Iterator[str]:
+        """Yield the dedupe keys of the open observations."""
+        return (key for key, holder in self.holders.items() if holder is not None)
+
     def head(self, id: str) -> Head | None:
         """Return the head that the append script has to have of a subject."""
         document = self.documents.get(id)
         return head_of(document) if document is not None else self.subjects.get(id, Subject()).gone
+
+    def score(self, id: str) -> int | None:
+        """Return the score that an open observation has to have, None for any other subject."""
+        document = self.documents.get(id)
+        return document.priority * SPAN + document.added_seq if document is not None and document.is_open else None
+
+    def soonest(self) -> int:
+        """Return when (ms) the first open observation expires."""
+        heads = (head_of(document) for document in self.live() if document.is_open)
+        return min((head.expires for head in heads if head.expires), default=FOREVER)
 
 
 @dataclass(slots=True)
@@ -81,14 +106,13 @@ class State:
     event_id: str = ""
     batch: tuple[int, int] = (1, 1)
     pages: dict[str, PageState] = field(default_factory=dict)
-    relations: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in scratch_page.RELATIONS})
     rejected: set[str] = field(default_factory=set)
     gaps: dict[str, int] = field(default_factory=dict)
     erased: set[int] = field(default_factory=set)
     trunk: State | None = None
 
     def branch(self) -> State:
-        """Return a state that goes on from this one and leaves it alone; of relations and gaps it has only its own."""
+        """Return a state that goes on from this one and leaves it alone; of gaps it has only its own."""
         return State(self.at, self.event_id, self.batch, trunk=self)
 
     def names(self) -> set[str]:
@@ -107,13 +131,11 @@ class State:
         if isinstance(item, Poison):
             self._reject(item.page, item.subject, item.position, item.reason, say)
             return
-        for relation, start, end in scratch_page.relations(item):
-            self.relations[relation].add(f"{start}\t{end}")
         page = self.page(item.page)
         before, known = page.documents.get(item.subject), page.subjects.get(item.subject, Subject())
         if item.prev != known.last and not isinstance(item, Erased):
             say("chain", str(item.position), f"says that {item.prev!r} came before it, and not {known.last!r}")
-        if is_remembered(item.subject):
+        if is_remembered(item.subject) or isinstance(item, TypesChanged):
             self._remember(page, item, known, say)
             return
         if before is not None and item.type != before.type:

@@ -13,14 +13,15 @@ from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, read_floor
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import RawEntry, decode_items, entry_position
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_items, entry_position
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.positions import read_many_positions
+from scratchbus.projections import scratch_page
 from scratchbus.readmodel.verify.expected import Say, State
 from scratchbus.readmodel.verify.findings import Verified
-from scratchbus.readmodel.verify.stored import Holdings
+from scratchbus.readmodel.verify.stored import StoredKeys
 
 _CHUNK = 1_000  # entries of the log that are folded at once
 _AT_ONCE = 500  # pages whose positions are read at once
@@ -41,7 +42,7 @@ class Looker:
     `places` has of each page the last position that was compared; `strays` are the pages where one is wrong.
     """
 
-    def __init__(self, log: Log, wanted: Holdings, verified: Verified, note: Callable[[int], None]) -> None:
+    def __init__(self, log: Log, wanted: StoredKeys, verified: Verified, note: Callable[[int], None]) -> None:
         self._log = log
         self._keys = wanted.keys
         self._shard = wanted.keys.shard
@@ -88,6 +89,8 @@ class Looker:
             places: dict[str, list[Position]] = defaultdict(list)
             for entry, item in decode_items(entries, self._shard):
                 base.apply(entry, item, self._verified.add)
+                for name, cause, effect in () if isinstance(item, Poison) else scratch_page.relations(item):
+                    self._wanted.relations[name].add(f"{cause}\t{effect}")
                 places[item.page].append(item.position)
             yield from self._compare_places(places)
             self._note(base.at.seq)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidInput, shown
@@ -27,7 +27,7 @@ from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.probe import Looker, Moved, batches, said_end
-from scratchbus.readmodel.verify.stored import Holding, Holdings
+from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
 _AT_ONCE = 500  # members of a key that a look takes
 
@@ -79,7 +79,7 @@ class _Shard:
         self._shard = shard
         self._keys = log.keys(shard)
         self._verified = verified
-        self._wanted = Holdings(self._keys)
+        self._wanted = StoredKeys(self._keys)
         self._note = note
         self._looker = Looker(log, self._wanted, verified, partial(note, "log"))
         self._look = self._looker.look
@@ -98,9 +98,9 @@ class _Shard:
         yield from self._looker.fold_base(checkpoint.position)
         yield from self._look([])
         for key in sorted((yield from self._scan()) | self._wanted.names()):
-            holding = self._wanted.holding(key)
-            if holding is not None:
-                yield from self._compare(holding)
+            stored = self._wanted.find(key)
+            if stored is not None:
+                yield from self._compare(stored)
             elif key.startswith(self._keys.ids) and not key.endswith("retried"):
                 yield from self._compare_ids(key)
             else:
@@ -142,28 +142,26 @@ class _Shard:
 
     # -- comparing ---------------------------------------------------------------------------------------------------
 
-    def _compare(self, holding: Holding) -> Step[None]:
+    def _compare(self, stored: StoredKey) -> Step[None]:
         """Compare a key member by member, in both directions."""
-        is_hash = holding.type == "hash"
+        scan, get = ("HSCAN", "HMGET") if stored.type == "hash" else ("ZSCAN", "ZMSCORE")
         seen: set[str] = set()
         at = b"0"
         while True:
-            scan = ("HSCAN" if is_hash else "ZSCAN", holding.key, at, "COUNT", _AT_ONCE)
-            ((at, flat),) = yield from self._look([scan])
-            for member, value in zip(flat[::2], flat[1::2], strict=True):
-                seen.add(name := member.decode("utf-8", "replace"))
-                self._judge(holding, name, value)
+            ((at, flat),) = yield from self._look([(scan, stored.key, at, "COUNT", _AT_ONCE)])
+            names = [name.decode("utf-8", "replace") for name in flat[::2]]
+            seen.update(names)
+            self._judge(stored, names, flat[1::2])
             if int(at) == 0:
                 break
-        rest = (member for member in list(holding.members()) if member not in seen)
-        while some := list(islice(rest, _AT_ONCE)):
-            (values,) = yield from self._look([("HMGET" if is_hash else "ZMSCORE", holding.key, *some)])
-            for member, value in zip(some, values, strict=True):
-                self._judge(holding, member, value)
+        for some in batches([member for member in stored.members() if member not in seen], _AT_ONCE):
+            (values,) = yield from self._look([(get, stored.key, *some)])
+            self._judge(stored, some, values)
 
-    def _judge(self, holding: Holding, member: str, value: bytes | None) -> None:
-        if wrong := holding.judge(member, value):
-            self._verified.add(holding.kind, f"{holding.key} {member}", wrong)
+    def _judge(self, stored: StoredKey, members: list[str], values: list[bytes | None]) -> None:
+        for member, value in zip(members, values, strict=True):
+            if problem := stored.problem(member, value):
+                self._verified.add(stored.kind, f"{stored.key} {member}", problem)
 
     def _compare_ids(self, key: str) -> Step[None]:
         """Look whether the callers' own event ids are those of the events at their positions."""
@@ -213,7 +211,7 @@ class _Shard:
                     {name: paged_out.places_in(row) for name, row in zip(spans, places, strict=True)},
                 )
                 for id, row in zip(some, rows, strict=True):
-                    if wrong := self._wanted.judge_absent(page, id, row, index):
+                    if wrong := self._wanted.problem_of_absent(page, id, row, index):
                         self._verified.add("paged", f"{names.paged} {id}", wrong)
 
     def _compare_lasts(self) -> Step[None]:
