@@ -19,8 +19,7 @@ from scratchbus.commands import refute as refuting
 from scratchbus.commands import trace as tracing
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.exposure import Exposure
-from scratchbus.domain.observation import Claim, NewObservation, Observation
-from scratchbus.domain.patch import ObservationPatch
+from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page

@@ -11,8 +11,7 @@ from contextlib import suppress
 from typing import Any, Self, Unpack
 
 from scratchbus.commands.claim import Picked, Wanted
-from scratchbus.domain.observation import Observation
-from scratchbus.domain.patch import ObservationPatch
+from scratchbus.domain.observation import Observation, ObservationPatch
 from scratchbus.domain.values import Duration
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import Host
