@@ -18,11 +18,10 @@ from scratchbus.domain.values import check_event_id
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.append_replies import Written
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import new_event_id, new_id
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.relations import find_pages, may_be_archived
@@ -89,8 +88,7 @@ def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id:
     for write, row in zip(writes, done.written, strict=True):
         if row.kind == "added":
             event = cast(Added, write.event)
-            ms, seq, shard = row.position
-            added[row.subject] = scratch_page.added(event.placed(ms=ms, seq=seq, shard=shard))
+            added[row.subject] = scratch_page.added(row.placed(event))
         if row.kind != "added" or row.version > 1:
             stale[row.subject] = row
     if stale:

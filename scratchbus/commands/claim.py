@@ -19,10 +19,9 @@ from scratchbus.domain.values import Duration, check_id, duration_ms
 from scratchbus.engine.steps import Abandoned, Step
 from scratchbus.errors import InvalidTTL
 from scratchbus.eventlog.append import append, first_end
-from scratchbus.eventlog.append_replies import Idle
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.ids import new_event_id
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Idle, Write
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core, type_of
 

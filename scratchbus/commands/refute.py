@@ -15,10 +15,9 @@ from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChangeable
 from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.append_replies import Appended
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.ids import new_event_id
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Appended, Write
 from scratchbus.readmodel.exposures import exposure_of
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.queries import get

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ MAX_DEPTH = 100
 MAX_DIGITS = 308
 """The most digits of a whole number inside context and metadata: readers that know only doubles read no infinity."""
 
+_PLAIN_LABEL = re.compile(rf"[!-~]{{1,{MAX_LABEL}}}").fullmatch
 _TRIGGERS = ("type", "status", "tags")
 
 
@@ -139,7 +141,8 @@ def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
         raise InvalidField("tags", f"{shown(tags)} is not a list of texts")
     for tag in tags:
-        check_label("tags", tag)
+        if type(tag) is not str or not _PLAIN_LABEL(tag):  # most are plain, which is known without a call
+            check_label("tags", tag)
     unique = list(dict.fromkeys(tags))
     if len(unique) > most:
         raise TooLarge("tags", len(unique), most, "tags")

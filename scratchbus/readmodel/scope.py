@@ -18,7 +18,7 @@ from scratchbus.domain.values import MAX_BYTES, check_source
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, ask, ask_all
-from scratchbus.errors import TypeInUse, UnknownType, VersionConflict
+from scratchbus.errors import TypeInUse, VersionConflict
 from scratchbus.eventlog.append import Log, append
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE
@@ -129,14 +129,11 @@ def type_of(core: Core, name: str) -> Step[ObservationType]:
 
     A newer registry is looked for every few seconds, and at once when the type is unknown.
     """
-    if time.monotonic() - core.registry_checked > REGISTRY_AGE:
+    kind = core.registry.types.get(name)
+    if kind is None or time.monotonic() - core.registry_checked > REGISTRY_AGE:
         yield from refresh_registry(core)
-    try:
-        return core.registry.get(name)
-    except UnknownType:
-        if not (yield from refresh_registry(core)):
-            raise
-        return core.registry.get(name)
+        kind = core.registry.get(name)
+    return kind
 
 
 def refresh_registry(core: Core) -> Step[bool]:
