@@ -77,11 +77,6 @@ def life_of(kind: ObservationType | None) -> Lifecycle:
     return kind.lifecycle if kind is not None else DEFAULT
 
 
-def type_name(kind: ObservationType | None) -> str:
-    """Return the name of a type; nothing where the type is gone, and the script fills it in."""
-    return kind.name if kind is not None else ""
-
-
 def finish(core: Core, page: str, before: Observation | None, writes: list[Write], done: Appended) -> Step[Observation]:
     """Return the observation after the writes, folded here when nothing came between."""
     if done.recalled is not None:

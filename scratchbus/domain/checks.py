@@ -9,11 +9,14 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
+from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 
 MAX_LABEL = 256
 """The most characters of a tag, an owner, an action."""
+
+MAX_REASON = 4_096
+"""The most bytes of a reason."""
 
 MAX_KEY = 512
 """The most bytes of a dedupe key."""
@@ -38,13 +41,10 @@ def check_end(end: datetime, now: datetime) -> datetime:
     return end
 
 
-def check_guards(event_id: object, fence: object, expected_version: object = None) -> None:
-    """Raise InvalidId for what is no event id, InvalidField for what is no fence or no version."""
+def check_guards(event_id: object) -> None:
+    """Raise InvalidId for what is given and no event id."""
     if event_id is not None:
         check_event_id(event_id)
-    for field, number in (("fence", fence), ("expected_version", expected_version)):
-        if number is not None:
-            check_whole(field, number)
 
 
 def check_content(content: object, limit: int = MAX_BYTES, field: str = "content") -> str:
@@ -193,7 +193,7 @@ def check_reason(reason: str | None) -> str | None:
     """Return a reason of at most 4 KiB, or None."""
     if reason is None:
         return None
-    return check_content(reason, 4096, "reason")
+    return check_content(reason, MAX_REASON, "reason")
 
 
 def as_time(field: str, value: object) -> datetime:

@@ -161,7 +161,7 @@ def push_registry(core: Core, registry: Registry, event_id: str | None = None) -
     Raises TypeInUse when a type goes, or gets another lifecycle, while an observation of it is open, and
     VersionConflict when someone else published meanwhile. A retry with the same event id is answered as the first.
     """
-    check_guards(event_id, None)
+    check_guards(event_id)
     head, current = yield from _read_registry(core.log)
     old = current or core.registry
     digest = digest_of("push_types", registry.text) if event_id is not None else ""
