@@ -46,7 +46,7 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
         raise InvalidId("id: the record of a session itself cannot be erased; erase its notepad, notes or todo list")
     if not reason:
         raise InvalidField("reason", "say why it is erased; the tombstone records it")
-    check_guards(event_id, None, None)
+    check_guards(event_id)
     keys, who = core.log.keys(core.log.shard(page)), f"{core.by}@{socket.gethostname()}:{os.getpid()}"
     known = yield from history(core.log, page, id)
     if not known:

@@ -36,7 +36,7 @@ def record(
 
     Without a caller's own `event_id` the event has `new_id`, or any.
     """
-    check_guards(event_id, None)
+    check_guards(event_id)
     viewer = f"session:{session}" if session is not None else f"agent:{agent if agent is not None else core.by}"
     event = ContextRendered(
         id=event_id or new_id or new_event_id(),

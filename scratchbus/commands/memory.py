@@ -59,7 +59,7 @@ class Edit:
     @classmethod
     def of(cls, page: str, subject: str, event_id: str | None, operation: str, *given: object) -> Edit:
         """Return the edit that an operation makes with what its caller gave. Raises InvalidId."""
-        check_guards(event_id, None)
+        check_guards(event_id)
         digest = digest_of(operation, page, subject, *given) if event_id is not None else ""
         return cls(page, subject, event_id, digest)
 

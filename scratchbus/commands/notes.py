@@ -37,8 +37,7 @@ def add(core: Core, page: str, content: str, tags: Sequence[str], event_id: str 
     if done.recalled is not None:
         (event,) = yield from known_events(core.log, done.recalled)
     else:
-        row = done.written[0]
-        event = event.placed(subject=row.subject, **row.position._asdict())
+        event = done.written[0].placed(event)
     return (yield from _result(core, page, evolve(None, event), "Added"))
 
 

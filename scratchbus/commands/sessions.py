@@ -61,7 +61,7 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     page = page_of_session(parent)
     if not isinstance(copy, bool):
         raise InvalidField("copy_notepad", f"{shown(copy)} is neither true nor false")
-    check_guards(event_id, None)
+    check_guards(event_id)
     given_id, own = event_id, None
     if id is None:
         own = event_id or (yield from fresh_id(core.log, page))

@@ -60,7 +60,7 @@ def end(core: Core, task: str, summary: str, event_id: str | None) -> Step[str]:
 def report(core: Core, session: str, result: str, event_id: str | None) -> Step[Observation]:
     """Put the result of a session onto the page of its parent. Raises NotFound when it has none."""
     page = page_of_session(session)
-    check_guards(event_id, None)
+    check_guards(event_id)
     found = yield from recollect(core.log, page, [SESSION], core.fresh)
     known = found.get(SESSION)
     if not isinstance(known, Session) or known.parent is None:

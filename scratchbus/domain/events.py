@@ -9,10 +9,9 @@ its position, the engine's own.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
-from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+from pydantic import Field
 
 from scratchbus.domain.agent_events import RunEnded as RunEnded
 from scratchbus.domain.agent_events import ScratchpadWritten as ScratchpadWritten
@@ -30,44 +29,20 @@ from scratchbus.domain.memory_events import NoteUpdated as NoteUpdated
 from scratchbus.domain.memory_events import SessionEnded as SessionEnded
 from scratchbus.domain.memory_events import SessionSpawned as SessionSpawned
 from scratchbus.domain.memory_events import SessionStarted as SessionStarted
-from scratchbus.domain.values import Confidence, Whole
+from scratchbus.domain.observation import Changes as Changes
+from scratchbus.domain.observation import ObservationFields
+from scratchbus.domain.values import Whole
 
 
-class Added(Event):
+class Added(ObservationFields, Event):
     """An observation came onto the page. `ttl` is in milliseconds; `source` is left out when it is `by`."""
 
     kind: Literal["added"] = "added"
-    content: str
     source: str | None = None
-    owner: str | None = None
-    status: str = "active"
-    status_class: str = "open"
-    confidence: Confidence = 1.0
-    context: dict[str, Any] = Field(default_factory=dict)
-    tags: list[str] = Field(default_factory=list)
-    metadata: dict[str, Any] = Field(default_factory=dict)
-    priority: Whole = 50
     ttl: Whole | None = None
-    expires_at: datetime | None = None
-    dedupe_key: str | None = None
     times: int = 1
-    evidence: list[str] = Field(default_factory=list)
-    remind_at: datetime | None = None
-    remind_on: dict[str, Any] | None = None
 
-
-class Changes(TypedDict, total=False):
-    """The fields that an update may replace, each with its new value; `status` has an event of its own."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # how pydantic wants it
-
-    content: str
-    owner: str | None
-    confidence: Confidence
-    context: dict[str, Any]
-    tags: list[str]
-    metadata: dict[str, Any]
-    expires_at: datetime | None
+    __hash__ = Event.__hash__  # pydantic would make one of all fields
 
 
 class Updated(Event):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any, Self, Unpack
 
+from scratchbus.commands import change
 from scratchbus.commands.claim import Picked, Wanted
-from scratchbus.domain.observation import Observation
-from scratchbus.domain.patch import ObservationPatch
+from scratchbus.domain.observation import Observation, ObservationPatch
 from scratchbus.domain.values import Duration
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import Host
@@ -38,15 +38,15 @@ class Job(Holding):
 
     def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Close it, because it has been dealt with."""
-        return self._bus.converse(self.moving("resolve", reason, event_id))
+        return self._bus.converse(self.moving(change.Resolve, reason, event_id))
 
     def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Send it to review, and release it."""
-        return self._bus.converse(self.moving("review", reason, event_id))
+        return self._bus.converse(self.moving(change.Review, reason, event_id))
 
     def archive(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Archive it for good."""
-        return self._bus.converse(self.moving("archive", reason, event_id))
+        return self._bus.converse(self.moving(change.Archive, reason, event_id))
 
     def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
         """Replace fields of it, as `Page.update` does; the claim stays."""

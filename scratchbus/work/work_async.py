@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import Any, Self, Unpack
 
+from scratchbus.commands import change
 from scratchbus.commands.claim import Picked, Wanted
-from scratchbus.domain.observation import Observation
-from scratchbus.domain.patch import ObservationPatch
+from scratchbus.domain.observation import Observation, ObservationPatch
 from scratchbus.domain.values import Duration
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
@@ -36,15 +36,15 @@ class AsyncJob(Holding):
 
     async def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Close it, because it has been dealt with."""
-        return await self._bus.converse(self.moving("resolve", reason, event_id))
+        return await self._bus.converse(self.moving(change.Resolve, reason, event_id))
 
     async def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Send it to review, and release it."""
-        return await self._bus.converse(self.moving("review", reason, event_id))
+        return await self._bus.converse(self.moving(change.Review, reason, event_id))
 
     async def archive(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Archive it for good."""
-        return await self._bus.converse(self.moving("archive", reason, event_id))
+        return await self._bus.converse(self.moving(change.Archive, reason, event_id))
 
     async def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
         """Replace fields of it, as `Page.update` does; the claim stays."""
