@@ -23,7 +23,8 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from scratchbus.daemon import Spot, check_confidence, duration_ms, is_type_name
+from scratchbus import check_confidence, duration_ms, is_type_name
+from scratchbus.daemon import Spot
 from scratchbus.errors import InvalidInput
 
 from . import yaml_file

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from scratchbus import Observation
-from scratchbus.daemon import is_type_name
+from scratchbus import Observation, is_type_name
 from scratchbus.errors import InvalidField
 
 from . import yaml_file

@@ -19,7 +19,7 @@ from typing import Any, Final
 import yaml
 
 from scratchbus import check_source
-from scratchbus.daemon.yaml_files import Spot, compose
+from scratchbus.daemon import Spot, compose
 from scratchbus.errors import InvalidInput, NotFound, SettingsError, SettingsFileError, shown
 from scratchbus.mcp.identity import Identity
 
