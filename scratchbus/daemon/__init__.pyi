@@ -21,8 +21,14 @@ from scratchbus.daemon.runtime import DaemonRun as DaemonRun
 from scratchbus.daemon.runtime import configure_logging as configure_logging
 from scratchbus.daemon.runtime import serve as serve
 from scratchbus.daemon.usage import usage_line as usage_line
-from scratchbus.domain.yaml_nodes import Spot as Spot
-from scratchbus.domain.yaml_nodes import compose as compose
+from scratchbus.domain.yaml_model import Entries as Entries
+from scratchbus.domain.yaml_model import Items as Items
+from scratchbus.domain.yaml_model import JsonTable as JsonTable
+from scratchbus.domain.yaml_model import Text as Text
+from scratchbus.domain.yaml_model import TypeName as TypeName
+from scratchbus.domain.yaml_model import YamlModel as YamlModel
+from scratchbus.domain.yaml_model import YamlProblem as YamlProblem
+from scratchbus.domain.yaml_model import YamlText as YamlText
 from scratchbus.readmodel.projector import run_projector as run_projector
 from scratchbus.scheduling.expiry import run_expirer as run_expirer
 from scratchbus.telemetry.counters import counts as counts
