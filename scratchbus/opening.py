@@ -19,7 +19,7 @@ from scratchbus.errors import RegistryError, ShardsMismatch, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.readmodel.queries import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
-from scratchbus.settings import Settings, load_settings, shipped
+from scratchbus.settings import Settings, load_settings, read_text, shipped
 from scratchbus.status import Status, read_status
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -90,9 +90,6 @@ def prepare(
     return Opened(settings, engine, core)
 
 
-_LONGEST_PATH = 500  # characters that a message shows
-
-
 def as_registry(given: object) -> Registry:
     """Return a registry, or read it from a file. Raises RegistryError."""
     if isinstance(given, Registry):
@@ -100,16 +97,9 @@ def as_registry(given: object) -> Registry:
     if not isinstance(given, Path | str) or "\0" in str(given):
         raise RegistryError(shown(given), None, None, "is neither a registry nor the path of a file")
     try:
-        text = Path(given).read_text("utf-8")
-    except OSError as problem:
-        raise RegistryError(
-            str(given)[:_LONGEST_PATH], None, None, f"cannot be read: {problem.strerror}; check the path"
-        ) from None
-    except UnicodeDecodeError:
-        raise RegistryError(str(given), None, None, "is not UTF-8; save it as such") from None
+        return parse_registry(read_text(Path(given), RegistryError), str(given))
     except UnicodeEncodeError:
         raise RegistryError(shown(given), None, None, "is not the path of a file") from None
-    return parse_registry(text, str(given))
 
 
 def greet(opened: Opened) -> Step[None]:

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from scratchbus.domain.ownership import check_instance
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
+from scratchbus.domain.yaml_model import FileError, Scalar, YamlModel, YamlText
 from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError
 
 PREFIX: Final = "SCRATCHBUS_"
@@ -134,6 +135,9 @@ class Settings(BaseModel):
         return math.inf if ms is None else ms / 1000
 
 
+_LONGEST_PATH = 500  # characters that a message shows
+
+
 class _Given(NamedTuple):
     value: Any
     where: str
@@ -184,21 +188,30 @@ def _from_file(path: str | Path | None) -> dict[str, _Given]:
     path = path if path is not None else os.environ.get(CONFIG_VARIABLE)
     if not path:
         return {}
-    from scratchbus.domain.yaml_nodes import compose  # late: most processes have no settings file
-
     file = Path(path).expanduser()
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise SettingsError(f"{named_by}{file}: {problem.strerror or problem}; check the path") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"{named_by}{file}: the file is not UTF-8; save it as UTF-8") from None
-    spots = compose(text, str(file), SettingsFileError).fields(Settings.model_fields, what="setting")
+    text = YamlText(read_text(file, SettingsFileError, named_by), str(file), SettingsFileError)
+    fields: dict[str, Any] = dict.fromkeys(Settings.model_fields, (Scalar, None))
+    values = text.read(create_model("_File", __base__=_SettingsFile, **fields))
     return {
-        name: _Given(_expanded(name, value, file.parent), f"{file}:{spot.line}: {name}")
-        for name, spot in spots.items()
-        if (value := spot.scalar()) is not None
+        name: _Given(_expanded(name, value, file.parent), f"{text.place(name)}: {name}")
+        for name, value in values
+        if value is not None
     }
+
+
+class _SettingsFile(YamlModel):
+    noun = "setting"
+
+
+def read_text(path: Path, error: FileError, named_by: str = "") -> str:
+    """Return the text of a file. Raises the error unless it can be read and is UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as problem:
+        problem_text = f"cannot be read: {problem.strerror or problem}; check the path"
+    except UnicodeDecodeError:
+        problem_text = "is not UTF-8; save it as UTF-8"
+    raise error(f"{named_by}{path}"[:_LONGEST_PATH], None, None, problem_text)
 
 
 def _expanded(name: str, value: Any, base: Path) -> Any:

@@ -13,7 +13,7 @@ from scratchbus.cli.commands import BusGroup
 from scratchbus.cli.output import WIDE, Cell, Column, Columns, progress_bar
 from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import plural
-from scratchbus.daemon.exit_codes import INTERNAL, NOT_FOUND
+from scratchbus.daemon import INTERNAL, NOT_FOUND
 from scratchbus.errors import SettingsError
 
 _SEGMENTS: Columns[scratchbus.SegmentInfo] = (

@@ -20,29 +20,28 @@ def _remember(context: click.Context, option: click.Parameter, value: Any) -> No
         setattr(session, str(option.name), value)
 
 
-def _shared_options() -> list[click.Parameter]:
-    """Return the options that every command takes, before or after its name."""
-
-    def option(*names: str, **how: Any) -> click.Parameter:
-        return click.Option(names, expose_value=False, callback=_remember, default=None, **how)
-
-    return [
-        option("--page", metavar="NAME", help="The page to work on.  [default: main]"),
-        option("--json", "as_json", is_flag=True, help="Print JSON, one document per line."),
-        option("--source", metavar="NAME", help="The source of what you write.  [$SCRATCHBUS_SOURCE]"),
-        option(
-            "--instance",
-            metavar="NAME",
-            help="The connection that claims belong to.  [$SCRATCHBUS_INSTANCE, else this terminal]",
-        ),
-        option("--url", help="The URL of the engine.  [$SCRATCHBUS_URL, else the embedded engine]"),
-        option("--bus", metavar="NAME", help="The name of the bus.  [$SCRATCHBUS_BUS]"),
-        option("--config", metavar="FILE", help="The settings file.  [$SCRATCHBUS_CONFIG]"),
-        option("--no-color", is_flag=True, help="Do not use colours.  [$NO_COLOR]"),
-    ]
+def _shared(*names: str, **how: Any) -> click.Option:
+    return click.Option(names, expose_value=False, callback=_remember, default=None, **how)
 
 
-class _Shared(click.Command):
+SHARED = (
+    _shared("--page", metavar="NAME", help="The page to work on.  [default: main]"),
+    _shared("--json", "as_json", is_flag=True, help="Print JSON, one document per line."),
+    _shared("--source", metavar="NAME", help="The source of what you write.  [$SCRATCHBUS_SOURCE]"),
+    _shared(
+        "--instance",
+        metavar="NAME",
+        help="The connection that claims belong to.  [$SCRATCHBUS_INSTANCE, else this terminal]",
+    ),
+    _shared("--url", help="The URL of the engine.  [$SCRATCHBUS_URL, else the embedded engine]"),
+    _shared("--bus", metavar="NAME", help="The name of the bus.  [$SCRATCHBUS_BUS]"),
+    _shared("--config", metavar="FILE", help="The settings file.  [$SCRATCHBUS_CONFIG]"),
+    _shared("--no-color", is_flag=True, help="Do not use colours.  [$NO_COLOR]"),
+)
+"""The options that every command takes, before or after its name."""
+
+
+class BusCommand(click.Command):
     """A command that also takes the shared options, except those whose names its own options have."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **how: Any) -> None:
@@ -50,8 +49,7 @@ class _Shared(click.Command):
         super().__init__(*args, **how)
         self._examples = examples
         own = {parameter.name for parameter in self.params}
-        self._shared = [option for option in _shared_options() if option.name not in own]
-        self.params += self._shared
+        self.params += [option for option in SHARED if option.name not in own]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the command does, then its examples."""
@@ -68,7 +66,7 @@ class _Shared(click.Command):
                 record
                 for parameter in self.get_params(ctx)
                 if isinstance(parameter, click.Option)
-                and (parameter in self._shared) is is_shared
+                and (parameter in SHARED) is is_shared
                 and (record := parameter.get_help_record(ctx))
             ]
             if with_help:
@@ -76,12 +74,8 @@ class _Shared(click.Command):
                     formatter.write_dl(with_help)
 
 
-class BusCommand(_Shared):
-    """A command of `scratchbus`."""
-
-
-class BusGroup(_Shared, click.Group):
-    """A command of `scratchbus` with subcommands."""
+class BusGroup(BusCommand, click.Group):
+    """A command with subcommands."""
 
     command_class = BusCommand
 

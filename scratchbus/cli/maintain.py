@@ -13,7 +13,7 @@ from scratchbus.cli.commands import command, event_id_option
 from scratchbus.cli.output import Cell, progress_bar
 from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import one_line, plural
-from scratchbus.daemon.exit_codes import INTERNAL
+from scratchbus.daemon import INTERNAL
 
 
 @command(examples=("scratchbus rebuild",))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -15,7 +14,7 @@ import scratchbus
 from scratchbus.cli.commands import BusGroup
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.session import Session, pass_session
-from scratchbus.daemon.metrics_options import metrics_options, start_exporter
+from scratchbus.daemon import metrics_options, start_exporter
 from scratchbus.errors import SettingsError
 
 _TOKEN: Columns[scratchbus.McpToken] = (
@@ -54,7 +53,7 @@ def _identity_options(function: Callable[..., Any]) -> Callable[..., Any]:
 _tokens_option = click.option(
     "--tokens",
     envvar="SCRATCHBUS_MCP_TOKENS",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(dir_okay=False),
     metavar="FILE",
     help="The file with the tokens.  [$SCRATCHBUS_MCP_TOKENS]",
 )
@@ -82,7 +81,7 @@ def mcp(
     who: dict[str, str | None],
     groups: list[str] | None,
     http: str | None,
-    tokens: Path | None,
+    tokens: str | None,
     metrics_host: str,
     metrics_port: int | None,
 ) -> None:
@@ -94,7 +93,7 @@ def mcp(
     """
     if context.invoked_subcommand is not None:
         return
-    from scratchbus.daemon.runtime import configure_logging
+    from scratchbus.daemon import configure_logging
 
     instance = session.settings().instance
     settings = {"url": session.url, "config": session.config, "bus": session.bus, "instance": instance}
@@ -137,7 +136,7 @@ def token() -> None:
 @_identity_options
 @_tokens_option
 @pass_session
-def add(session: Session, name: str, who: dict[str, str | None], groups: list[str] | None, tokens: Path | None) -> None:
+def add(session: Session, name: str, who: dict[str, str | None], groups: list[str] | None, tokens: str | None) -> None:
     """Add a token and print it.
 
     It is shown only once: the file contains its digest.
@@ -153,7 +152,7 @@ def add(session: Session, name: str, who: dict[str, str | None], groups: list[st
 @token.command("ls")
 @_tokens_option
 @pass_session
-def ls(session: Session, tokens: Path | None) -> None:
+def ls(session: Session, tokens: str | None) -> None:
     """Show the tokens and their agents."""
     session.out.listing(
         _TOKEN,
@@ -167,7 +166,7 @@ def ls(session: Session, tokens: Path | None) -> None:
 @click.argument("name")
 @_tokens_option
 @pass_session
-def revoke(session: Session, name: str, tokens: Path | None) -> None:
+def revoke(session: Session, name: str, tokens: str | None) -> None:
     """Revoke a token; servers refuse it from then on."""
     _tokens(tokens).revoke(name)
     session.out.result({"revoked": name}, Cell("revoked", "green"), Cell(name))
@@ -191,10 +190,12 @@ def _document(identity: scratchbus.McpIdentity) -> dict[str, Any]:
     }
 
 
-def _tokens(file: Path | None) -> scratchbus.McpTokens:
+def _tokens(file: str | None) -> scratchbus.McpTokens:
+    from pathlib import Path  # late, as all that `--help` does not need
+
     if file is None:
         raise click.UsageError("the tokens need a file; give --tokens FILE, or set SCRATCHBUS_MCP_TOKENS")
-    return scratchbus.McpTokens(file)
+    return scratchbus.McpTokens(Path(file))
 
 
 def _served(name: str) -> Callable[..., None]:

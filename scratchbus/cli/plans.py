@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -85,6 +84,8 @@ def inject_todo(session: Session, of: str) -> None:
 
 
 def _json_of(text: str) -> Any:
+    import json  # late, as all that `--help` does not need
+
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import os.path
 import sys
 import threading
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,11 @@ from scratchbus.cli.commands import BusGroup, command, given
 from scratchbus.cli.output import Cell
 from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.status_view import connection_hint, engine_document, show_status
-from scratchbus.daemon.metrics_options import metrics_options, start_exporter
+from scratchbus.daemon import metrics_options, start_exporter
 from scratchbus.errors import EngineUnreachable, InvalidURL
 
 if TYPE_CHECKING:
-    from scratchbus.daemon.runtime import Run
+    from scratchbus.daemon import DaemonRun
 
 _NAP = 0.1  # seconds that a stop may go unnoticed
 
@@ -41,16 +40,16 @@ def up(session: Session, metrics_host: str, metrics_port: int | None) -> None:
     the embedded one, which all processes of this user share. It keeps running when this command ends; `scratchbus stop`
     stops it.
     """
-    from scratchbus.daemon.runtime import configure_logging, serve
+    from scratchbus.daemon import configure_logging, run_archiver, run_expirer, run_projector, serve
 
     configure_logging(session.settings().log_level)
     exporter = start_exporter(metrics_host, metrics_port)
     with session.connect() as bus:
         status = bus.status()
     source = session.settings().source or "up"
-    runs = [scratchbus.run_projector, scratchbus.run_expirer]
+    runs = [run_projector, run_expirer]
     if session.settings().archive_url:
-        runs.append(scratchbus.run_archiver)
+        runs.append(run_archiver)
     names = ", ".join(run.__name__.removeprefix("run_") for run in runs)
     if session.as_json:
         metrics = {"metrics": exporter.url} if exporter else {}
@@ -68,14 +67,14 @@ def up(session: Session, metrics_host: str, metrics_port: int | None) -> None:
     serve(exporter.watching(connect) if exporter else connect, _side_by_side(*runs))
 
 
-def _side_by_side(*runs: Run) -> Run:
+def _side_by_side(*runs: DaemonRun) -> DaemonRun:
     """Return a run that does all of these at once; when one of them ends or fails, all end."""
 
     def run_all(bus: scratchbus.Bus, stop: threading.Event) -> None:
         over = threading.Event()
         failures: list[BaseException] = []
 
-        def work(run: Run) -> None:
+        def work(run: DaemonRun) -> None:
             try:
                 run(bus, over)
             except BaseException as problem:  # raised again below
@@ -146,11 +145,11 @@ def _load(module: str = "") -> ModuleType:
 
     A wheel has them as a part of scratchbus, a checkout beside it.
     """
-    package = Path(scratchbus.__file__).parent
-    if (package / "_daemons").is_dir():
+    package = os.path.dirname(scratchbus.__file__)
+    if os.path.isdir(os.path.join(package, "_daemons")):
         return import_module(f"scratchbus._daemons{module}")
-    if sys.path[0] != str(package.parent):
-        sys.path.insert(0, str(package.parent))
+    if sys.path[0] != os.path.dirname(package):
+        sys.path.insert(0, os.path.dirname(package))
     return import_module(f"daemons{module}")
 
 
@@ -194,12 +193,12 @@ def stop(session: Session) -> None:
     )
 )
 @click.option(
-    "--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--log", type=click.Path(dir_okay=False), metavar="FILE",
     help="The log to read.  [default: a small made-up one]",
 )  # fmt: skip
 @pass_session
 @click.pass_context
-def demo(context: click.Context, session: Session, log: Path | None) -> None:
+def demo(context: click.Context, session: Session, log: str | None) -> None:
     """Watch the daemons work on a log, for about a minute.
 
     The daemons find attacks in the log and handle them. The demo uses a temporary engine, unless --url names another.

@@ -61,7 +61,7 @@ _SETTLED = 10.0  # seconds of work after which the next pause is a short one aga
 _PROOF = 2.0  # seconds of work after which it is told to go on
 _NAP = 0.1  # seconds that a signal may go unnoticed
 
-Run = Callable[["Bus", threading.Event], None]
+DaemonRun = Callable[["Bus", threading.Event], None]
 """The work of a daemon: it goes on until the event is set, or until it is done."""
 
 logger = structlog.get_logger(__name__)
@@ -110,7 +110,7 @@ def _render_for_people(logger: Any, name: str, line: structlog.types.EventDict) 
     return _console(logger, name, {key: visible(each) if isinstance(each, str) else each for key, each in line.items()})
 
 
-def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None:
+def serve(connect: Callable[[], Bus], run: DaemonRun, *, patient: bool = True) -> None:
     """Connect and do the work, until SIGTERM or SIGINT or until the work is done.
 
     When the engine goes away, wait with growing, jittered pauses until it is back, and do the work anew on a new bus;
@@ -141,7 +141,7 @@ def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None
     logger.info("stopped")
 
 
-def _keep_running(connect: Callable[[], Bus], run: Run, stop: threading.Event, patient: bool) -> None:
+def _keep_running(connect: Callable[[], Bus], run: DaemonRun, stop: threading.Event, patient: bool) -> None:
     attempt, waiting = 0, _Waiting()
     with ExitStack() as last:
         bus: Bus | None = None

@@ -13,10 +13,10 @@ the error also has its `position`, and for a claim the `fence`.
     │   ├── BudgetTooSmall      the parts that are never cut exceed it (.budget, .needed)
     │   ├── UnknownType         a type that is not registered        (.type, .nearest, .known)
     │   ├── InvalidTTL · InvalidId · InvalidName · InvalidSource · InvalidPosition · InvalidURL
-    │   ├── RegistryError       the types file                       (.file, .line, .key, .allowed)
-    │   ├── RulesError          the logwatch or tools file           (.file, .line, .key)
+    │   ├── RegistryError       the types file                       (.file, .line, .column, .key)
+    │   ├── RulesError          the logwatch or tools file           (.file, .line, .column, .key)
     │   ├── SettingsError       a setting
-    │   │   └── SettingsFileError   the settings file             (.file, .line, .key, .allowed)
+    │   │   └── SettingsFileError   the settings file             (.file, .line, .column, .key)
     │   ├── InvalidExport       the export file to import             (.line)
     │   ├── Unauthorized        another agent's scratchpad            (.agent, .source, .kind)
     │   └── ShardsMismatch      the bus was created with other shards (.expected, .actual)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.daemon.telemetry import counts
+from scratchbus.daemon import counts
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.toolbox import SETS, Row
 

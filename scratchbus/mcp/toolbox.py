@@ -16,7 +16,7 @@ from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from scratchbus.daemon.telemetry import counts, stderr_logger
+from scratchbus.daemon import counts, stderr_logger
 from scratchbus.errors import (
     EngineError,
     EngineLoading,
