@@ -20,8 +20,9 @@ from scratchbus.domain.checks import (
 )
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import EVENTS, Changes, ContextRendered, Erased, StatusChanged, TypesChanged, Updated
+from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.lifecycle import ARCHIVED, StatusClass
-from scratchbus.domain.observation import CheckedBy, NewObservation, invalid
+from scratchbus.domain.observation import NewObservation, invalid
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import HIGHEST_PRIORITY, MOST_TAGS
 from scratchbus.domain.registry_yaml import parse_registry
