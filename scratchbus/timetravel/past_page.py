@@ -14,7 +14,7 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position, moment
 from scratchbus.readmodel.scope import Host
-from scratchbus.timetravel.past import Past
+from scratchbus.timetravel.past import PastReads
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Events = list[Event]
@@ -28,7 +28,7 @@ class PastPage:
     archived. Reads may ask the engine, so its bus must be open. Safe to share between threads.
     """
 
-    def __init__(self, bus: Host, past: Past) -> None:
+    def __init__(self, bus: Host, past: PastReads) -> None:
         self._bus = bus
         self._past = past
 

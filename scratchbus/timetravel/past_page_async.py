@@ -12,7 +12,7 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position, moment
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.timetravel.past import Past
+from scratchbus.timetravel.past import PastReads
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Events = list[Event]
@@ -26,7 +26,7 @@ class AsyncPastPage:
     archived. Reads may ask the engine, so its bus must be open. Safe to share between tasks.
     """
 
-    def __init__(self, bus: AsyncHost, past: Past) -> None:
+    def __init__(self, bus: AsyncHost, past: PastReads) -> None:
         self._bus = bus
         self._past = past
 

@@ -41,7 +41,7 @@ class Change(NamedTuple):
     """What an event made of an observation: as it was before and after, None where it was not on the page.
 
     Where `event` is None, `reason` says why: the event could not be read and the observation is marked as damaged,
-    or, without an observation too, changes are missing here and the view has to be looked at anew.
+    or, without an observation too, changes are missing here and the view has to be read again.
     """
 
     before: Observation | None
@@ -158,7 +158,7 @@ class Live:
             self._is_busy = True
             self._spawn(self._recover())
 
-    # -- beginning, and beginning anew ---------------------------------------------------------------------------------
+    # -- starting and resyncing ----------------------------------------------------------------------------------------
 
     def start(self) -> Step[None]:
         """Read the whole page, then follow the log. Raises EngineError or LogError."""

@@ -18,8 +18,8 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.views.live_page import Live
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
-Place = Position | BusPosition | Observation | str
-"""What says how far a view should be: a position or its text, or what a write has returned."""
+Reached = Position | BusPosition | Observation | str
+"""How far a view should be: a position or its text, or the observation that a write returned."""
 
 
 class ViewReads:
@@ -117,7 +117,7 @@ class ViewReads:
             raise NotFound(f"after: there is no {after} on page {self.page!r}; pass the observation, not its id")
         return found.added_seq
 
-    def _place(self, place: Place) -> Position:
+    def _place(self, place: Reached) -> Position:
         """Return a position on the shard of the page. Raises InvalidPosition."""
         shard, shards = self._core.log.shard(self.page), self._core.log.shards
         if isinstance(place, str):

@@ -1,4 +1,4 @@
-"""What follows from the log: everything that the engine has to hold of a shard at some position."""
+"""What follows from the log: everything that the engine must hold of a shard at some position."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from scratchbus.projections.projection import damage
 from scratchbus.projections.table import SCRATCH_PAGE, fold_page, is_remembered
 
 Say = Callable[[str, str, str], None]
-"""Takes what is wrong with the log itself: kind, where, what."""
+"""Receives what is wrong with the log itself: kind, where, what."""
 
 _LAST = {"note_deleted": "deleted", "session_ended": "ended"}
-"""The kinds of event that are the last about what an agent remembers, and the status that its head has then."""
+"""The kinds of events that are the last about a memory, and the status of its head then."""
 
 _CLASSES = {"open": "o", "closed": "c", "final": "f"}
 
 
 class Subject(NamedTuple):
-    """How the log leaves a subject: how many events it has, the last one, and the head of what is no observation now.
+    """How the log leaves a subject: how many events it has, the last one, and the head of one that is off its page.
 
-    `is_sure` is false when something that is no event was said of it. Of one that was erased nobody knows the priority
-    and when it was added any more.
+    `is_sure` is false when an entry about it is not an event. The head of an erased subject has no priority and no
+    event that added it.
     """
 
     events: int = 0
@@ -42,7 +42,7 @@ class Subject(NamedTuple):
 
 @dataclass(slots=True)
 class PageState:
-    """A page: its observations, what is remembered on it, what is known of all subjects, and who has the keys."""
+    """A page: its observations and memories, what is known of all subjects, and which of them has each dedupe key."""
 
     documents: MutableMapping[str, Observation | None] = field(default_factory=dict)
     remembered: MutableMapping[str, Remembered | None] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class PageState:
     holders: MutableMapping[str, str | None] = field(default_factory=dict)
 
     def branch(self) -> PageState:
-        """Return a page that begins as this one is, and leaves it alone."""
+        """Return a copy on write of this page."""
         return PageState(
             ChainMap({}, self.documents),
             ChainMap({}, self.remembered),
@@ -59,11 +59,11 @@ class PageState:
         )
 
     def live(self) -> Iterator[Observation]:
-        """Yield what is on the page."""
+        """Yield the observations on the page."""
         return (document for document in self.documents.values() if document is not None)
 
     def kept(self) -> Iterator[str]:
-        """Yield the subjects of what is remembered."""
+        """Yield the subjects of the memories."""
         return (subject for subject, document in self.remembered.items() if document is not None)
 
     def open(self) -> Iterator[str]:
@@ -83,12 +83,12 @@ class PageState:
         return (key for key, holder in self.holders.items() if holder is not None)
 
     def head(self, id: str) -> Head | None:
-        """Return the head that the append script has to have of a subject."""
+        """Return the head that the append script must have of a subject."""
         document = self.documents.get(id)
         return head_of(document) if document is not None else self.subjects.get(id, Subject()).gone
 
     def score(self, id: str) -> int | None:
-        """Return the score that an open observation has to have, None for any other subject."""
+        """Return the score that an open observation must have, None for any other subject."""
         document = self.documents.get(id)
         return document.priority * SPAN + document.added_seq if document is not None and document.is_open else None
 
@@ -112,7 +112,7 @@ class State:
     trunk: State | None = None
 
     def branch(self) -> State:
-        """Return a state that goes on from this one and leaves it alone; of gaps it has only its own."""
+        """Return a copy on write of this state; it has only its own gaps."""
         return State(self.at, self.event_id, self.batch, trunk=self)
 
     def names(self) -> set[str]:
@@ -120,12 +120,12 @@ class State:
         return set(self.pages) | (self.trunk.names() if self.trunk else set())
 
     def peek(self, name: str) -> PageState:
-        """Return a page to be looked at; an empty one if there is none."""
+        """Return a page to read, an empty one if there is none."""
         found = self.pages.get(name)
         return found if found is not None else self.trunk.peek(name) if self.trunk else PageState()
 
     def apply(self, entry: RawEntry, item: Event | Poison, say: Say) -> None:
-        """Fold one entry, and say what is wrong with it where it stands."""
+        """Fold one entry, and report what is wrong with its place in the log."""
         self._follow(item.position, batch_place(entry) or (1, 1), say)
         self.event_id = entry_id(entry)
         if isinstance(item, Poison):
@@ -155,7 +155,7 @@ class State:
                 page.holders[document.dedupe_key] = holder
 
     def _remember(self, page: PageState, event: Event, known: Subject, say: Say) -> None:
-        """Fold an event about what an agent remembers."""
+        """Fold an event about a memory, or the registry."""
         problem = fold_page(page.remembered, event)
         if problem:
             self._reject(event.page, event.subject, event.position, problem, say)
@@ -164,14 +164,14 @@ class State:
         page.subjects[event.subject] = Subject(head.version, head.position, head, known.is_sure)
 
     def page(self, name: str) -> PageState:
-        """Return a page to be changed, a new one if need be."""
+        """Return a page to change, a new one if there is none."""
         found = self.pages.get(name)
         if found is None:
             found = self.pages[name] = self.trunk.peek(name).branch() if self.trunk else PageState()
         return found
 
     def _follow(self, here: Position, now: tuple[int, int], say: Say) -> None:
-        """Look whether an entry may come next."""
+        """Report an entry that may not come next."""
         if here.seq <= self.at.seq:
             say("order", str(here), f"comes behind {self.at}")
         elif missing := self._missing_before(here.seq):
@@ -204,7 +204,7 @@ class State:
 
 
 def head_of(document: Observation) -> Head:
-    """Return the head that an observation has to have."""
+    """Return the head that an observation must have."""
     wake = document.remind_at if document.is_open else document.archive_at
     claim = document.claim
     return Head(
@@ -238,7 +238,7 @@ def _gone(before: Observation, event: Event) -> Head:
 
 
 def _versioned(known: Subject, event: Event) -> Head:
-    """Return the head of what an agent remembers, after an event about it."""
+    """Return the head of a memory after an event about it."""
     if isinstance(event, Erased):
         return _erased(event)
     head = known.gone or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, (), "")
@@ -250,6 +250,6 @@ def _versioned(known: Subject, event: Event) -> Head:
 
 
 def _erased(event: Erased) -> Head:
-    """Return what is known of the head of a subject that was erased."""
+    """Return the known part of the head of an erased subject."""
     place = event.position.stream_id
     return Head(event.version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, place, 0, 0, (), "")
