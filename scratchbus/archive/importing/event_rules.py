@@ -222,7 +222,7 @@ def problem_with(page: PageState, event: Event) -> str:
             return "adds what was there before"
     if is_remembered(event.subject):
         return _problem_in_memory(page, event)
-    before = page.documents.get(event.subject)
+    before = page.observation(event.subject)
     return (before and _problem_after(before, event)) or _problem_of_key(page, event, before)
 
 
@@ -255,7 +255,7 @@ def _problem_of_key(page: PageState, event: Event, before: Observation | None) -
 
 
 def _problem_in_memory(page: PageState, event: Event) -> str:
-    session, before = page.remembered.get(SESSION), page.remembered.get(event.subject)
+    session, before = page.memory(SESSION), page.memory(event.subject)
     if isinstance(session, Session) and session.ended and not isinstance(event, ContextRendered):
         return "comes after its session has ended"
     if isinstance(event, NotepadEdited):
@@ -271,6 +271,8 @@ def _problem_in_memory(page: PageState, event: Event) -> str:
 
 def _length_after(text: str, edit: NotepadEdited) -> int:
     """Return how long a notepad is after an edit, without making it: a short edit may make a very long text."""
+    if edit.operation == "delete":
+        return len(text)  # at most
     if edit.operation != "find_replace" or not edit.find:
         return len(text) + len(edit.content)
     count = text.count(edit.find) if edit.replace_all else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from scratchbus.domain.events import Erased, Event, TypesChanged
 from scratchbus.domain.memories import Remembered
@@ -15,8 +15,8 @@ from scratchbus.domain.position import START, Position, millis
 from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, entry_id
 from scratchbus.eventlog.gaps import STATUS
 from scratchbus.eventlog.layouts import FOREVER, SPAN, Head
-from scratchbus.projections.projection import damage
-from scratchbus.projections.table import SCRATCH_PAGE, fold_page, is_remembered
+from scratchbus.projections.projection import Document, damage
+from scratchbus.projections.table import fold_page, is_remembered
 
 Say = Callable[[str, str, str], None]
 """Receives what is wrong with the log itself: kind, where, what."""
@@ -44,27 +44,31 @@ class Subject(NamedTuple):
 class PageState:
     """A page: its observations and memories, what is known of all subjects, and which of them has each dedupe key."""
 
-    documents: MutableMapping[str, Observation | None] = field(default_factory=dict)
-    remembered: MutableMapping[str, Remembered | None] = field(default_factory=dict)
+    documents: MutableMapping[str, Document | None] = field(default_factory=dict)
     subjects: MutableMapping[str, Subject] = field(default_factory=dict)
     holders: MutableMapping[str, str | None] = field(default_factory=dict)
 
     def branch(self) -> PageState:
         """Return a copy on write of this page."""
-        return PageState(
-            ChainMap({}, self.documents),
-            ChainMap({}, self.remembered),
-            ChainMap({}, self.subjects),
-            ChainMap({}, self.holders),
-        )
+        return PageState(ChainMap({}, self.documents), ChainMap({}, self.subjects), ChainMap({}, self.holders))
+
+    def observation(self, id: str) -> Observation | None:
+        """Return an observation on the page."""
+        found = self.documents.get(id)
+        return found if isinstance(found, Observation) else None
+
+    def memory(self, subject: str) -> Remembered | None:
+        """Return a memory on the page."""
+        found = self.documents.get(subject)
+        return found if isinstance(found, Remembered) else None
 
     def live(self) -> Iterator[Observation]:
         """Yield the observations on the page."""
-        return (document for document in self.documents.values() if document is not None)
+        return (document for document in self.documents.values() if isinstance(document, Observation))
 
     def kept(self) -> Iterator[str]:
         """Yield the subjects of the memories."""
-        return (subject for subject, document in self.remembered.items() if document is not None)
+        return (subject for subject, document in self.documents.items() if isinstance(document, Remembered))
 
     def open(self) -> Iterator[str]:
         """Yield the ids of the open observations."""
@@ -84,12 +88,12 @@ class PageState:
 
     def head(self, id: str) -> Head | None:
         """Return the head that the append script must have of a subject."""
-        document = self.documents.get(id)
+        document = self.observation(id)
         return head_of(document) if document is not None else self.subjects.get(id, Subject()).gone
 
     def score(self, id: str) -> int | None:
         """Return the score that an open observation must have, None for any other subject."""
-        document = self.documents.get(id)
+        document = self.observation(id)
         return document.priority * SPAN + document.added_seq if document is not None and document.is_open else None
 
     def soonest(self) -> int:
@@ -131,37 +135,28 @@ class State:
         if isinstance(item, Poison):
             self._reject(item.page, item.subject, item.position, item.reason, say)
             return
-        page = self.page(item.page)
-        before, known = page.documents.get(item.subject), page.subjects.get(item.subject, Subject())
+        page, here = self.page(item.page), str(item.position)
+        before, known = page.observation(item.subject), page.subjects.get(item.subject, Subject())
         if item.prev != known.last and not isinstance(item, Erased):
-            say("chain", str(item.position), f"says that {item.prev!r} came before it, and not {known.last!r}")
-        if is_remembered(item.subject) or isinstance(item, TypesChanged):
-            self._remember(page, item, known, say)
-            return
+            say("chain", here, f"says that {item.prev!r} came before it, and not {known.last!r}")
         if before is not None and item.type != before.type:
-            say("chain", str(item.position), f"is of the type {item.type!r}, its observation of {before.type!r}")
-        after, problem = SCRATCH_PAGE.fold(before, item)
-        if problem:
+            say("chain", here, f"is of the type {item.type!r}, its observation of {before.type!r}")
+        if problem := fold_page(page.documents, item):
             self._reject(item.page, item.subject, item.position, problem, say)
             return
-        gone = _gone(before, item) if before is not None and after is None else known.gone
-        count = known.events + 1
+        after = page.observation(item.subject)
+        gone = known.gone
         if isinstance(item, Erased):
-            count, gone = item.version, _erased(item)
-        page.documents[item.subject] = after
+            gone = _erased(item)
+        elif is_remembered(item.subject) or isinstance(item, TypesChanged):
+            gone = _versioned(known, item)
+        elif before is not None and after is None:
+            gone = _gone(before, item)
+        count = item.version if isinstance(item, Erased) else known.events + 1
         page.subjects[item.subject] = Subject(count, item.position.stream_id, gone, known.is_sure)
         for document, holder in ((before, None), (after, item.subject)):
             if document is not None and document.is_open and document.dedupe_key:
                 page.holders[document.dedupe_key] = holder
-
-    def _remember(self, page: PageState, event: Event, known: Subject, say: Say) -> None:
-        """Fold an event about a memory, or the registry."""
-        problem = fold_page(page.remembered, event)
-        if problem:
-            self._reject(event.page, event.subject, event.position, problem, say)
-            return
-        head = _versioned(known, event)
-        page.subjects[event.subject] = Subject(head.version, head.position, head, known.is_sure)
 
     def page(self, name: str) -> PageState:
         """Return a page to change, a new one if there is none."""
@@ -196,9 +191,8 @@ class State:
         say("event", str(at), f"could not be folded: {reason}")
         self.rejected.add(at.stream_id)
         there = self.page(page)
-        documents: MutableMapping[str, Any] = there.remembered if is_remembered(subject) else there.documents
-        if subject in documents:
-            documents[subject] = damage(documents[subject], at.ms, at.seq)
+        if subject in there.documents:
+            there.documents[subject] = damage(there.documents[subject], at.ms, at.seq)
         known = there.subjects.get(subject, Subject())
         there.subjects[subject] = known._replace(is_sure=False)
 
@@ -238,9 +232,7 @@ def _gone(before: Observation, event: Event) -> Head:
 
 
 def _versioned(known: Subject, event: Event) -> Head:
-    """Return the head of a memory after an event about it."""
-    if isinstance(event, Erased):
-        return _erased(event)
+    """Return the head of a memory, or of the registry, after an event about it."""
     head = known.gone or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, (), "")
     if event.kind in _LAST:
         head = head._replace(status=_LAST[event.kind], status_class="f")

@@ -195,7 +195,7 @@ class _Shard:
                     {
                         paged_out.range_of(document.added_seq)
                         for id in some
-                        if (document := self._wanted.base.peek(page).documents.get(id))
+                        if (document := self._wanted.base.peek(page).observation(id))
                     }
                 ) or ["0"]
                 rows, found, places = yield from self._look(
