@@ -52,8 +52,8 @@ def verify(store: Store, report: Report = lambda done, total: None) -> list[LogR
     folders = archived_logs(store)
     total = sum(is_manifest(name) for names in folders.values() for name in names)
     done, reports = 0, []
-    for folder, names in folders.items():
-        check = LogCheck(store, folder, names)
+    for folder in folders:
+        check = LogCheck(store, folder)
         for _ in check.run():
             done += 1
             report(done, total)
@@ -69,17 +69,11 @@ class LogCheck:
     """
 
     def __init__(
-        self,
-        store: Store,
-        folder: str,
-        names: list[str] | None = None,
-        origin: str = "",
-        until: int = 0,
-        erased: Collection[int] = (),
+        self, store: Store, folder: str, origin: str = "", until: int = 0, erased: Collection[int] = ()
     ) -> None:
         bus, _, shard = folder.rstrip("/").rpartition("/")
         self.report = LogReport(bus=bus, shard=int(shard))
-        self._store, self._folder, self._names = store, folder, names
+        self._store, self._folder = store, folder
         self._origin, self._until, self._erased = origin, until, frozenset(erased)
         self._before: Manifest | None = None
         self._is_known = True  # whether what comes before the next manifest is known
@@ -87,17 +81,16 @@ class LogCheck:
 
     def run(self) -> Iterator[None]:
         """Check each segment, then the end of the archive, then look for files that no manifest names."""
-        if self._names is None:
-            names = (name.removeprefix(self._folder) for name in self._store.list(self._folder))
-            self._names = [name for name in names if number_of(name) is not None]
-        for name in filter(is_manifest, self._names):
+        all_names = (name.removeprefix(self._folder) for name in self._store.list(self._folder))
+        names = [name for name in all_names if number_of(name) is not None]
+        for name in filter(is_manifest, names):
             manifest = self._settled(name)
             if manifest is not None:
                 self._count(manifest)
             self._before, self._is_known = manifest, manifest is not None
             yield
         self._end()
-        self._unnamed(self._names)
+        self._unnamed(names)
         yield
 
     def take(self) -> list[FileProblem]:
@@ -163,7 +156,7 @@ class LogCheck:
     def _segment(self, manifest: Manifest) -> None:
         """Check the segment and the index that a manifest names."""
         files, name = manifest.files, manifest.files.segment.name
-        texts = self._content(manifest, name, lambda: unpack(read_file(self._store, self._folder, files.segment)))
+        texts = self._content(name, lambda: unpack(read_file(self._store, self._folder, files.segment)))
         if texts is None:
             return
         lines = self._lines(manifest, texts)
@@ -209,13 +202,11 @@ class LogCheck:
                 files.segment.name,
                 f"the events {left} were erased, and are still in it; `scratchbus archive run` ends that",
             )
-        index = self._content(
-            manifest, files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index))
-        )
+        index = self._content(files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index)))
         if index is not None and index != index_of(lines):
             self._say(files.index.name, "it does not match the segment")
 
-    def _content(self, manifest: Manifest, name: str, read: Callable[[], Any]) -> Any:
+    def _content(self, name: str, read: Callable[[], Any]) -> Any:
         try:
             return read()
         except ArchiveDamaged as problem:

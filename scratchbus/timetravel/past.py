@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
 from scratchbus.commands.outcome import not_found
 from scratchbus.commands.read import Reads
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import START, Position
+from scratchbus.domain.position import START, Position, moment
 from scratchbus.domain.values import check_id, check_source
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidSource, PositionLost, shown
@@ -62,6 +63,28 @@ class PastReads:
     def everything(self) -> Step[list[Observation]]:
         """Return all that was on the page."""
         return self.reads.search(Filter(), None, None)
+
+
+class PastMoment:
+    """What a past page is: its name, and the moment."""
+
+    def __init__(self, past: PastReads) -> None:
+        self._past = past
+
+    @property
+    def name(self) -> str:
+        """The name of the page."""
+        return self._past.reads.page
+
+    @property
+    def position(self) -> Position:
+        """The last event on the shard of the page at that moment."""
+        return self._past.cut.position
+
+    @property
+    def at(self) -> datetime:
+        """The moment (UTC) that decides what had expired."""
+        return moment(self._past.cut.ms)
 
 
 def as_of(
