@@ -37,7 +37,7 @@ from scratchbus.domain.events import (
 from scratchbus.domain.lifecycle import ARCHIVED, StatusClass
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import NoteAdded, NotepadEdited
-from scratchbus.domain.observation import CheckedBy, NewObservation, Observation, invalid
+from scratchbus.domain.observation import NewObservation, Observation, invalid
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import HIGHEST_PRIORITY, MOST_TAGS
 from scratchbus.domain.registry_yaml import parse_registry
@@ -115,7 +115,7 @@ _RULES: dict[str, Any] = {
         name: _checked(rule.check)
         for name, field in NewObservation.model_fields.items()
         for rule in field.metadata
-        if isinstance(rule, CheckedBy) and name != "type"
+        if hasattr(rule, "check") and name != "type"
     },
     "content": _checked(check_content),
     "tags": _checked(check_tags, most=MOST_TAGS),
