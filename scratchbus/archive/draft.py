@@ -1,4 +1,4 @@
-"""Reading what is to be archived, and dividing it into segments."""
+"""The events that are not archived yet, divided into segments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def drafts(bus: Host, shelf: Shelf, last: Manifest | None, shard: int, limit: in
 
 
 def _unarchived(bus: Host, shelf: Shelf, last: Manifest | None, shard: int, limit: int) -> Iterator[list[RawEntry]]:
-    """Yield what is not archived yet, some whole batches at a time."""
+    """Yield the events that are not archived yet, some whole batches at a time."""
     at = last.chain.last.position if last else START
     floor = bus.converse(read_floor(bus.core.log, shard)).position
     if at.seq < floor.seq:
@@ -60,7 +60,7 @@ def _unarchived(bus: Host, shelf: Shelf, last: Manifest | None, shard: int, limi
 
 
 def _without_gaps(bus: Host, shelf: Shelf, shard: int, before: int, entries: list[RawEntry]) -> list[RawEntry]:
-    """Return what was read with an entry without fields for each that was erased. Raises ArchiveDamaged or LogGap."""
+    """Return the entries, with one without fields for each erased event. Raises ArchiveDamaged or LogGap."""
     if _seq(entries[-1]) == before + len(entries):
         return entries
     whole: list[RawEntry] = []
@@ -77,7 +77,7 @@ def _without_gaps(bus: Host, shelf: Shelf, shard: int, before: int, entries: lis
 
 
 def _gap(bus: Host, shelf: Shelf, shard: int, seq: int, position: Position) -> ArchiveDamaged | LogGap:
-    """Return the error for what is missing between an event and the next one that there is."""
+    """Return the error for events that are missing between two others."""
     first = bus.converse(ask(shard, "XRANGE", bus.core.log.keys(shard).log, "-", "+", "COUNT", 1))
     if first and entry_position(first[0], 0) == position:
         return _lacks_events(shelf, shard, seq, position.seq)
@@ -101,12 +101,12 @@ def _whole_batches(entries: list[RawEntry], most: int) -> int:
 
 
 def _is_end(entry: RawEntry) -> bool:
-    """Say whether an entry ends its batch; of one that was erased nobody knows."""
+    """Return whether an entry ends its batch; it is not known of an erased one."""
     return bool(entry[1]) and is_batch_end(entry)
 
 
 def _read_ahead(chunks: Iterator[list[RawEntry]]) -> Iterator[list[RawEntry]]:
-    """Yield them while the next one is already being read."""
+    """Yield the chunks, and read the next one ahead."""
     with ThreadPoolExecutor(1, "archive") as reader:
         coming = reader.submit(next, chunks, None)
         while (chunk := coming.result()) is not None:

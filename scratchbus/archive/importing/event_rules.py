@@ -1,4 +1,4 @@
-"""Rules about single events: the live bus appends no event that breaks one of them."""
+"""Rules about events, each alone and after those before it: the live bus appends no event that breaks one of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from scratchbus.domain.agent_events import TaskBegun, TodoWritten
 from scratchbus.domain.checks import (
     MAX_EVIDENCE,
     check_action,
@@ -19,17 +20,31 @@ from scratchbus.domain.checks import (
     check_tags,
 )
 from scratchbus.domain.event import Event
-from scratchbus.domain.events import EVENTS, Changes, ContextRendered, Erased, StatusChanged, TypesChanged, Updated
-from scratchbus.domain.given import CheckedBy
+from scratchbus.domain.events import (
+    EVENTS,
+    Added,
+    Changes,
+    Claimed,
+    ContextRendered,
+    Erased,
+    Lapsed,
+    Released,
+    Repeated,
+    StatusChanged,
+    TypesChanged,
+    Updated,
+)
 from scratchbus.domain.lifecycle import ARCHIVED, StatusClass
-from scratchbus.domain.observation import NewObservation, invalid
+from scratchbus.domain.memories import Session
+from scratchbus.domain.memory_events import NoteAdded, NotepadEdited
+from scratchbus.domain.observation import NewObservation, Observation, invalid
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import HIGHEST_PRIORITY, MOST_TAGS
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.run import MOST_STEPS
 from scratchbus.domain.scratchpad import check_content as check_scratchpad
 from scratchbus.domain.tasks import check_text as check_task
-from scratchbus.domain.todo import given, written
+from scratchbus.domain.todo import MAX_ITEMS, given, written
 from scratchbus.domain.values import (
     LARGEST,
     MAX_BYTES,
@@ -42,10 +57,15 @@ from scratchbus.domain.values import (
 )
 from scratchbus.errors import InvalidField, InvalidInput, shown
 from scratchbus.eventlog.because import because
+from scratchbus.eventlog.gaps import STATUS as ERASED
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
+from scratchbus.projections.notepad import Text
 from scratchbus.projections.session import PAGES
+from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import check_subject, is_remembered
+from scratchbus.projections.todo import Plan, evolve
+from scratchbus.readmodel.verify.expected import PageState, Subject
 
 MOST_NOTEPAD = 1_000_000
 """The most characters of a notepad, whatever the settings."""
@@ -95,7 +115,7 @@ _RULES: dict[str, Any] = {
         name: _checked(rule.check)
         for name, field in NewObservation.model_fields.items()
         for rule in field.metadata
-        if isinstance(rule, CheckedBy) and name != "type"
+        if hasattr(rule, "check") and name != "type"
     },
     "content": _checked(check_content),
     "tags": _checked(check_tags, most=MOST_TAGS),
@@ -189,3 +209,71 @@ def _checker_of(kind: str) -> TypeAdapter[dict[str, Any]]:
         for name in names
     }
     return TypeAdapter(TypedDict(kind, rules, total=False))  # type: ignore[operator]  # its fields are computed
+
+
+def problem_with(page: PageState, event: Event) -> str:
+    """Return why an event cannot be the next one on its page, or "" if it can."""
+    known = page.subjects.get(event.subject, Subject())
+    match event:
+        case Erased():
+            is_there = known.events and (known.gone is None or known.gone.status != ERASED)
+            return "erases events that are still there" if is_there else ""
+        case Added() | NoteAdded() | TaskBegun() if known.events:
+            return "adds what was there before"
+    if is_remembered(event.subject):
+        return _problem_in_memory(page, event)
+    before = page.observation(event.subject)
+    return (before and _problem_after(before, event)) or _problem_of_key(page, event, before)
+
+
+def _problem_after(before: Observation, event: Event) -> str:
+    match event:
+        case Updated() | StatusChanged() if before.status_class == "final":
+            return f"changes what is {before.status}, which is final"
+        case Repeated() if not before.is_open:
+            return f"counts what is {before.status} again"
+        case Repeated() if before.occurrences + event.times > LARGEST:
+            return "counts more than can be counted"
+        case Claimed() if not before.is_open:
+            return f"claims what is {before.status}"
+        case Claimed(fence=None) if before.claim is not None:
+            return "claims what is claimed"
+        case Claimed(fence=int(fence)) if before.claim is None or before.fence != fence:
+            return "renews a claim that is over"
+        case Released() | Lapsed() if before.claim is None:
+            return f"is a {event.kind} of a claim that is over"
+    return ""
+
+
+def _problem_of_key(page: PageState, event: Event, before: Observation | None) -> str:
+    """Return who has the dedupe key of an observation that becomes open, if anyone else does."""
+    key = event.dedupe_key if isinstance(event, Added) else None
+    if isinstance(event, StatusChanged) and before is not None and not before.is_open and event.status_class == "open":
+        key = before.dedupe_key
+    holder = page.holders.get(key) if key else None
+    return "" if holder in (None, event.subject) else f"has the dedupe key of {holder}, which is open"
+
+
+def _problem_in_memory(page: PageState, event: Event) -> str:
+    session, before = page.memory(SESSION), page.memory(event.subject)
+    if isinstance(session, Session) and session.ended and not isinstance(event, ContextRendered):
+        return "comes after its session has ended"
+    if isinstance(event, NotepadEdited):
+        text = before.content if isinstance(before, Text) else ""
+        if _length_after(text, event) > MOST_NOTEPAD:
+            return f"makes a notepad of more than {MOST_NOTEPAD:,} characters"
+    if isinstance(event, TodoWritten) and isinstance(before, Plan):
+        plan = evolve(before, event)
+        if plan is not None and len(plan.todos) > MAX_ITEMS:
+            return f"makes a todo list of more than {MAX_ITEMS} items"
+    return ""
+
+
+def _length_after(text: str, edit: NotepadEdited) -> int:
+    """Return how long a notepad is after an edit, without making it: a short edit may make a very long text."""
+    if edit.operation == "delete":
+        return len(text)  # at most
+    if edit.operation != "find_replace" or not edit.find:
+        return len(text) + len(edit.content)
+    count = text.count(edit.find) if edit.replace_all else 1
+    return len(text) + count * (len(edit.replace) - len(edit.find))

@@ -10,8 +10,7 @@ from itertools import islice
 from typing import Any
 
 from scratchbus.archive.export import read_line
-from scratchbus.archive.importing.event_order import problem_with
-from scratchbus.archive.importing.event_rules import check_event
+from scratchbus.archive.importing.event_rules import check_event, problem_with
 from scratchbus.archive.importing.spill import Spill, Spilled, temporary_spill
 from scratchbus.archive.staging import Staging
 from scratchbus.domain.event import Event

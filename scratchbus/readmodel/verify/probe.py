@@ -1,4 +1,4 @@
-"""Looking at a shard: some keys at once, with the log folded to just where it was then."""
+"""Consistent looks at a shard: some keys at once, with the log folded to exactly where it was then."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _probe(*commands: object, tail: Key, checkpoint: Key) -> None:
 
 
 class Moved(Exception):
-    """The state was built anew meanwhile, or the log was replaced: it has to be compared anew."""
+    """The state was rebuilt meanwhile, or the log was replaced: start again."""
 
 
 class Looker:
-    """Looks at a shard, and keeps what it has to hold up with that.
+    """Looks at a shard, and keeps the expected state up to date with that.
 
     `places` has of each page the last position that was compared; `strays` are the pages where one is wrong.
     """
@@ -54,7 +54,7 @@ class Looker:
         self.strays: set[str] = set()
 
     def look(self, commands: Iterable[Command]) -> Step[list[Any]]:
-        """Read all this at once, and fold the log to just there."""
+        """Read all this at once, and fold the log to exactly there."""
         reads = packed([("GET", self._keys.floor), *commands])
         command = _probe(*reads, tail=self._keys.tail, checkpoint=checkpoint_key(self._keys))
         (reply,) = yield Call(self._shard, (command,))
@@ -71,7 +71,7 @@ class Looker:
         return list(replies)
 
     def fold(self, state: State, end: Position, say: Say) -> Step[None]:
-        """Fold the log up to a position, as far as it has that."""
+        """Fold the log up to a position, or its end."""
         while state.at < end:
             entries = yield from self._read(state, end)
             if not entries:
@@ -80,7 +80,7 @@ class Looker:
                 state.apply(entry, item, say)
 
     def fold_base(self, end: Position) -> Step[None]:
-        """Fold the log up to the checkpoint, say what is wrong with it, and compare the positions of its pages."""
+        """Fold the log up to the checkpoint, report what is wrong with it, and compare the positions of its pages."""
         base = self._wanted.base
         while base.at < end:
             entries = yield from self._read(base, end)
@@ -97,7 +97,7 @@ class Looker:
         self._wanted.tip = base.branch()
 
     def _read(self, state: State, end: Position) -> Step[list[RawEntry]]:
-        """Read what comes next, and tell the state what was erased of it."""
+        """Read the next entries, and tell the state which of them were erased."""
         after = state.at._replace(shard=self._shard)
         found = yield from LogReader(self._log, after, until=end.stream_id, chunk=_CHUNK).read()
         if found.entries and not found.is_whole:
@@ -131,12 +131,12 @@ class Looker:
         return [page for page, held in zip(pages, found, strict=True) if held != above[page]]
 
     def positions(self, page: str) -> str:
-        """Return where the positions of a page are kept."""
+        """Return the key of the positions of a page."""
         return PageKeys(self._keys, page, self._wanted.build).positions
 
 
 def said_end(tail: bytes | None, shard: int) -> Position:
-    """Return where a log is said to end; the start when that cannot be read."""
+    """Return the stored end of a log, START if it cannot be read."""
     try:
         return end_of(tail, shard)
     except (InvalidInput, ValueError):
@@ -144,7 +144,7 @@ def said_end(tail: bytes | None, shard: int) -> Position:
 
 
 def _say_nothing(kind: str, where: str, what: str) -> None:
-    """Take what is said when the same is folded into the base."""
+    """Report nothing: the same is reported when it is folded into the base."""
 
 
 def batches(names: list[str], size: int) -> Iterator[list[str]]:

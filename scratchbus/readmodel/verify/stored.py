@@ -90,7 +90,7 @@ class StoredKeys:
 
         match kind:
             case "pages":
-                return StoredKey("page", key, "hash", self.tip.names, self._soonest, _moment_difference)
+                return StoredKey("page", key, "hash", lambda: self.tip.names(), self._soonest, _moment_difference)
             case "heads":
                 return StoredKey(
                     "head", key, "hash", lambda: tip().sure(), lambda id: tip().head(id),
@@ -117,7 +117,7 @@ class StoredKeys:
             return self.base.peek(page)
 
         def document(id: str) -> Observation | None:
-            return base().documents.get(id)
+            return base().observation(id)
 
         def ids() -> Iterator[str]:
             return (one.id for one in base().live())
@@ -135,7 +135,7 @@ class StoredKeys:
                 return StoredKey("paged", key, "hash", tuple, str, partial(self._bucket_difference, page))
             case "memory":
                 return StoredKey(
-                    "document", key, "hash", lambda: base().kept(), lambda subject: base().remembered.get(subject),
+                    "document", key, "hash", lambda: base().kept(), lambda subject: base().memory(subject),
                     _document_difference,
                 )  # fmt: skip
             case "all" | "type" | "tag" | "owner" | "waiting":
@@ -164,9 +164,9 @@ class StoredKeys:
             return True  # what is not an event did not come by the script
         if row is not None:
             return False
-        if (document := tip.documents.get(id)) is not None and may_be_paged_out(document):
+        if (document := tip.observation(id)) is not None and may_be_paged_out(document):
             return True
-        head, session = tip.head(id), tip.remembered.get(SESSION)
+        head, session = tip.head(id), tip.memory(SESSION)
         if head is None or Position.parse(head.position).seq > self.floor.seq:
             return False
         is_over = isinstance(session, Session) and session.ended and session.seq <= self.floor.seq
@@ -176,7 +176,7 @@ class StoredKeys:
 
     def _may_be_paged_out(self, page: str, id: str, row: bytes | None) -> bool:
         """Say whether the row of a document may be missing, and then note it as absent."""
-        document = self.base.peek(page).documents.get(id)
+        document = self.base.peek(page).observation(id)
         is_absent = row is None and document is not None and may_be_paged_out(document)
         if is_absent:
             self.absent.add((page, id))
@@ -192,7 +192,7 @@ class StoredKeys:
         """Judge the ids of a bucket, which may be paged in by the time their places are compared."""
         wrong = []
         for id, added in paged_out.ids_in(row).items():
-            document = self.base.peek(page).documents.get(paged_out.whole(id))
+            document = self.base.peek(page).observation(paged_out.whole(id))
             if document is None or document.added_seq != added:
                 wrong.append(f"{paged_out.whole(id)} was not added by event {added}")
             self.absent.add((page, paged_out.whole(id)))
@@ -200,7 +200,7 @@ class StoredKeys:
 
     def problem_of_absent(self, page: str, id: str, row: bytes | None, index: paged_out.Edit) -> str:
         """Describe what is wrong with a document that must be either stored or paged out."""
-        expected = self.base.peek(page).documents.get(id)
+        expected = self.base.peek(page).observation(id)
         place = index.find(id)
         if place is None or expected is None:
             if expected is None or row is None:
@@ -223,7 +223,7 @@ class StoredKeys:
 
     def _moment(self, member: str) -> int | None:
         id, _, page = member.partition("@")
-        document = self.base.peek(page).documents.get(id)
+        document = self.base.peek(page).observation(id)
         return scratch_page.next_moment(document) if document is not None else None
 
 

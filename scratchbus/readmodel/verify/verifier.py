@@ -1,7 +1,7 @@
-"""Comparing what the engine holds with what follows from the log, while others go on writing.
+"""The comparison of what the engine holds with what follows from the log, while others write.
 
-Each look reads some members of a key, the end of the log and the checkpoint at once; before they are judged, the log is
-folded to just there. So it does not matter what happens between two looks.
+Each look reads some members of a key, the end of the log and the checkpoint at once; the log is folded to exactly
+there before they are compared. So it does not matter what happens between two looks.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _APART_IN_BUILD = ("rejected", "positions", "snapshots", "places", "paging")
 
 
 def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
-    """Compare all that the engine holds with what follows from the log; return what is wrong. Nothing is written.
+    """Compare everything that the engine holds with what follows from the log; return the differences. Writes nothing.
 
-    Where there is an archive, that is checked first, file by file.
+    An archive is checked first, file by file.
     """
     log, verified, done, total = core.log, Verified(), Counter[tuple[int, str]](), 0
     for shard in range(log.shards):
@@ -118,7 +118,7 @@ class _Shard:
         )
 
     def _check_archive(self, past: Past) -> Step[None]:
-        """Look whether the archive has what it was given, as it was given, and nothing that was erased."""
+        """Check that the archive is complete and unchanged, and has nothing that was erased."""
         floor = yield from read_floor(self._log, self._shard)
         if not floor.origin:
             return  # nothing was ever written
@@ -164,7 +164,7 @@ class _Shard:
                 self._verified.add(stored.kind, f"{stored.key} {member}", problem)
 
     def _compare_ids(self, key: str) -> Step[None]:
-        """Look whether the callers' own event ids are those of the events at their positions."""
+        """Check that the callers' own event ids are those of the events at their positions."""
         at = b"0"
         while True:
             at, flat = yield from ask(self._shard, "HSCAN", key, at, "COUNT", _AT_ONCE)
@@ -183,7 +183,7 @@ class _Shard:
                 return
 
     def _compare_paged(self) -> Step[None]:
-        """Look whether each document that may be paged out is stored or paged out, and what is known of it then."""
+        """Check each document that may be paged out: it is either stored or paged out."""
         pages: dict[str, list[str]] = defaultdict(list)
         for page, id in sorted(self._wanted.absent):
             pages[page].append(id)
@@ -195,7 +195,7 @@ class _Shard:
                     {
                         paged_out.range_of(document.added_seq)
                         for id in some
-                        if (document := self._wanted.base.peek(page).documents.get(id))
+                        if (document := self._wanted.base.peek(page).observation(id))
                     }
                 ) or ["0"]
                 rows, found, places = yield from self._look(
@@ -215,7 +215,7 @@ class _Shard:
                         self._verified.add("paged", f"{names.paged} {id}", wrong)
 
     def _compare_lasts(self) -> Step[None]:
-        """Look whether pages have positions behind that of their last event."""
+        """Check that the positions of each page end with that of its last event."""
         for some in batches(list(self._looker.places), _AT_ONCE):
             keys = [self._looker.positions(page) for page in some]
             found = yield from self._look(
@@ -230,7 +230,7 @@ class _Shard:
                     self._verified.add("position", key, f"do not end with that of its last event, {last}")
 
     def _read_snapshots(self) -> Step[None]:
-        """Look whether all snapshots of the past can be read."""
+        """Check that all snapshots can be read."""
         for page in self._looker.places:
             names = PageKeys(self._keys, page, self._wanted.build)
             for place in (yield from snapshots.stored(self._keys, names)):
@@ -244,7 +244,7 @@ class _Shard:
                     self._verified.add("snapshot", where, "cannot be read, or is of events that the log does not have")
 
     def _compare_rejected(self) -> Step[None]:
-        """Look whether just those events were set aside that cannot be folded."""
+        """Check that exactly the events that cannot be folded were set aside."""
         key, held, at = PageKeys(self._keys, "", self._wanted.build).rejected, set[str](), "-"
         while True:
             (entries,) = yield from self._look([("XRANGE", key, at, "+", "COUNT", _AT_ONCE)])
@@ -257,7 +257,7 @@ class _Shard:
             self._verified.add("rejected", f"{key} {id}", what)
 
     def _compare_ends(self) -> Step[None]:
-        """Look at what is behind the checkpoint, and where the log and the state are said to end."""
+        """Check the events after the checkpoint, the tail and the checkpoint itself."""
         tail, row, origin, last = yield from self._look(
             [
                 ("GET", self._keys.tail),
@@ -280,7 +280,7 @@ class _Shard:
             self._verified.add("checkpoint", checkpoint_key(self._keys), what)
 
     def _recognise(self, name: str) -> None:
-        """Say of a key that is none of ours that it is there. What other builds left is no harm."""
+        """Report a key that should not be there. Leftovers of other builds do no harm."""
         kind, _, rest = name.partition(":")
         if kind in _APART:
             return
