@@ -13,7 +13,7 @@ from scratchbus.errors import PositionLost
 from scratchbus.eventlog.archived import Past, Stretch
 from scratchbus.eventlog.codec import RawEntry, entry_position, text_of
 from scratchbus.eventlog.gaps import count_all_erased, not_erased
-from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.layouts import read_last
 
 if TYPE_CHECKING:
     from scratchbus.eventlog.append import Log  # which reads below the floor to put a head back
@@ -36,8 +36,7 @@ class Floor(NamedTuple):
     @classmethod
     def parse(cls, row: bytes | None, origin: bytes | None, shard: int) -> Floor:
         """Read the stored form."""
-        event_id = text_of(row or b"").partition("|")[2]
-        return cls(end_of(row, shard), event_id, text_of(origin or b""))
+        return cls(*read_last(row, shard), text_of(origin or b""))
 
 
 def read_floor(log: Log, shard: int) -> Step[Floor]:

@@ -1,12 +1,13 @@
-"""Where a reader stands in a log, and whether what comes next is what follows."""
+"""Cursors in the log, and the check that what is read next is what follows them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Step, ask_all
-from scratchbus.errors import LogGap, LogRewound, PositionLost
+from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, read_floor
 from scratchbus.eventlog.codec import RawEntry, entry_id, entry_position
@@ -14,7 +15,11 @@ from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
 
 ANEW = "read the page, and go on behind bus.position()"
-"""What a reader can do to whom something is lost."""
+"""The advice to a reader that lost events."""
+
+APART_MS = 60_000
+"""How far servers' clocks, and the moments at which they are read, may be apart: so much comes again on other shards
+when a reader goes on behind one event of a bus that is on several servers."""
 
 
 @dataclass(slots=True)
@@ -43,6 +48,66 @@ class Cursor:
         self.position, self.event_id = position, event_id
 
 
+def bus_position(log: Log) -> Step[BusPosition]:
+    """Return where all logs of the bus end."""
+    ends: list[Position] = []
+    for shard in range(log.shards):
+        tail = yield from ask(shard, "GET", log.keys(shard).tail)
+        ends.append(end_of(tail, shard))
+    return BusPosition(tuple(ends))
+
+
+def cursors(
+    log: Log, after: BusPosition | Position | str | None, pages: Collection[str] | None = None
+) -> Step[list[Cursor]]:
+    """Return the cursors that stand behind a position, on the shards of these pages or on all.
+
+    Raises InvalidPosition, or LogRewound for a position that the log does not reach.
+    """
+    if isinstance(after, str):
+        after = BusPosition.parse(after) if "," in after else Position.parse(after)
+    if after is None:
+        places = [START] * log.shards
+    elif isinstance(after, BusPosition):
+        if len(after.shards) != log.shards:
+            raise InvalidPosition(
+                f"{shown(str(after))} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
+            )
+        places = list(after.shards)
+    elif not isinstance(after, Position):
+        raise InvalidPosition(f"{shown(after)} is not a position; pass the position of an event, or `bus.position()`")
+    elif after.shard >= log.shards:
+        raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
+    else:
+        ms = max(0, after.ms - (APART_MS if log.is_spread else 0))
+        places = [after if shard == after.shard else Position(ms, 0) for shard in range(log.shards)]
+    only = None if pages is None else [pages] if isinstance(pages, str) else list(pages)
+    out = []
+    for shard, place in enumerate(places):
+        if only is not None and shard not in map(log.shard, only):
+            continue
+        keys = log.keys(shard)
+        position = place._replace(shard=shard)
+        origin, at, last = yield from ask_all(
+            shard,
+            [
+                ("GET", keys.origin),
+                ("XRANGE", keys.log, position.stream_id, position.stream_id),
+                ("GET", keys.tail),
+            ],
+        )
+        end = end_of(last, shard)
+        if position.seq and position > end:
+            raise LogRewound(
+                f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position"
+                " is of another bus: read it from the start"
+            )
+        event_id = entry_id(at[0]) if at else ""
+        page = only[0] if only is not None and len(only) == 1 else ""
+        out.append(Cursor(position, event_id, origin.decode() if origin else "", page))
+    return out
+
+
 def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: list[RawEntry]) -> Step[bool]:
     """Check that entries are what follows a cursor, given the log's `origin` and the entry at the cursor.
 
@@ -61,7 +126,7 @@ def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: 
         return False
     before = was.seq if was.seq or was.ms == 0 else None
     for entry in entries:
-        seq = entry_position(entry, shard).seq
+        seq = int(entry[0].rpartition(b"-")[2])
         if before is not None and seq <= before:
             raise LogRewound(f"shard {shard}: after {was} comes {entry[0].decode()}; read the log again from the start")
         if before is not None and seq != before + 1 and not (yield from are_erased(keys, before, seq)):

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from scratchbus.domain.position import START, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
+from scratchbus.eventlog.layouts import read_last
 
 if TYPE_CHECKING:
     from scratchbus.eventlog.append import Log  # which needs to know where a log ends
@@ -46,8 +47,7 @@ def read_lags(log: Log, positions: Iterable[Position]) -> Step[dict[Position, La
 
 def end_of(tail: bytes | None, shard: int) -> Position:
     """Return where a log ends, by its `tail`, or by its floor where it ends downwards; the start for None."""
-    position = Position.parse(tail.partition(b"|")[0].decode()) if tail else START
-    return position._replace(shard=shard)
+    return read_last(tail, shard)[0]
 
 
 def in_ms(time: tuple[bytes, bytes]) -> int:

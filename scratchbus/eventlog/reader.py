@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask, ask_all
-from scratchbus.errors import InvalidPosition, LogGap, LogRewound, shown
+from scratchbus.errors import LogGap
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Stretch
 from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, read_floor
@@ -17,7 +17,6 @@ from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fiel
 from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LONGEST_BATCH, is_complete, whole_batches
 from scratchbus.eventlog.positions import read_positions
 from scratchbus.telemetry.logs import stderr_logger
@@ -26,10 +25,6 @@ CHUNK = 500
 LONGEST_BLOCK_MS = 5_000
 STOPPABLE_BLOCK_MS = 500
 
-APART_MS = 60_000
-"""How far servers' clocks, and the moments at which they are read, may be apart: so much comes again on other shards
-when a reader goes on behind one event of a bus that is on several servers."""
-
 Chunks = list[tuple[int, list[RawEntry]]]
 """Entries by shard."""
 
@@ -37,10 +32,10 @@ logger = stderr_logger()
 
 
 class Stop(Protocol):
-    """What can say that it is time to stop: a threading.Event or an asyncio.Event."""
+    """A sign to stop: a threading.Event or an asyncio.Event."""
 
     def is_set(self) -> bool:
-        """Say whether it is time."""
+        """Return whether it is time to stop."""
         ...
 
 
@@ -53,11 +48,11 @@ class Narrow(NamedTuple):
 
     @classmethod
     def of(cls, pages: Collection[str] | None, types: Collection[str] | None, kinds: Collection[str] | None) -> Narrow:
-        """Make one from what callers give: a text counts as a list of one."""
+        """Return the filter for the arguments of a caller: a text counts as a list of one."""
         return cls(_names(pages), _names(types), _names(kinds))
 
     def wants(self, fields: dict[bytes, bytes]) -> bool:
-        """Say whether an entry with these fields is wanted."""
+        """Return whether an entry with these fields is wanted."""
         return (
             (self.pages is None or fields.get(b"page") in self.pages)
             and (self.types is None or fields.get(b"type") in self.types)
@@ -71,70 +66,10 @@ def _names(given: Collection[str] | None) -> frozenset[bytes] | None:
     return frozenset(name.encode() for name in ([given] if isinstance(given, str) else given))
 
 
-def bus_position(log: Log) -> Step[BusPosition]:
-    """Return where all logs of the bus end."""
-    ends: list[Position] = []
-    for shard in range(log.shards):
-        tail = yield from ask(shard, "GET", log.keys(shard).tail)
-        ends.append(end_of(tail, shard))
-    return BusPosition(tuple(ends))
-
-
-def cursors(
-    log: Log, after: BusPosition | Position | str | None, pages: Collection[str] | None = None
-) -> Step[list[Cursor]]:
-    """Return the cursors that stand behind a position, on the shards of these pages or on all.
-
-    Raises InvalidPosition, or LogRewound for a position that the log does not reach.
-    """
-    if isinstance(after, str):
-        after = BusPosition.parse(after) if "," in after else Position.parse(after)
-    if after is None:
-        places = [START] * log.shards
-    elif isinstance(after, BusPosition):
-        if len(after.shards) != log.shards:
-            raise InvalidPosition(
-                f"{shown(str(after))} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
-            )
-        places = list(after.shards)
-    elif not isinstance(after, Position):
-        raise InvalidPosition(f"{shown(after)} is not a position; pass the position of an event, or `bus.position()`")
-    elif after.shard >= log.shards:
-        raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
-    else:
-        ms = max(0, after.ms - (APART_MS if log.is_spread else 0))
-        places = [after if shard == after.shard else Position(ms, 0) for shard in range(log.shards)]
-    only = None if pages is None else [pages] if isinstance(pages, str) else list(pages)
-    out = []
-    for shard, place in enumerate(places):
-        if only is not None and shard not in map(log.shard, only):
-            continue
-        keys = log.keys(shard)
-        position = place._replace(shard=shard)
-        origin, at, last = yield from ask_all(
-            shard,
-            [
-                ("GET", keys.origin),
-                ("XRANGE", keys.log, position.stream_id, position.stream_id),
-                ("GET", keys.tail),
-            ],
-        )
-        end = end_of(last, shard)
-        if position.seq and position > end:
-            raise LogRewound(
-                f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position"
-                " is of another bus: read it from the start"
-            )
-        event_id = entry_id(at[0]) if at else ""
-        page = only[0] if only is not None and len(only) == 1 else ""
-        out.append(Cursor(position, event_id, origin.decode() if origin else "", page))
-    return out
-
-
 def read(log: Log, cursors: list[Cursor], block_ms: int | None = None) -> Step[Chunks]:
     """Return the next whole batches behind the cursors, by shard, and move the cursors.
 
-    With `block_ms` it waits that long for the first, unless the shards are on several servers: nobody should wait for
+    With `block_ms` it waits that long for the first, unless the shards are on several servers: no one should wait for
     one while another has news (see `Feeds.wait_behind`). What was trimmed comes from the archive. A single cursor with
     a page reads the history index of that page, which may cut a batch. Raises PositionLost when there is no archive,
     LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
@@ -299,12 +234,12 @@ def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]
 
 
 def block_ms(follow: bool, stop: Stop | None) -> int | None:
-    """Return how long to wait for the next events: not at all, a moment when someone may say stop, or long."""
+    """Return how long (ms) to wait for the next events, None for not at all; less when there is a sign to stop."""
     return None if not follow else LONGEST_BLOCK_MS if stop is None else STOPPABLE_BLOCK_MS
 
 
 def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[Event]:
-    """Decode the entries that are wanted, in time's order across shards; what is no event is logged and left out."""
+    """Decode the wanted entries, in the order of time across shards; log and skip entries that are no events."""
     events = []
     for shard, entries in chunks:
         for entry in entries:

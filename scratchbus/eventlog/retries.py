@@ -69,16 +69,17 @@ def _writer_of(fields: Mapping[bytes, bytes]) -> object:
 
 
 def look_for(
-    log: Log, shard: int, after: str, wanted: Wanted, *, skips_lost: bool = False
+    log: Log, shard: int, after: str, wanted: Wanted, *, is_in_doubt: bool = False
 ) -> Step[tuple[str, list[RawEntry]]]:
     """Walk the log behind a stream id until it ends or has one of these events.
 
     Returns where the script looks on, and those of the events that only the archive has. A log that does not have that
     id, because another server took over, is read from its start. One that has it is read from the first event of that
     millisecond: while the clock of a server that took over is behind, all its events are of the same one, and the id
-    may be another event's. Raises PositionLost where the archive cannot be read, unless `skips_lost`.
+    may be another event's. Raises PositionLost where the archive cannot be read, or EngineUnreachable; not for a write
+    that `is_in_doubt`, of which the log, as far as it was read, may say enough.
     """
-    reader = LogReader(log, Position.parse(after)._replace(shard=shard), skips_lost=skips_lost)
+    reader = LogReader(log, Position.parse(after)._replace(shard=shard), skips_lost=is_in_doubt)
     first = reader.at._replace(seq=0)
     begin: tuple[object, ...] | None = ("XREVRANGE", log.keys(shard).log, after, first.stream_id, "COUNT", 2)
     archived: list[RawEntry] = []
@@ -101,7 +102,8 @@ def look_for(
             if chunk.is_end:
                 break
     except (EngineUnreachable, EngineLoading):
-        pass
+        if not is_in_doubt:
+            raise
     return reader.at.stream_id, archived
 
 

@@ -130,7 +130,7 @@ def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
     out: Final = {}
     for page, some in final.items():
         try:
-            made = yield from paged_out.rebuild(log, shard, [paged_out.Place.of(document) for document in some])
+            made = yield from paged_out.rebuild(log, shard, [paged_out.PagedOut.of(document) for document in some])
         except PositionLost:
             continue  # who may not read them must not page them out
         same = {document.id: document for document in made}
@@ -153,7 +153,9 @@ def _drop(keys: ShardKeys, final: Final) -> Step[None]:
             yield from drop_heads(keys, page, heads)
 
 
-def _index(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Sequence[Observation]) -> Step[paged_out.Edit]:
+def _index(
+    keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Sequence[Observation]
+) -> Step[paged_out.IndexEdit]:
     """Return the index of what is paged out of a page, with these."""
     names = PageKeys(keys, page, checkpoint.build)
     ids, added = [each.id for each in some], [each.added_seq for each in some]

@@ -14,6 +14,7 @@ from scratchbus.errors import LogGap, LogRewound, NotFound, PositionLost, Versio
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.append import Log, append
 from scratchbus.eventlog.codec import entry_position
+from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
@@ -60,14 +61,14 @@ def _next(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, boo
     wait for ever.
     """
     try:
-        cursors = yield from reader.cursors(log, after)
-        chunks = yield from reader.read(log, cursors)
+        at = yield from cursors(log, after)
+        chunks = yield from reader.read(log, at)
     except (PositionLost, LogGap, LogRewound) as lost:
         places, chunks, missing = yield from _read_past(log, after)
         counts.missed += missing
         logger.warning("reminders go on behind what is missing", events=missing, reason=str(lost))
         return places, chunks, True
-    return [cursor.position for cursor in cursors], chunks, bool(chunks)
+    return [cursor.position for cursor in at], chunks, bool(chunks)
 
 
 def _read_past(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, int]]:
