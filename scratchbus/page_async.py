@@ -22,6 +22,7 @@ from scratchbus.domain.observation import Claim, NewObservation, Observation, Ob
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
+from scratchbus.projections.filters import Filter
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.readmodel.short_ids import whole_id
@@ -110,7 +111,7 @@ class AsyncPage:
         any case) and `context` scan every remaining observation. `since` compares `created_at`. Raises InvalidField,
         UnknownType, and NotFound when `after` is not on the page.
         """
-        wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
+        wanted = Filter.parse(locals())
         return await self._bus.converse(looking.list_all(self._bus.core, self._reads(stale_ok), wanted, limit, after))
 
     async def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:

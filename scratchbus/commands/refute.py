@@ -36,12 +36,8 @@ def _said(reason: str | None) -> str:
 class Refute(Command):
     """Archive it as refuted."""
 
-    operation = "refute"
+    verb = "refute"
     reason: Annotated[str, CheckedBy(_said)]
-
-    def said(self, by: str) -> tuple[object, ...]:
-        """See `Command`."""
-        return (self.reason,)
 
     def write(self, occasion: Occasion, before: Observation, life: Lifecycle) -> Write:
         """Return the write that archives it."""

@@ -9,7 +9,7 @@ its position, the engine's own.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -205,34 +205,7 @@ AnyEvent = Annotated[
     Field(discriminator="kind"),
 ]
 
-EVENTS: dict[str, type[Event]] = {
-    "added": Added,
-    "updated": Updated,
-    "repeated": Repeated,
-    "status_changed": StatusChanged,
-    "claimed": Claimed,
-    "released": Released,
-    "lapsed": Lapsed,
-    "linked": Linked,
-    "due": Due,
-    "cleared": Cleared,
-    "erased": Erased,
-    "types_changed": TypesChanged,
-    "context_rendered": ContextRendered,
-    "notepad_written": NotepadWritten,
-    "notepad_edited": NotepadEdited,
-    "note_added": NoteAdded,
-    "note_updated": NoteUpdated,
-    "note_deleted": NoteDeleted,
-    "session_spawned": SessionSpawned,
-    "session_started": SessionStarted,
-    "session_ended": SessionEnded,
-    "todo_written": TodoWritten,
-    "task_begun": TaskBegun,
-    "task_ended": TaskEnded,
-    "scratchpad_written": ScratchpadWritten,
-    "run_ended": RunEnded,
-}
+EVENTS: dict[str, type[Event]] = {each.model_fields["kind"].default: each for each in get_args(get_args(AnyEvent)[0])}
 """Every kind of event and its class."""
 
 EVENT_KINDS = tuple(EVENTS)

@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from scratchbus.commands.claim import Picked, Wanted, pick
-from scratchbus.commands.read import check_some
-from scratchbus.domain.checks import check_label
+from scratchbus.domain.checks import check_label, check_some
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.engine.connections import backoff
 from scratchbus.engine.steps import Step, ask, ask_all

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Self, Unpack
 
 from scratchbus.commands import change
-from scratchbus.commands.claim import Picked, Wanted
+from scratchbus.commands.claim import Link, Picked, Wanted
 from scratchbus.domain.observation import Observation, ObservationPatch
 from scratchbus.domain.values import Duration
 from scratchbus.eventlog.reader import Stop
@@ -48,11 +48,11 @@ class AsyncJob(Holding):
 
     async def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
         """Replace fields of it, as `Page.update` does; the claim stays."""
-        return await self._bus.converse(self.updating(changes, event_id))
+        return await self._bus.converse(self.doing(change.Update, event_id, changes=changes))
 
     async def link(self, action: str, *, event_id: str | None = None) -> Observation:
         """Record an action taken because of it; the claim stays."""
-        return await self._bus.converse(self.linking(action, event_id))
+        return await self._bus.converse(self.doing(Link, event_id, action=action))
 
     async def release(self, *, event_id: str | None = None) -> Observation:
         """Release it at once for any worker; this does not count as an attempt."""
