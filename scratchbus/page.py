@@ -17,7 +17,7 @@ from scratchbus.commands import exposure as exposing
 from scratchbus.commands import read as looking
 from scratchbus.commands import refute as refuting
 from scratchbus.commands import trace as tracing
-from scratchbus.commands.command import execute
+from scratchbus.commands.execution import execute
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
@@ -171,7 +171,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Archive it for good. Raises InvalidTransition, Claimed, VersionConflict."""
-        return self._bus.converse(execute(self._bus.core, self.name, change.Archive, locals()))
+        return self._bus.converse(execute(self._bus.core, self.name, change.ArchiveObservation, locals()))
 
     def reopen(
         self,

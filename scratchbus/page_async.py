@@ -15,7 +15,7 @@ from scratchbus.commands import exposure as exposing
 from scratchbus.commands import read as looking
 from scratchbus.commands import refute as refuting
 from scratchbus.commands import trace as tracing
-from scratchbus.commands.command import execute
+from scratchbus.commands.execution import execute
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
@@ -169,7 +169,7 @@ class AsyncPage:
         fence: int | None = None,
     ) -> Observation:
         """Archive it for good. Raises InvalidTransition, Claimed, VersionConflict."""
-        return await self._bus.converse(execute(self._bus.core, self.name, change.Archive, locals()))
+        return await self._bus.converse(execute(self._bus.core, self.name, change.ArchiveObservation, locals()))
 
     async def reopen(
         self,

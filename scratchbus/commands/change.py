@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.command import Command, Occasion, Reason, Version
+from scratchbus.commands.execution import Command, Occasion, Reason, Version
 from scratchbus.commands.outcome import life_of, type_or_none
 from scratchbus.domain.checks import MAX_LABEL, check_end, check_size, check_tags
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
@@ -109,7 +109,7 @@ class Resolve(_Transition):
     verb = "resolve"
 
 
-class Archive(_Transition):
+class ArchiveObservation(_Transition):
     """Archive it for good."""
 
     verb = "archive"

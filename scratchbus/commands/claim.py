@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, NamedTuple, cast
 
-from scratchbus.commands.command import Command, Occasion, Speaker
+from scratchbus.commands.execution import Command, Occasion, Speaker
 from scratchbus.commands.outcome import recall_all
 from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_some, check_tags
 from scratchbus.domain.events import Claimed, Event, Linked, Released

@@ -8,7 +8,7 @@ from functools import partial
 from secrets import token_hex
 from typing import cast
 
-from scratchbus.commands.command import Occasion
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.outcome import not_found
 from scratchbus.domain.checks import check_guards, check_reason
 from scratchbus.domain.events import Erased, Event

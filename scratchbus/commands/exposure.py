@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scratchbus.commands.command import Occasion
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.read import list_history
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.events import ContextRendered

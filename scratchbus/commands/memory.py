@@ -8,7 +8,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from scratchbus.commands.command import Occasion
+from scratchbus.commands.execution import Occasion
 from scratchbus.domain.event import Event
 from scratchbus.domain.given import CheckedBy, EventId, Given
 from scratchbus.domain.memories import Remembered, Session

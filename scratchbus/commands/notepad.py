@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, get_args
 
-from scratchbus.commands.command import Occasion
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on
 from scratchbus.domain.checks import check_flag, check_text
 from scratchbus.domain.event import Event
@@ -14,7 +14,7 @@ from scratchbus.domain.memories import Remembered, Revised
 from scratchbus.domain.memory_events import NotepadEdited, NotepadOperation, NotepadWritten
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
-from scratchbus.projections.notepad import SUBJECT, Text, edited
+from scratchbus.projections.notepad import SUBJECT, NotepadText, edited
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
@@ -42,7 +42,7 @@ def revision_of(document: Remembered | None) -> int:
 
 def content_of(document: Remembered | None) -> str:
     """Return the text of a notepad."""
-    return document.content if isinstance(document, Text) else ""
+    return document.content if isinstance(document, NotepadText) else ""
 
 
 def _text(field: str, value: object, verb: str = "write") -> str:
@@ -57,21 +57,21 @@ def _operation(name: object) -> str:
     return str(name)
 
 
-class Write(MemoryEdit):
+class WriteNotepad(MemoryEdit):
     """Replace the whole notepad."""
 
     verb, subject = "write_notepad", SUBJECT
     content: Annotated[str, CheckedBy(partial(_text, "content"))]
     revision: Revision = None
 
-    def decide(self, occasion: Occasion, document: Text | None) -> Event:
+    def decide(self, occasion: Occasion, document: NotepadText | None) -> Event:
         """See `MemoryEdit`. Raises RevisionConflict."""
         _check_length(occasion.core, self.content)
         check_based_on("notepad", self.revision, revision_of(document), content_of(document))
         return occasion.event(NotepadWritten, SUBJECT, content=self.content)
 
 
-class Update(MemoryEdit):
+class UpdateNotepad(MemoryEdit):
     """Edit the notepad as it is when the edit is appended."""
 
     verb, subject = "update_notepad", SUBJECT
@@ -90,7 +90,7 @@ class Update(MemoryEdit):
         texts = {name: _text(name, getattr(self, name), self.operation) for name in wanted}
         return [self.operation, texts, self.replace_all]
 
-    def decide(self, occasion: Occasion, document: Text | None) -> Event:
+    def decide(self, occasion: Occasion, document: NotepadText | None) -> Event:
         """See `MemoryEdit`."""
         text = content_of(document)
         given = {name: getattr(self, name) for name in _WANTED[self.operation]}
@@ -108,7 +108,7 @@ class AppendLine(MemoryEdit):
     verb, subject = "append_line", SUBJECT
     text: Annotated[str, CheckedBy(partial(_text, "content", verb="append"))]
 
-    def decide(self, occasion: Occasion, document: Text | None) -> Event:
+    def decide(self, occasion: Occasion, document: NotepadText | None) -> Event:
         """See `MemoryEdit`."""
         before = content_of(document)
         line = f"{self.text}\n" if not before or before.endswith("\n") else f"\n{self.text}\n"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
-from scratchbus.commands.command import Occasion
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, edit, folded, history_of, put
 from scratchbus.domain.checks import check_tags, check_text
 from scratchbus.domain.event import Event, trusted
@@ -46,7 +46,7 @@ _Content = CheckedBy(_content)
 _Tags = CheckedBy(partial(check_tags, most=_MOST_GIVEN))
 
 
-class Add(MemoryEdit):
+class AddNote(MemoryEdit):
     """Take a note; the append script gives it its id."""
 
     verb, subject = "add_note", PREFIX
@@ -70,7 +70,7 @@ class _OfOne(MemoryEdit):
         return self.id
 
 
-class Update(_OfOne):
+class UpdateNote(_OfOne):
     """Replace the content of a note, its tags, or both."""
 
     verb = "update_note"
@@ -87,7 +87,7 @@ class Update(_OfOne):
         return occasion.event(NoteUpdated, self.id, content=self.content, tags=self.tags)
 
 
-class Delete(_OfOne):
+class DeleteNote(_OfOne):
     """Throw a note away."""
 
     verb = "delete_note"
@@ -102,7 +102,7 @@ class Delete(_OfOne):
 
 def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
     """Take a note."""
-    command = Add.parse(given)
+    command = AddNote.parse(given)
     occasion = command.on(core, page)
     event = command.decide(occasion, None)
     done = yield from append(core.log, page, [put(occasion, event, 0)])
@@ -115,13 +115,13 @@ def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
 
 def update(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
     """Replace the content of a note, its tags, or both."""
-    note = yield from edit(core, page, Update.parse(given))
+    note = yield from edit(core, page, UpdateNote.parse(given))
     return (yield from _result(core, page, note, "Updated"))
 
 
 def delete(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
     """Throw a note away; return it as it was."""
-    command = Delete.parse(given)
+    command = DeleteNote.parse(given)
     yield from edit(core, page, command)
     *before, _ = yield from history(core.log, page, command.id)
     return (yield from _result(core, page, folded(before, command.id), "Deleted"))

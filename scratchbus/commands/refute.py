@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.command import Command, Occasion
 from scratchbus.commands.dependents import complete, dependents, lifecycle_of, review
+from scratchbus.commands.execution import Command, Occasion
 from scratchbus.commands.outcome import finish, not_found
 from scratchbus.domain.checks import MAX_REASON, check_content
 from scratchbus.domain.events import StatusChanged

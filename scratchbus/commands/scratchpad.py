@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from scratchbus.commands.command import Occasion
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on, edit
 from scratchbus.commands.notepad import revision_of
 from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten
@@ -35,7 +35,7 @@ def show(core: Core, agent: str) -> Step[str]:
     return whoami(core.source or core.by, core.kind, content)
 
 
-class Write(MemoryEdit):
+class WriteScratchpad(MemoryEdit):
     """Replace what the scratchpad says."""
 
     verb, subject = "write_scratchpad", SUBJECT

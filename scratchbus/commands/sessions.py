@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from scratchbus.commands.command import Occasion
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, edit, folded, history_of, put
 from scratchbus.commands.notepad import content_of
 from scratchbus.domain.checks import check_flag, check_guards
@@ -33,7 +33,7 @@ def get_session(core: Core, id: str) -> Step[Session | None]:
     return document if isinstance(document, Session) else None
 
 
-class End(MemoryEdit):
+class EndSession(MemoryEdit):
     """Archive all that is remembered in a session with one event; one that has ended stays as it is."""
 
     verb, subject, ends_as = "end_session", SUBJECT, "ended"
@@ -46,7 +46,7 @@ class End(MemoryEdit):
 def end(core: Core, id: str, event_id: str | None) -> Step[Session]:
     """End a session."""
     try:
-        ended = yield from edit(core, page_of_session(id), End.parse({"event_id": event_id}))
+        ended = yield from edit(core, page_of_session(id), EndSession.parse({"event_id": event_id}))
     except SessionOver:  # someone else was faster
         ended = yield from get_session(core, id)
     if not isinstance(ended, Session):
@@ -54,7 +54,7 @@ def end(core: Core, id: str, event_id: str | None) -> Step[Session]:
     return ended
 
 
-class Begin(MemoryEdit):
+class BeginSession(MemoryEdit):
     """Say that another session begins from this one."""
 
     verb, subject = "begin_session", SUBJECT
@@ -90,7 +90,7 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
             if (first.id, first.copied) == (given_id, not copy):
                 raise EventIdReused(given_id)
         return id
-    command = Begin.parse({"session": id, "fork": is_fork, "copied": copy, "event_id": event_id})
+    command = BeginSession.parse({"session": id, "fork": is_fork, "copied": copy, "event_id": event_id})
     occasion = command.on(core, page)
     try:
         yield from edit(core, page, command, occasion if own is None else occasion._replace(event_id=own))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any, cast
 
 from scratchbus.commands.add import add_many
-from scratchbus.commands.command import Occasion
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, edit, put
 from scratchbus.domain.agent_events import TaskBegun, TaskEnded
 from scratchbus.domain.checks import check_guards
@@ -30,7 +30,7 @@ RESULT = "session_result"
 """The tag of what a session reports to its parent."""
 
 
-class Begin(MemoryEdit):
+class BeginTask(MemoryEdit):
     """Begin a task of a session; the append script gives it its id."""
 
     verb, subject = "begin_task", PREFIX
@@ -43,7 +43,7 @@ class Begin(MemoryEdit):
 
 def begin(core: Core, session: str, given: Mapping[str, Any]) -> Step[str]:
     """Begin a task of a session, and return its id. Raises SessionOver."""
-    page, command = page_of_session(session), Begin.parse(given)
+    page, command = page_of_session(session), BeginTask.parse(given)
     occasion = command.on(core, page)
     done = yield from append(core.log, page, [put(occasion, command.decide(occasion, None), None)])
     if done.recalled is None:
@@ -52,7 +52,7 @@ def begin(core: Core, session: str, given: Mapping[str, Any]) -> Step[str]:
     return str(TaskId(known.subject, session))
 
 
-class End(MemoryEdit):
+class EndTask(MemoryEdit):
     """End a task."""
 
     verb = "end_task"
@@ -81,7 +81,7 @@ class End(MemoryEdit):
 
 def end(core: Core, given: Mapping[str, Any]) -> Step[str]:
     """End a task, and return what stands for it in the conversation."""
-    command = End.parse(given)
+    command = EndTask.parse(given)
     ended = cast(Task, (yield from edit(core, page_of_session(command.task.session), command)))
     return replacement(ended.title, ended.summary or "")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from scratchbus.commands.command import Occasion
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on
 from scratchbus.domain.agent_events import TodoWritten
 from scratchbus.domain.checks import check_flag
@@ -14,7 +14,7 @@ from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.todo import TodoList, given, written
 from scratchbus.engine.steps import Step
-from scratchbus.projections.todo import SUBJECT, Plan
+from scratchbus.projections.todo import SUBJECT, TodoDocument
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
@@ -27,12 +27,12 @@ def read(core: Core, page: str) -> Step[TodoList]:
 
 def list_of(document: Remembered | None) -> TodoList:
     """Return a document as a todo list."""
-    if not isinstance(document, Plan):
+    if not isinstance(document, TodoDocument):
         return TodoList()
     return TodoList(todos=list(document.todos), revision=document.revision)
 
 
-class Write(MemoryEdit):
+class WriteTodo(MemoryEdit):
     """Replace the todo list, or merge into it."""
 
     verb, subject = "write_todo", SUBJECT
@@ -40,7 +40,7 @@ class Write(MemoryEdit):
     merge: Annotated[bool, CheckedBy(partial(check_flag, "merge"))]
     revision: Revision = None
 
-    def decide(self, occasion: Occasion, document: Plan | None) -> Event | None:
+    def decide(self, occasion: Occasion, document: TodoDocument | None) -> Event | None:
         """See `MemoryEdit`. Raises RevisionConflict."""
         known_list = list_of(document)
         before = known_list.todos

@@ -44,7 +44,7 @@ class Notepad:
         With a `revision`, the text is replaced only if it is still at that revision (0: still empty). Raises
         RevisionConflict.
         """
-        return self._edit(notepad.Write, locals())
+        return self._edit(notepad.WriteNotepad, locals())
 
     def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
         """Append a text exactly as given, or with `line` as a line of its own. Returns the new revision."""
@@ -67,7 +67,7 @@ class Notepad:
         The text to find or delete must occur exactly once; with `replace_all` at least once, and all occurrences are
         edited. Returns the new revision.
         """
-        return self._edit(notepad.Update, locals())
+        return self._edit(notepad.UpdateNotepad, locals())
 
     def _edit(self, kind: type[MemoryEdit], given: Mapping[str, Any]) -> int:
         command = kind.parse(given)

@@ -42,7 +42,7 @@ class AsyncNotepad:
         With a `revision`, the text is replaced only if it is still at that revision (0: still empty). Raises
         RevisionConflict.
         """
-        return await self._edit(notepad.Write, locals())
+        return await self._edit(notepad.WriteNotepad, locals())
 
     async def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
         """Append a text exactly as given, or with `line` as a line of its own. Returns the new revision."""
@@ -65,7 +65,7 @@ class AsyncNotepad:
         The text to find or delete must occur exactly once; with `replace_all` at least once, and all occurrences are
         edited. Returns the new revision.
         """
-        return await self._edit(notepad.Update, locals())
+        return await self._edit(notepad.UpdateNotepad, locals())
 
     async def _edit(self, kind: type[MemoryEdit], given: Mapping[str, Any]) -> int:
         command = kind.parse(given)

@@ -45,7 +45,7 @@ class Scratchpad:
         the scratchpad counts as a revision, also the end of a run. Raises RevisionConflict, Unauthorized,
         InvalidField, TooLarge.
         """
-        return self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.Write, locals()))
+        return self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.WriteScratchpad, locals()))
 
     def whoami(self) -> str:
         """Return the text to show at the start of a run: the agent's identity and scratchpad. Raises Unauthorized."""

@@ -43,7 +43,9 @@ class AsyncScratchpad:
         the scratchpad counts as a revision, also the end of a run. Raises RevisionConflict, Unauthorized,
         InvalidField, TooLarge.
         """
-        return await self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.Write, locals()))
+        return await self._bus.converse(
+            scratchpad.write(self._bus.core, self._agent, scratchpad.WriteScratchpad, locals())
+        )
 
     async def whoami(self) -> str:
         """Return the text to show at the start of a run: the agent's identity and scratchpad. Raises Unauthorized."""

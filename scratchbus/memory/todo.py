@@ -46,7 +46,7 @@ class Todo:
         the list is changed only if it is still at that revision (0: still empty). Raises RevisionConflict, and
         InvalidField unless `todos` is a list of items.
         """
-        command = operations.Write.parse(locals())
+        command = operations.WriteTodo.parse(locals())
         return operations.list_of(self._bus.converse(edit(self._bus.core, self._page, command)))
 
     def format_for_injection(self) -> str | None:

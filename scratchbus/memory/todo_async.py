@@ -44,7 +44,7 @@ class AsyncTodo:
         the list is changed only if it is still at that revision (0: still empty). Raises RevisionConflict, and
         InvalidField unless `todos` is a list of items.
         """
-        command = operations.Write.parse(locals())
+        command = operations.WriteTodo.parse(locals())
         return operations.list_of(await self._bus.converse(edit(self._bus.core, self._page, command)))
 
     async def format_for_injection(self) -> str | None:

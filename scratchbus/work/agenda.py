@@ -23,7 +23,7 @@ from scratchbus.eventlog.tail import Feed, Item
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.telemetry.logs import stderr_logger
-from scratchbus.work.job_state import Holding, Terms
+from scratchbus.work.job_state import JobState, WorkTerms
 
 FREEING = frozenset((b"added", b"updated", b"status_changed", b"released", b"lapsed"))
 """The kinds of events after which there may be something to pick that was not there before."""
@@ -51,7 +51,7 @@ class Agenda:
         wanted: Wanted,
         pages: str | Collection[str] | None,
         ttl: Duration,
-        terms: Terms,
+        terms: WorkTerms,
         wake: Callable[[], object],
         feed: Callable[[int], Feed],
     ) -> None:
@@ -121,7 +121,7 @@ class Agenda:
             feed.leave(self)
 
     def _give_up(self, page: str, picked: Picked) -> Step[None]:
-        holding = Holding(self._core, page, picked, self._ttl, self._terms)
+        holding = JobState(self._core, page, picked, self._ttl, self._terms)
         logger.warning("giving up", work=self.name, observation=holding.id, attempts=holding.attempt - 1)
         with suppress(Conflict, NotFound):  # someone else has dealt with it
             yield from holding.giving_up(holding.attempt - 1, "its workers vanished")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from scratchbus.commands import change
 from scratchbus.commands import claim as claiming
 from scratchbus.commands.claim import TRIED, Back, Picked, Wanted
-from scratchbus.commands.command import Command, execute
+from scratchbus.commands.execution import Command, execute
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import Duration, delay_ms, duration_ms
 from scratchbus.engine.steps import Step
@@ -50,7 +50,7 @@ logger = stderr_logger()
 H = TypeVar("H")
 
 
-class Terms(NamedTuple):
+class WorkTerms(NamedTuple):
     """How a job is retried: attempts, seconds before the second attempt, and the longest a handler may take."""
 
     max_attempts: int = 5
@@ -64,16 +64,16 @@ class Terms(NamedTuple):
         return cls(most, delay_ms(retry_delay, "retry_delay") / 1000, seconds("handler_timeout", handler_timeout))
 
 
-USUAL = Terms()
+USUAL = WorkTerms()
 
 
-class Holding:
+class JobState:
     """What `Job` and `AsyncJob` share: their operations, as conversations.
 
     Every write carries the fence. `attempt` counts the claims since the status last changed.
     """
 
-    def __init__(self, core: Core, page: str, picked: Picked, ttl: Duration, terms: Terms) -> None:
+    def __init__(self, core: Core, page: str, picked: Picked, ttl: Duration, terms: WorkTerms) -> None:
         self.observation: Observation = picked.observation
         self.claim: Claim = picked.claim
         self.attempt = picked.observation.attempts

@@ -20,19 +20,19 @@ from scratchbus.subscriptions.consumer import NAP, PASSING
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.agenda import Agenda
-from scratchbus.work.job_state import NOBODY_ELSES, UNTRIED, USUAL, Holding, Terms
+from scratchbus.work.job_state import NOBODY_ELSES, UNTRIED, USUAL, JobState, WorkTerms
 
 logger = stderr_logger()
 
 
-class Job(Holding):
+class Job(JobState):
     """One observation, claimed for its worker: `resolve` it, or report another outcome.
 
     Every write carries the fence of the claim, and raises StaleFence once the claim has ended. In a `with` an
     exception fails the job, is logged, and does not propagate; so does a block that ends without an outcome.
     """
 
-    def __init__(self, bus: Host, page: str, ttl: Duration, picked: Picked, terms: Terms = USUAL) -> None:
+    def __init__(self, bus: Host, page: str, ttl: Duration, picked: Picked, terms: WorkTerms = USUAL) -> None:
         super().__init__(bus.core, page, picked, ttl, terms)
         self._bus = bus
 
@@ -46,7 +46,7 @@ class Job(Holding):
 
     def archive(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Archive it for good."""
-        return self._bus.converse(self.moving(change.Archive, reason, event_id))
+        return self._bus.converse(self.moving(change.ArchiveObservation, reason, event_id))
 
     def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
         """Replace fields of it, as `Page.update` does; the claim stays."""
@@ -94,7 +94,7 @@ class Work:
         wanted: Wanted,
         pages: str | Collection[str] | None,
         ttl: Duration,
-        terms: Terms,
+        terms: WorkTerms,
         stop: Stop | None = None,
     ) -> None:
         self._bus = bus

@@ -22,10 +22,10 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.todo import MAX_ITEMS
 from scratchbus.domain.values import LARGEST
 from scratchbus.eventlog.gaps import STATUS as ERASED
-from scratchbus.projections.notepad import Text
+from scratchbus.projections.notepad import NotepadText
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import is_remembered
-from scratchbus.projections.todo import Plan
+from scratchbus.projections.todo import TodoDocument
 from scratchbus.readmodel.verify.expected import PageState, Subject
 
 
@@ -83,12 +83,12 @@ def _of_memory(page: PageState, event: Event, known: Subject) -> str:
         return "begins what was there before"
     before = page.remembered.get(event.subject)
     if isinstance(event, NotepadEdited):
-        text = before.content if isinstance(before, Text) else ""
+        text = before.content if isinstance(before, NotepadText) else ""
         if _length_after(text, event) > MOST_NOTEPAD:
             return f"makes a notepad of more than {MOST_NOTEPAD:,} characters"
     items = (
         [*before.todos, *event.todos]
-        if isinstance(event, TodoWritten) and event.merge and isinstance(before, Plan)
+        if isinstance(event, TodoWritten) and event.merge and isinstance(before, TodoDocument)
         else []
     )
     if len({item.id for item in items}) > MAX_ITEMS:
