@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on, edit
 from scratchbus.commands.notepad import revision_of
-from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten
 from scratchbus.domain.event import Event
 from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.memories import Remembered, Revised
+from scratchbus.domain.memory_events import RunEnded, ScratchpadWritten
 from scratchbus.domain.scratchpad import check_content, whoami
 from scratchbus.domain.values import page_of_agent
 from scratchbus.engine.steps import Step

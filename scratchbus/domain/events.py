@@ -13,11 +13,6 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from scratchbus.domain.agent_events import RunEnded as RunEnded
-from scratchbus.domain.agent_events import ScratchpadWritten as ScratchpadWritten
-from scratchbus.domain.agent_events import TaskBegun as TaskBegun
-from scratchbus.domain.agent_events import TaskEnded as TaskEnded
-from scratchbus.domain.agent_events import TodoWritten as TodoWritten
 from scratchbus.domain.event import ENVELOPE as ENVELOPE
 from scratchbus.domain.event import SCHEMA as SCHEMA
 from scratchbus.domain.event import Event as Event
@@ -26,9 +21,14 @@ from scratchbus.domain.memory_events import NoteDeleted as NoteDeleted
 from scratchbus.domain.memory_events import NotepadEdited as NotepadEdited
 from scratchbus.domain.memory_events import NotepadWritten as NotepadWritten
 from scratchbus.domain.memory_events import NoteUpdated as NoteUpdated
+from scratchbus.domain.memory_events import RunEnded as RunEnded
+from scratchbus.domain.memory_events import ScratchpadWritten as ScratchpadWritten
 from scratchbus.domain.memory_events import SessionEnded as SessionEnded
 from scratchbus.domain.memory_events import SessionSpawned as SessionSpawned
 from scratchbus.domain.memory_events import SessionStarted as SessionStarted
+from scratchbus.domain.memory_events import TaskBegun as TaskBegun
+from scratchbus.domain.memory_events import TaskEnded as TaskEnded
+from scratchbus.domain.memory_events import TodoWritten as TodoWritten
 from scratchbus.domain.observation import Changes as Changes
 from scratchbus.domain.observation import ObservationFields
 from scratchbus.domain.values import Whole

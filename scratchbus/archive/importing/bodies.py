@@ -9,7 +9,6 @@ from typing import Any
 
 from scratchbus.archive.importing import memories
 from scratchbus.archive.importing.limits import LONGEST_MS, check_same, check_text
-from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten, TaskBegun, TaskEnded, TodoWritten
 from scratchbus.domain.checks import (
     MAX_EVIDENCE,
     MAX_KEY,
@@ -46,9 +45,14 @@ from scratchbus.domain.memory_events import (
     NotepadEdited,
     NotepadWritten,
     NoteUpdated,
+    RunEnded,
+    ScratchpadWritten,
     SessionEnded,
     SessionSpawned,
     SessionStarted,
+    TaskBegun,
+    TaskEnded,
+    TodoWritten,
 )
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import HIGHEST_PRIORITY

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from scratchbus.archive.importing.limits import MOST_NOTEPAD, check_same, check_text
-from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten, TaskBegun, TaskEnded, TodoWritten
 from scratchbus.domain.checks import MAX_EVIDENCE, check_content, check_label, check_object, check_tags
 from scratchbus.domain.event import Event
 from scratchbus.domain.memory_events import (
@@ -14,8 +13,13 @@ from scratchbus.domain.memory_events import (
     NotepadEdited,
     NotepadWritten,
     NoteUpdated,
+    RunEnded,
+    ScratchpadWritten,
     SessionSpawned,
     SessionStarted,
+    TaskBegun,
+    TaskEnded,
+    TodoWritten,
 )
 from scratchbus.domain.run import MOST_STEPS
 from scratchbus.domain.scratchpad import check_content as check_scratchpad

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from scratchbus.archive.importing.limits import MOST_NOTEPAD
-from scratchbus.domain.agent_events import TaskBegun, TodoWritten
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import (
     Added,
@@ -17,7 +16,7 @@ from scratchbus.domain.events import (
     Updated,
 )
 from scratchbus.domain.memories import Session
-from scratchbus.domain.memory_events import NoteAdded, NotepadEdited
+from scratchbus.domain.memory_events import NoteAdded, NotepadEdited, TaskBegun, TodoWritten
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.todo import MAX_ITEMS
 from scratchbus.domain.values import LARGEST
