@@ -17,13 +17,14 @@ from scratchbus.commands import exposure as exposing
 from scratchbus.commands import read as looking
 from scratchbus.commands import refute as refuting
 from scratchbus.commands import trace as tracing
-from scratchbus.commands.command import execute
+from scratchbus.commands.execution import execute
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
+from scratchbus.projections.filters import Filter
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Host
 from scratchbus.readmodel.short_ids import whole_id
@@ -112,7 +113,7 @@ class Page:
         any case) and `context` scan every remaining observation. `since` compares `created_at`. Raises InvalidField,
         UnknownType, and NotFound when `after` is not on the page.
         """
-        wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
+        wanted = Filter.parse(locals())
         return self._bus.converse(looking.list_all(self._bus.core, self._reads(stale_ok), wanted, limit, after))
 
     def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
@@ -170,7 +171,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Archive it for good. Raises InvalidTransition, Claimed, VersionConflict."""
-        return self._bus.converse(execute(self._bus.core, self.name, change.Archive, locals()))
+        return self._bus.converse(execute(self._bus.core, self.name, change.ArchiveObservation, locals()))
 
     def reopen(
         self,

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, cast, get_origin
 from scratchbus.commands.outcome import check_statuses, recall_all
 from scratchbus.domain.checks import check_end, check_size
 from scratchbus.domain.digest import digest_of
+from scratchbus.domain.event import trusted
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
 from scratchbus.domain.observation import GivenObservation, NewObservation, Observation
 from scratchbus.domain.position import millis
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import check_event_id
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
@@ -152,7 +152,6 @@ def decide(
     ttl, expires_at = _life_span(now, core, kind, given)
     values = {
         **_UNSAID,
-        **{name: make() for name, make in _EMPTY.items()},
         **why,
         "owner": kind.default_owner,
         **said,
@@ -166,6 +165,9 @@ def decide(
         "ttl": ttl,
         "expires_at": expires_at,
     }
+    for name, make in _EMPTY.items():
+        if name not in said:
+            values[name] = make()
     _check_type(core, kind, values)
     status, key = values["status"], given.dedupe_key
     values["status_class"] = life.statuses[status]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.command import Command, Occasion, Reason, Version
+from scratchbus.commands.execution import Command, Occasion, Reason, Version
 from scratchbus.commands.outcome import life_of, type_or_none
 from scratchbus.domain.checks import MAX_LABEL, check_end, check_size, check_tags
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
@@ -33,13 +33,9 @@ _REASONS: dict[str, ReasonCode] = {
 class Update(Command):
     """Replace fields; a change of `status` follows the lifecycle. Both together are one atomic batch."""
 
-    operation = "update"
+    verb = "update"
     changes: Annotated[dict[str, Any], CheckedBy(check_patch)]
     expected_version: Version = None
-
-    def said(self, by: str) -> tuple[object, ...]:
-        """See `Command`."""
-        return self.changes, self.expected_version
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
@@ -55,7 +51,7 @@ class Update(Command):
                     occasion.digest,
                     self.expected_version,
                     expires="" if "expires_at" not in fields else "0" if end is None else str(millis(end)),
-                    argument=occasion.core.by,
+                    argument=occasion.by,
                     fence=self.fence,
                     tags=fields.get("tags"),
                     verb="updated",
@@ -90,16 +86,12 @@ def _check_changes(changes: dict[str, Any], kind: ObservationType | None, occasi
 class _Transition(Command):
     """Change the status as the lifecycle allows."""
 
-    expected_version: Version = None
     reason: Reason = None
-
-    def said(self, by: str) -> tuple[object, ...]:
-        """See `Command`."""
-        return self.reason, self.expected_version
+    expected_version: Version = None
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
-        status = _target(life_of(kind), self.operation)
+        status = _target(life_of(kind), self.verb)
         write = _moved(self, occasion, before, kind, status, self.reason)
         write.version = self.expected_version
         return [write]
@@ -108,36 +100,36 @@ class _Transition(Command):
 class Review(_Transition):
     """Send it to review."""
 
-    operation = "review"
+    verb = "review"
 
 
 class Resolve(_Transition):
     """Close it, because it has been dealt with."""
 
-    operation = "resolve"
+    verb = "resolve"
 
 
-class Archive(_Transition):
+class ArchiveObservation(_Transition):
     """Archive it for good."""
 
-    operation = "archive"
+    verb = "archive"
 
 
 class Reopen(_Transition):
     """Make it active again."""
 
-    operation = "reopen"
+    verb = "reopen"
 
 
-def _target(life: Lifecycle, operation: str) -> str:
-    """Return the status that an operation means in a lifecycle."""
-    name = {"review": "pending_review", "resolve": "resolved", "archive": ARCHIVED, "reopen": "active"}[operation]
+def _target(life: Lifecycle, verb: str) -> str:
+    """Return the status that a verb means in a lifecycle."""
+    name = {"review": "pending_review", "resolve": "resolved", "archive": ARCHIVED, "reopen": "active"}[verb]
     if name in life.statuses:
         return name
     closed = sorted(life.of_class("closed"))
-    if operation == "resolve" and len(closed) == 1:
+    if verb == "resolve" and len(closed) == 1:
         return closed[0]
-    if operation == "reopen":
+    if verb == "reopen":
         return life.initial[0]
     raise InvalidField(
         "status", f"lifecycle {life.name!r} has no {name!r}; use update(id, status=…) with: {', '.join(life.statuses)}"
@@ -184,7 +176,7 @@ def _moved(
         status_class=status_class,
         expires=f"+{ttl}" if reopens and ttl else "0" if reopens else "",
         wake=f"+{archive_after}" if archive_after is not None else "",
-        argument=core.by,
+        argument=occasion.by,
         fence=command.fence,
         lifecycle=life,
     )

@@ -6,10 +6,9 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, NamedTuple, cast
 
-from scratchbus.commands.command import Command, Occasion, Speaker
+from scratchbus.commands.execution import Command, Occasion, Speaker
 from scratchbus.commands.outcome import recall_all
-from scratchbus.commands.read import check_some
-from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_tags
+from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_some, check_tags
 from scratchbus.domain.events import Claimed, Event, Linked, Released
 from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.lifecycle import DEFAULT
@@ -42,7 +41,7 @@ Term = Annotated[int, CheckedBy(_ttl_ms)]
 class Take(Command):
     """Claim it for a while, or renew one's own claim by its fence."""
 
-    operation = "claim"
+    verb = "claim"
     by: Speaker = None
     ttl: Term
 
@@ -52,7 +51,7 @@ class Take(Command):
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
-        log, holder = occasion.core.log, self.by or occasion.core.by
+        log, holder = occasion.core.log, self.by or occasion.by
         event = occasion.event(Claimed, self.id, holder=holder, ttl=self.ttl, fence=self.fence, owner=log.owner)
         argument = f"{self.ttl}:{held_as(holder, event.owner)}"
         return [_guarded(occasion, event, "c", "claimed", self.fence, argument)]
@@ -160,7 +159,7 @@ def pick(
 class Release(Command):
     """Give it back."""
 
-    operation = "release"
+    verb = "release"
     by: Speaker = None
     back: Back = TRIED
 
@@ -171,19 +170,15 @@ class Release(Command):
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
         event = occasion.event(Released, self.id, **self.back._asdict())
-        argument = f"{self.back.backoff}:{self.back.untried:d}:{self.by or occasion.core.by}"
+        argument = f"{self.back.backoff}:{self.back.untried:d}:{self.by or occasion.by}"
         return [_guarded(occasion, event, "e", "released", self.fence, argument)]
 
 
 class Link(Command):
     """Record that an action was taken because of it."""
 
-    operation = "link"
+    verb = "link"
     action: Annotated[str, CheckedBy(check_action)]
-
-    def said(self, by: str) -> tuple[object, ...]:
-        """See `Command`."""
-        return (self.action,)
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.command import Command, Occasion
 from scratchbus.commands.dependents import complete, dependents, lifecycle_of, review
+from scratchbus.commands.execution import Command, Occasion
 from scratchbus.commands.outcome import finish, not_found
 from scratchbus.domain.checks import MAX_REASON, check_content
 from scratchbus.domain.events import StatusChanged
@@ -36,12 +36,8 @@ def _said(reason: str | None) -> str:
 class Refute(Command):
     """Archive it as refuted."""
 
-    operation = "refute"
+    verb = "refute"
     reason: Annotated[str, CheckedBy(_said)]
-
-    def said(self, by: str) -> tuple[object, ...]:
-        """See `Command`."""
-        return (self.reason,)
 
     def write(self, occasion: Occasion, before: Observation, life: Lifecycle) -> Write:
         """Return the write that archives it."""

@@ -73,6 +73,13 @@ def check_text(field: str, value: object) -> str:
     return value
 
 
+def check_flag(field: str, value: object) -> bool:
+    """Return True or False. Raises InvalidField."""
+    if not isinstance(value, bool):
+        raise InvalidField(field, f"{shown(value)} is neither true nor false")
+    return value
+
+
 def bytes_of(field: str, text: str) -> int:
     """Return how long a text is in UTF-8."""
     if text.isascii():
@@ -147,6 +154,26 @@ def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
     if len(unique) > most:
         raise TooLarge("tags", len(unique), most, "tags")
     return unique
+
+
+def check_names(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
+    """Return texts, of which one may be given bare. Raises InvalidField."""
+    if given is None:
+        return None
+    if not isinstance(given, Collection):
+        raise InvalidField(field, f"{shown(given)} is neither a text nor a list of texts")
+    names = [given] if isinstance(given, str) else given
+    for name in names:
+        check_text(field, name)
+    return frozenset(names)
+
+
+def check_some(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
+    """Return texts as `check_names` does. Raises InvalidField also for none at all, which would wait for ever."""
+    names = check_names(field, given)
+    if names is not None and not names:
+        raise InvalidField(field, "is empty; name some, or leave it out for all")
+    return names
 
 
 def check_evidence(ids: object) -> list[str]:

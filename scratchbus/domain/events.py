@@ -9,15 +9,10 @@ its position, the engine's own.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from scratchbus.domain.agent_events import RunEnded as RunEnded
-from scratchbus.domain.agent_events import ScratchpadWritten as ScratchpadWritten
-from scratchbus.domain.agent_events import TaskBegun as TaskBegun
-from scratchbus.domain.agent_events import TaskEnded as TaskEnded
-from scratchbus.domain.agent_events import TodoWritten as TodoWritten
 from scratchbus.domain.event import ENVELOPE as ENVELOPE
 from scratchbus.domain.event import SCHEMA as SCHEMA
 from scratchbus.domain.event import Event as Event
@@ -26,9 +21,14 @@ from scratchbus.domain.memory_events import NoteDeleted as NoteDeleted
 from scratchbus.domain.memory_events import NotepadEdited as NotepadEdited
 from scratchbus.domain.memory_events import NotepadWritten as NotepadWritten
 from scratchbus.domain.memory_events import NoteUpdated as NoteUpdated
+from scratchbus.domain.memory_events import RunEnded as RunEnded
+from scratchbus.domain.memory_events import ScratchpadWritten as ScratchpadWritten
 from scratchbus.domain.memory_events import SessionEnded as SessionEnded
 from scratchbus.domain.memory_events import SessionSpawned as SessionSpawned
 from scratchbus.domain.memory_events import SessionStarted as SessionStarted
+from scratchbus.domain.memory_events import TaskBegun as TaskBegun
+from scratchbus.domain.memory_events import TaskEnded as TaskEnded
+from scratchbus.domain.memory_events import TodoWritten as TodoWritten
 from scratchbus.domain.observation import Changes as Changes
 from scratchbus.domain.observation import ObservationFields
 from scratchbus.domain.values import Whole
@@ -205,34 +205,7 @@ AnyEvent = Annotated[
     Field(discriminator="kind"),
 ]
 
-EVENTS: dict[str, type[Event]] = {
-    "added": Added,
-    "updated": Updated,
-    "repeated": Repeated,
-    "status_changed": StatusChanged,
-    "claimed": Claimed,
-    "released": Released,
-    "lapsed": Lapsed,
-    "linked": Linked,
-    "due": Due,
-    "cleared": Cleared,
-    "erased": Erased,
-    "types_changed": TypesChanged,
-    "context_rendered": ContextRendered,
-    "notepad_written": NotepadWritten,
-    "notepad_edited": NotepadEdited,
-    "note_added": NoteAdded,
-    "note_updated": NoteUpdated,
-    "note_deleted": NoteDeleted,
-    "session_spawned": SessionSpawned,
-    "session_started": SessionStarted,
-    "session_ended": SessionEnded,
-    "todo_written": TodoWritten,
-    "task_begun": TaskBegun,
-    "task_ended": TaskEnded,
-    "scratchpad_written": ScratchpadWritten,
-    "run_ended": RunEnded,
-}
+EVENTS: dict[str, type[Event]] = {each.model_fields["kind"].default: each for each in get_args(get_args(AnyEvent)[0])}
 """Every kind of event and its class."""
 
 EVENT_KINDS = tuple(EVENTS)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, SchemaValidator, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from scratchbus.domain.values import check_event_id, check_whole
 from scratchbus.errors import InvalidInput
@@ -43,7 +43,10 @@ class Given(BaseModel):
 
         Raises InvalidInput for the first value that is not acceptable.
         """
-        return validated(cls.__pydantic_validator__, given)  # type: ignore[arg-type, no-any-return]  # compiled from cls
+        try:
+            return cls.__pydantic_validator__.validate_python(given)  # type: ignore[no-any-return]  # compiled from cls
+        except ValidationError as error:
+            raise refusal_in(error) from None
 
 
 def checked(field: FieldInfo) -> CoreSchema:
@@ -64,15 +67,12 @@ def _or_default(field: FieldInfo) -> CoreSchema:
     return schema if field.is_required() else core_schema.with_default_schema(schema, default=field.default)
 
 
-def validated(validator: SchemaValidator, given: object) -> Any:
-    """Return what a validator makes of what was given. Raises the InvalidInput of the first check that fails."""
-    try:
-        return validator.validate_python(given)
-    except ValidationError as error:
-        for problem in error.errors(include_url=False, include_input=False):
-            if isinstance(refused := problem.get("ctx", {}).get("error"), InvalidInput):
-                raise refused from None
-        raise
+def refusal_in(error: ValidationError) -> Exception:
+    """Return the InvalidInput of the first check that failed, as pydantic tells of it."""
+    for problem in error.errors(include_url=False, include_input=False):
+        if isinstance(refused := problem.get("ctx", {}).get("error"), InvalidInput):
+            return refused
+    return error
 
 
 EventId = Annotated[str | None, CheckedBy(check_event_id)]

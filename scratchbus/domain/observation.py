@@ -23,7 +23,7 @@ from scratchbus.domain.checks import (
     check_trigger,
 )
 from scratchbus.domain.document import Document, PlaceText
-from scratchbus.domain.given import CheckedBy, EventId, Guards, checked, validated
+from scratchbus.domain.given import CheckedBy, EventId, Guards, checked, refusal_in
 from scratchbus.domain.ownership import owner_token
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import (
@@ -236,7 +236,10 @@ def check_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
             raise (ReadOnlyField if name in known else UnknownField)(name, UPDATABLE)
     if not changes:
         raise InvalidField("changes", f"nothing to update; give one of: {', '.join(UPDATABLE)}")
-    return validated(_PATCH, changes)  # type: ignore[no-any-return]
+    try:
+        return _PATCH.validate_python(changes)  # type: ignore[no-any-return]  # it is a dict of these
+    except ValidationError as error:
+        raise refusal_in(error) from None
 
 
 def _change_of(name: str) -> CoreSchema:

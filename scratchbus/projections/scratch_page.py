@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
+from scratchbus.domain.event import trusted
 from scratchbus.domain.events import (
     Added,
     Claimed,
@@ -26,7 +27,6 @@ from scratchbus.domain.events import (
 )
 from scratchbus.domain.observation import Claim, Observation, ObservationFields
 from scratchbus.domain.position import millis, moment
-from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import LARGEST
 from scratchbus.projections.projection import FoldError
 

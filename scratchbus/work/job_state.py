@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, Self, TypeVar
 
 from scratchbus.commands import change
 from scratchbus.commands import claim as claiming
 from scratchbus.commands.claim import TRIED, Back, Picked, Wanted
-from scratchbus.commands.command import Command, execute
+from scratchbus.commands.execution import Command, execute
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import Duration, delay_ms, duration_ms
 from scratchbus.engine.steps import Step
@@ -50,7 +50,7 @@ logger = stderr_logger()
 H = TypeVar("H")
 
 
-class Terms(NamedTuple):
+class WorkTerms(NamedTuple):
     """How a job is retried: attempts, seconds before the second attempt, and the longest a handler may take."""
 
     max_attempts: int = 5
@@ -64,16 +64,16 @@ class Terms(NamedTuple):
         return cls(most, delay_ms(retry_delay, "retry_delay") / 1000, seconds("handler_timeout", handler_timeout))
 
 
-USUAL = Terms()
+USUAL = WorkTerms()
 
 
-class Holding:
+class JobState:
     """What `Job` and `AsyncJob` share: their operations, as conversations.
 
     Every write carries the fence. `attempt` counts the claims since the status last changed.
     """
 
-    def __init__(self, core: Core, page: str, picked: Picked, ttl: Duration, terms: Terms) -> None:
+    def __init__(self, core: Core, page: str, picked: Picked, ttl: Duration, terms: WorkTerms) -> None:
         self.observation: Observation = picked.observation
         self.claim: Claim = picked.claim
         self.attempt = picked.observation.attempts
@@ -113,24 +113,16 @@ class Holding:
 
     # -- what is done with it ------------------------------------------------------------------------------------------
 
-    def moving(self, verb: type[Command], reason: str | None, event_id: str | None) -> Step[Observation]:
+    def moving(self, kind: type[Command], reason: str | None, event_id: str | None) -> Step[Observation]:
         """Resolve or archive it, which ends the claim; or send it to review, and release it."""
-        then = self._release(TRIED) if verb is change.Review else None
-        after = yield from self._do(verb, event_id, then, reason=reason)
-        counts.jobs[_COUNTED[verb.operation]] += 1
+        then = self._release(TRIED) if kind is change.Review else None
+        after = yield from self.doing(kind, event_id, then, reason=reason)
+        counts.jobs[_COUNTED[kind.verb]] += 1
         return after
-
-    def updating(self, changes: Mapping[str, Any], event_id: str | None) -> Step[Observation]:
-        """Replace fields of it."""
-        return self._do(change.Update, event_id, changes=changes)
-
-    def linking(self, action: str, event_id: str | None) -> Step[Observation]:
-        """Record an action taken because of it."""
-        return self._do(claiming.Link, event_id, action=action)
 
     def releasing(self, back: Back, event_id: str | None = None) -> Step[Observation]:
         """Release it."""
-        return self._do(claiming.Release, event_id, by=self.claim.by, back=back)
+        return self.doing(claiming.Release, event_id, by=self.claim.by, back=back)
 
     def failing(self, reason: str, delay: Duration | None = None, event_id: str | None = None) -> Step[Observation]:
         """Release it for another attempt after a while, or send it to review after the last one."""
@@ -162,9 +154,10 @@ class Holding:
     def _release(self, back: Back) -> claiming.Release:
         return claiming.Release.parse({"id": self.id, "by": self.claim.by, "back": back, "fence": self.fence})
 
-    def _do(
+    def doing(
         self, kind: type[Command], event_id: str | None, then: Command | None = None, **given: Any
     ) -> Step[Observation]:
+        """Carry out a command on it, by the fields that are special to that."""
         self._is_writing = True
         given |= {"id": self.id, "event_id": event_id, "fence": self.fence}
         try:

@@ -60,11 +60,11 @@ from scratchbus.eventlog.because import because
 from scratchbus.eventlog.gaps import STATUS as ERASED
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
-from scratchbus.projections.notepad import Text
+from scratchbus.projections.notepad import NotepadText
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import check_subject, is_remembered
-from scratchbus.projections.todo import Plan, evolve
+from scratchbus.projections.todo import TodoDocument, evolve
 from scratchbus.readmodel.verify.expected import PageState, Subject
 
 MOST_NOTEPAD = 1_000_000
@@ -259,10 +259,10 @@ def _problem_in_memory(page: PageState, event: Event) -> str:
     if isinstance(session, Session) and session.ended and not isinstance(event, ContextRendered):
         return "comes after its session has ended"
     if isinstance(event, NotepadEdited):
-        text = before.content if isinstance(before, Text) else ""
+        text = before.content if isinstance(before, NotepadText) else ""
         if _length_after(text, event) > MOST_NOTEPAD:
             return f"makes a notepad of more than {MOST_NOTEPAD:,} characters"
-    if isinstance(event, TodoWritten) and isinstance(before, Plan):
+    if isinstance(event, TodoWritten) and isinstance(before, TodoDocument):
         plan = evolve(before, event)
         if plan is not None and len(plan.todos) > MAX_ITEMS:
             return f"makes a todo list of more than {MAX_ITEMS} items"

@@ -42,31 +42,32 @@ class Occasion(NamedTuple):
 
     core: Core
     page: str
+    by: str
     now: datetime
     why: Mapping[str, Any]
     event_id: str
     digest: str
 
     @classmethod
-    def of(cls, core: Core, page: str, event_id: str | None, operation: str, *said: object) -> Occasion:
-        """Return the occasion of an operation that is carried out now; `said` is what a retry has to repeat."""
-        digest = digest_of(operation, page, *said) if event_id else ""
-        return cls(core, page, datetime.now(UTC), reasons(), event_id or new_event_id(), digest)
+    def of(cls, core: Core, page: str, event_id: str | None, verb: str, *said: object) -> Occasion:
+        """Return the occasion of something that is done now; `said` is what a retry has to repeat."""
+        digest = digest_of(verb, page, *said) if event_id else ""
+        return cls(core, page, core.by, datetime.now(UTC), reasons(), event_id or new_event_id(), digest)
 
     def event(self, kind: type[E], subject: str, behind: str = "", **fields: Any) -> E:
         """Return an event; those of a batch, but the first, have something behind its id."""
-        return kind(id=self.event_id + behind, page=self.page, subject=subject, by=self.core.by, **self.why, **fields)
+        return kind(id=self.event_id + behind, page=self.page, subject=subject, by=self.by, **self.why, **fields)
 
 
 class Command(Guards):
     """What a caller gave to change one observation. A subclass has the fields of one command, and what it decides."""
 
-    operation: ClassVar[str]
+    verb: ClassVar[str]
     id: Annotated[str, CheckedBy(check_id)]
 
     def said(self, by: str) -> tuple[object, ...]:
         """Return what a retry has to repeat, besides the id; `by` is whoever the bus speaks for."""
-        raise NotImplementedError
+        return tuple(value for name, value in self.__dict__.items() if name not in Command.model_fields)
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """Return the writes that do it. Raises InvalidInput.
@@ -78,7 +79,7 @@ class Command(Guards):
 
     def on(self, core: Core, page: str) -> Occasion:
         """Return the occasion of carrying it out now."""
-        return Occasion.of(core, page, self.event_id, self.operation, self.id, *self.said(core.by))
+        return Occasion.of(core, page, self.event_id, self.verb, self.id, *self.said(core.by))
 
 
 def execute(
