@@ -14,7 +14,6 @@ from scratchbus.cli.output import WIDE, Cell, Column, Columns, progress_bar
 from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import plural
 from scratchbus.daemon import INTERNAL, NOT_FOUND
-from scratchbus.errors import SettingsError
 
 _SEGMENTS: Columns[scratchbus.SegmentInfo] = (
     Column("log", lambda each: Cell(f"{each.bus}/{each.shard}", "cyan"), 12),
@@ -141,7 +140,4 @@ def verify_archive(context: click.Context, session: Session, url: str | None) ->
 
 def _store(session: Session, url: str | None) -> scratchbus.ArchiveStore:
     """Return the archive at a URL, or the one in the settings. Raises InvalidURL or SettingsError."""
-    url = url or session.settings().archive_url
-    if not url:
-        raise SettingsError("archive_url: it is not set; set it, or name the archive: scratchbus archive verify URL")
-    return scratchbus.open_archive(url)
+    return scratchbus.open_archive(url or session.settings().archive_url)

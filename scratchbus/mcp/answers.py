@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any, Final, NotRequired
+from typing import Annotated, Any, Final, NotRequired, cast
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
@@ -106,56 +106,52 @@ class News(TypedDict):
 
 def brief(observation: Observation) -> Seen:
     """Return an observation as lists show it."""
-    content = observation.content
+    content, claim = observation.content, observation.claim
+    is_cut = len(content) > SHORT
     seen: Seen = {
         "id": observation.id,
         "type": observation.type,
         "status": observation.status,
         "priority": observation.priority,
         "source": observation.source,
-        "content": content,
+        "content": f"{content[: SHORT - 1]}…" if is_cut else content,
         "created_at": text_of(observation.created_at),
         "version": observation.version,
     }
-    if len(content) > SHORT:
-        seen["content"] = f"{content[: SHORT - 1]}…"
-        seen["full_length"] = len(content)
-    if observation.confidence != 1.0:
-        seen["confidence"] = observation.confidence
-    if observation.tags:
-        seen["tags"] = observation.tags
-    if observation.owner:
-        seen["owner"] = observation.owner
-    if observation.occurrences > 1:
-        seen["occurrences"] = observation.occurrences
-    if observation.claim:
-        seen["claimed_by"] = observation.claim.by
-        seen["claimed_until"] = text_of(observation.claim.until)
-    if observation.links:
-        seen["links"] = observation.links
-    return seen
+    return _with(
+        seen,
+        full_length=len(content) if is_cut else None,
+        confidence=None if observation.confidence == 1.0 else observation.confidence,
+        tags=observation.tags,
+        owner=observation.owner,
+        occurrences=observation.occurrences if observation.occurrences > 1 else None,
+        claimed_by=claim and claim.by,
+        claimed_until=claim and text_of(claim.until),
+        links=observation.links,
+    )
 
 
 def whole(observation: Observation, owner: str) -> Seen:
     """Return a complete observation, with the fence of its claim if `owner` holds it."""
-    seen = brief(observation)
-    if observation.claim and observation.claim.owner == owner:
-        seen["your_fence"] = observation.claim.fence
+    seen, claim = brief(observation), observation.claim
     seen["content"] = observation.content
     seen.pop("full_length", None)
-    if observation.evidence:
-        seen["evidence"] = observation.evidence
-    if observation.reason:
-        seen["reason"] = observation.reason
-    if observation.expires_at:
-        seen["expires_at"] = text_of(observation.expires_at)
-    if observation.dedupe_key:
-        seen["dedupe_key"] = observation.dedupe_key
-    if observation.context:
-        seen["context"] = observation.context
-    if observation.metadata:
-        seen["metadata"] = observation.metadata
-    return seen
+    return _with(
+        seen,
+        your_fence=claim.fence if claim and claim.owner == owner else None,
+        evidence=observation.evidence,
+        reason=observation.reason,
+        expires_at=observation.expires_at and text_of(observation.expires_at),
+        dedupe_key=observation.dedupe_key,
+        context=observation.context,
+        metadata=observation.metadata,
+    )
+
+
+def _with(seen: Seen, **fields: object) -> Seen:
+    """Return the observation with these fields too, but for those that are None or empty."""
+    given = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    return cast(Seen, {**seen, **given})
 
 
 def page_of(observations: Iterable[Observation], next_cursor: str = "") -> Page:

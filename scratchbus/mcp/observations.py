@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final
 from uuid import uuid4
 
 from pydantic import AwareDatetime, Field
@@ -10,8 +10,9 @@ from pydantic import AwareDatetime, Field
 from scratchbus import EVENT_KINDS, Observation, Position
 from scratchbus.errors import EngineError, InvalidField, InvalidPosition, NotFound, shown
 from scratchbus.mcp.answers import Cleared, Happened, Held, News, Page, Seen, brief, happened, held, page_of, whole
+from scratchbus.mcp.arguments import Cursor, EventId, Tags
 from scratchbus.mcp.desk import Desk
-from scratchbus.mcp.toolbox import ADDS, EDITS, READS, REPLACES, SETS, Row
+from scratchbus.mcp.toolbox import ADDS, EDITS, READS, REPLACES, SETS, ToolGroup, tool
 
 MOST: Final = 100
 LONGEST_CURSOR: Final = 30
@@ -20,41 +21,23 @@ NEWS: Final = tuple(kind for kind in EVENT_KINDS if kind != "context_rendered")
 """The kinds of events that `changes_since` reports: all but the record that a context was shown."""
 
 Id = Annotated[str, Field(description="The id of an observation.")]
-Tags = Annotated[list[str] | None, Field(description="Topics to find it by.")]
 Content = Annotated[str, Field(description="What you observed, in one or a few sentences; at most 64 KiB.")]
 Confidence = Annotated[float | None, Field(ge=0, le=1, description="How sure you are, from 0 to 1.")]
 Context = Annotated[dict[str, Any] | None, Field(description='What it relates to, such as {"task": "T-1"}.')]
 Metadata = Annotated[dict[str, Any] | None, Field(description="Details for programs.")]
 Reason = Annotated[str | None, Field(description="Why; kept in the history.")]
 Fence = Annotated[int | None, Field(description="The fence of your claim, if you hold one.")]
-EventId = Annotated[
-    str | None, Field(description="Your own id for this call; a retry with the same id changes nothing twice.")
-]
 Limit = Annotated[int, Field(ge=1, le=MOST, description="Maximum number to return.")]
-Cursor = Annotated[str | None, Field(description="The `next_cursor` of the previous answer.")]
 
 
-class Observations:
+class Observations(ToolGroup):
     """The tools for the observations of one page."""
-
-    TOOLS: ClassVar[tuple[Row, ...]] = (
-        Row("add_observation", "Add an observation", ADDS),
-        Row("get_active_observations", "See active observations", READS),
-        Row("list_observations", "Find observations", READS),
-        Row("get_observation", "Get an observation", READS),
-        Row("update_observation", "Change an observation", REPLACES),
-        Row("resolve_observation", "Resolve an observation", SETS),
-        Row("archive_observation", "Archive an observation", REPLACES),
-        Row("clear_resolved", "Clear resolved observations", EDITS),
-        Row("claim_observation", "Claim an observation", ADDS),
-        Row("link_observation", "Link an action to an observation", SETS),
-        Row("changes_since", "See recent changes", READS),
-    )
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._page = desk.page
 
+    @tool("Add an observation", ADDS)
     async def add_observation(
         self,
         type: Annotated[str, Field(description="A registered type; the error for an unknown type lists them.")],
@@ -81,6 +64,7 @@ class Observations:
         )  # fmt: skip
         return brief(added)
 
+    @tool("See active observations", READS)
     async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> Page:
         """See what is going on: the active observations of the page, highest priority first, then newest first."""
         place = _rank_of(cursor) if cursor is not None else None
@@ -88,6 +72,7 @@ class Observations:
         found = view.active(limit + 1) if place is None else [x for x in view.active() if _rank(x) > place]
         return page_of(found[:limit], _cursor_of(found[limit - 1]) if len(found) > limit else "")
 
+    @tool("Find observations", READS)
     async def list_observations(
         self,
         type: str | None = None,
@@ -116,6 +101,7 @@ class Observations:
         )  # fmt: skip
         return page_of(found[:limit], str(found[limit - 1].added) if len(found) > limit else "")
 
+    @tool("Get an observation", READS)
     async def get_observation(self, id: Id) -> Seen:
         """Get one observation in full: complete content, evidence, context and metadata."""
         found = (await self._desk.look()).get(id)
@@ -123,6 +109,7 @@ class Observations:
             raise NotFound(f"there is no {id} on page {self._page.name!r}; find ids with list_observations")
         return whole(found, self._desk.bus.owner)
 
+    @tool("Change an observation", REPLACES)
     async def update_observation(
         self,
         id: Id,
@@ -159,18 +146,21 @@ class Observations:
             error.in_doubt()
             raise
 
+    @tool("Resolve an observation", SETS)
     async def resolve_observation(
         self, id: Id, reason: Reason = None, fence: Fence = None, event_id: EventId = None
     ) -> Seen:
         """Close an observation that has been dealt with."""
         return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
 
+    @tool("Archive an observation", REPLACES)
     async def archive_observation(
         self, id: Id, reason: Reason = None, fence: Fence = None, event_id: EventId = None
     ) -> Seen:
         """Archive an observation that no longer matters; its history stays."""
         return brief(await self._page.archive(id, reason=reason, fence=fence, event_id=event_id))
 
+    @tool("Clear resolved observations", EDITS)
     async def clear_resolved(
         self,
         ids: Annotated[list[str], Field(min_length=1, max_length=1000, description="Ids of resolved observations.")],
@@ -180,6 +170,7 @@ class Observations:
         await self._page.clear_resolved(ids, event_id=event_id)
         return {"cleared": ids}
 
+    @tool("Claim an observation", ADDS)
     async def claim_observation(
         self,
         id: Id,
@@ -190,6 +181,7 @@ class Observations:
         """Claim an open observation before you act on it, so that nobody else does. The claim ends after `ttl`."""
         return held(id, await self._page.claim(id, ttl=ttl, fence=fence, event_id=event_id))
 
+    @tool("Link an action to an observation", SETS)
     async def link_observation(
         self,
         id: Id,
@@ -200,6 +192,7 @@ class Observations:
         """Record an action you took because of an observation, so that it can be traced back."""
         return brief(await self._page.link(id, action, fence=fence, event_id=event_id))
 
+    @tool("See recent changes", READS)
     async def changes_since(
         self,
         cursor: Annotated[

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus import TodoItem
+from scratchbus.mcp.arguments import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.desk import Desk
-from scratchbus.mcp.revisions import Based, EventId, Overwrite, base_of, explained
-from scratchbus.mcp.toolbox import REPLACES, Row
+from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 
 _GIVEN = {
     "type": "array",
@@ -42,14 +42,13 @@ class Plan(TypedDict):
     summary: dict[str, int]
 
 
-class Todo:
+class Todo(ToolGroup):
     """The tool for the todo list of one session."""
-
-    TOOLS: ClassVar[tuple[Row, ...]] = (Row("todo", "Read or write the todo list", REPLACES),)
 
     def __init__(self, desk: Desk) -> None:
         self._todo = desk.bus.todo(desk.session)
 
+    @tool("Read or write the todo list", REPLACES)
     async def todo(
         self,
         todos: Annotated[  # validated by the list itself, whose errors are clearer than those of a schema
