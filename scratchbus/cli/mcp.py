@@ -181,13 +181,7 @@ def _identity(session: Session, who: dict[str, str | None], groups: list[str] | 
 
 
 def _document(identity: scratchbus.McpIdentity) -> dict[str, Any]:
-    return {
-        "agent": identity.agent,
-        "kind": identity.kind,
-        "page": identity.page,
-        "session": identity.session,
-        "tools": list(identity.tools),
-    }
+    return {**vars(identity), "tools": list(identity.tools)}
 
 
 def _tokens(file: str | None) -> scratchbus.McpTokens:
