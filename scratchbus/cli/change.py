@@ -11,9 +11,9 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import BusCommand, command, event_id_option, fence_option, given
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
 from scratchbus.cli.observation_view import show_change
 from scratchbus.cli.output import Cell
-from scratchbus.cli.session import OpenPage, Session, pass_session
 from scratchbus.cli.text import clock, plural, short
 from scratchbus.errors import NotFound
 
@@ -29,7 +29,7 @@ def _change(verb: str, done: str, help: str, *, reason: str = _REASON, example: 
     @fence_option
     @event_id_option
     @pass_session
-    def change(session: Session, ids: tuple[str, ...], event_id: str | None, **how: Any) -> None:
+    def change(session: Invocation, ids: tuple[str, ...], event_id: str | None, **how: Any) -> None:
         with session.open_fenced(ids[0], how["fence"]) as opened:
             for index, id in enumerate(opened.ids(ids)):
                 own = f"{event_id}/{index}" if event_id and index else event_id
@@ -57,7 +57,7 @@ refute = _change(
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @event_id_option
 @pass_session
-def clear_resolved(session: Session, ids: tuple[str, ...], event_id: str | None) -> None:
+def clear_resolved(session: Invocation, ids: tuple[str, ...], event_id: str | None) -> None:
     """Remove resolved observations from the page.
 
     Removes all of them, or none if one is not resolved. Their history stays.
@@ -86,7 +86,7 @@ def clear_resolved(session: Session, ids: tuple[str, ...], event_id: str | None)
 @click.option("--fence", type=int, metavar="N", help="The fence of your claim, to renew it.")
 @event_id_option
 @pass_session
-def claim(session: Session, id: str, by: str | None, **how: Any) -> None:
+def claim(session: Invocation, id: str, by: str | None, **how: Any) -> None:
     """Claim an observation, so that no one else acts on it.
 
     The claim lapses after its --ttl. Prints the fence that proves the claim: pass it to the commands that change the
@@ -102,7 +102,7 @@ def claim(session: Session, id: str, by: str | None, **how: Any) -> None:
 
 
 @contextmanager
-def _opened_by(session: Session, by: str | None, problem: str) -> Iterator[tuple[OpenPage, str]]:
+def _opened_by(session: Invocation, by: str | None, problem: str) -> Iterator[tuple[OpenPage, str]]:
     """Open the page, and yield the holder of a claim with it: `--by`, else the source."""
     session.speak_as(by)
     with session.open() as opened:
@@ -112,7 +112,7 @@ def _opened_by(session: Session, by: str | None, problem: str) -> Iterator[tuple
         yield opened, holder
 
 
-def _show_claim(session: Session, id: str, taken: scratchbus.Claim) -> None:
+def _show_claim(session: Invocation, id: str, taken: scratchbus.Claim) -> None:
     out = session.out
     if out.is_terminal:
         until = clock(taken.until, datetime.now(UTC))
@@ -137,7 +137,7 @@ def _show_claim(session: Session, id: str, taken: scratchbus.Claim) -> None:
 @click.option("--ttl", metavar="DURATION", help="How long the claim lasts: 30s, 10m …")
 @event_id_option
 @pass_session
-def claim_next(session: Session, by: str | None, **how: Any) -> None:
+def claim_next(session: Invocation, by: str | None, **how: Any) -> None:
     """Claim the most important observation that is free.
 
     Of the active observations that no one holds, it claims the one with the highest priority, the newest first. Prints
@@ -158,7 +158,7 @@ def claim_next(session: Session, by: str | None, **how: Any) -> None:
 @fence_option
 @event_id_option
 @pass_session
-def release(session: Session, id: str, by: str | None, **how: Any) -> None:
+def release(session: Invocation, id: str, by: str | None, **how: Any) -> None:
     """Release a claimed observation."""
     with _opened_by(session, by, "release needs the holder") as (opened, holder):
         observation = opened.page.release(opened.page.whole_id(id), by=holder, **given(**how))
@@ -171,7 +171,7 @@ def release(session: Session, id: str, by: str | None, **how: Any) -> None:
 @fence_option
 @event_id_option
 @pass_session
-def link(session: Session, id: str, action: str, **how: Any) -> None:
+def link(session: Invocation, id: str, action: str, **how: Any) -> None:
     """Record that an action was taken because of an observation.
 
     ACTION is the name of a goal, a ticket, a commit or the like.

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from scratchbus.cli.arguments import content_of
-from scratchbus.cli.session import Session, pass_session
+from scratchbus.cli.invocation import Invocation, pass_session
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """The click settings of every command."""
@@ -17,7 +17,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
     """Write an option into the session; the last one on the line wins."""
-    session = context.ensure_object(Session)
+    session = context.ensure_object(Invocation)
     if value is not None:
         setattr(session, str(option.name), value)
 
@@ -127,8 +127,8 @@ def _content(context: click.Context, parameter: click.Parameter, text: str | Non
 def session_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """Return a decorator that makes a function a command on a memory of a session.
 
-    The function is called with the `Session`, the id of the session and its open memory: `bus.notes(id)` for the kind
-    "notes". Adds `--session`, and `--event-id` if it writes.
+    The function is called with the `Invocation`, the id of the session and its open memory, which is `bus.notes(id)`
+    for the kind "notes". Adds `--session`, and `--event-id` if it writes.
     """
     option = click.option(
         "--session", "of", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
@@ -145,7 +145,7 @@ def agent_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., 
 def _memory(kind: str, whose: Any, writes: bool, speaks: bool) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     def decorate(function: Callable[..., None]) -> Callable[..., Any]:
         @wraps(function)
-        def command(session: Session, of: str, **options: Any) -> None:
+        def command(session: Invocation, of: str, **options: Any) -> None:
             if speaks:
                 session.speak_as(of)
             with session.connect() as bus:

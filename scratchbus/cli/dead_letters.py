@@ -6,8 +6,8 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import BusGroup
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import WIDE, Cell, Column, Columns
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import one_line, plural
 
 _LETTER: Columns[scratchbus.DeadLetter] = (
@@ -31,7 +31,7 @@ def dead_letters() -> None:
 @dead_letters.command("ls", examples=("scratchbus dead-letters ls", "scratchbus dead-letters ls router"))
 @click.argument("name", required=False)
 @pass_session
-def list_letters(session: Session, name: str | None) -> None:
+def list_letters(session: Invocation, name: str | None) -> None:
     """Show the dead letters of a subscription, or of all, in log order."""
     with session.connect() as bus:
         found = bus.dead_letters(name)
@@ -46,7 +46,7 @@ def _change(verb: str, done: str, help: str, *, default_all: bool) -> None:
     @click.argument("positions", nargs=-1, metavar="[POSITION]...")
     @click.option("--all", "is_all", is_flag=True, help="All of them.")
     @pass_session
-    def change(session: Session, name: str, positions: tuple[str, ...], is_all: bool) -> None:
+    def change(session: Invocation, name: str, positions: tuple[str, ...], is_all: bool) -> None:
         if bool(positions) is (is_all or (default_all and not positions)):
             raise click.UsageError("give positions, as `dead-letters ls` shows them, or --all")
         with session.connect() as bus:

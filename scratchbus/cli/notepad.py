@@ -9,8 +9,8 @@ import click
 import scratchbus
 from scratchbus.cli.commands import BusGroup, content_argument, given, revision_option, session_memory
 from scratchbus.cli.event_view import show_history
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import Cell
-from scratchbus.cli.session import Session
 from scratchbus.cli.text import paragraphs
 
 
@@ -22,7 +22,7 @@ def notepad() -> None:
 @notepad.command(examples=("scratchbus notepad read --session s1",))
 @click.option("--at", metavar="TIME|POS", help="Show it as it was at a time or position.")
 @session_memory("notepad")
-def read(session: Session, of: str, pad: scratchbus.Notepad, at: str | None) -> None:
+def read(session: Invocation, of: str, pad: scratchbus.Notepad, at: str | None) -> None:
     """Show the notepad."""
     content, revision = pad.read_with_revision() if at is None else (pad.as_of(at), None)
     if session.as_json:
@@ -37,7 +37,7 @@ def read(session: Session, of: str, pad: scratchbus.Notepad, at: str | None) -> 
 @content_argument("content")
 @revision_option
 @session_memory("notepad", writes=True)
-def write(session: Session, of: str, pad: scratchbus.Notepad, content: str, **how: Any) -> None:
+def write(session: Invocation, of: str, pad: scratchbus.Notepad, content: str, **how: Any) -> None:
     """Replace the content of the notepad.
 
     CONTENT may be empty; - reads it from standard input.
@@ -48,7 +48,7 @@ def write(session: Session, of: str, pad: scratchbus.Notepad, content: str, **ho
 @notepad.command(examples=('scratchbus notepad append "- Q3 is off by 45,000" --session s1',))
 @content_argument("text")
 @session_memory("notepad", writes=True)
-def append(session: Session, of: str, pad: scratchbus.Notepad, text: str, **how: Any) -> None:
+def append(session: Invocation, of: str, pad: scratchbus.Notepad, text: str, **how: Any) -> None:
     """Append a text to the notepad, on a new line.
 
     - reads TEXT from standard input.
@@ -65,18 +65,18 @@ def append(session: Session, of: str, pad: scratchbus.Notepad, text: str, **how:
 @click.option("--replace", metavar="TEXT", help="The new text.")
 @click.option("--all", "replace_all", is_flag=True, help="Replace or delete every occurrence.")
 @session_memory("notepad", writes=True)
-def update_notepad(session: Session, of: str, pad: scratchbus.Notepad, operation: str, **edit: Any) -> None:
+def update_notepad(session: Invocation, of: str, pad: scratchbus.Notepad, operation: str, **edit: Any) -> None:
     """Edit the notepad: append, prepend, find_replace or delete."""
     _show_revision(session, "updated", of, pad.update(operation, **edit))
 
 
 @notepad.command(examples=("scratchbus notepad history --session s1",))
 @session_memory("notepad")
-def history(session: Session, of: str, pad: scratchbus.Notepad) -> None:
+def history(session: Invocation, of: str, pad: scratchbus.Notepad) -> None:
     """Show all edits of the notepad, oldest first."""
     show_history(session, pad.history())
 
 
-def _show_revision(session: Session, verb: str, of: str, revision: int) -> None:
+def _show_revision(session: Invocation, verb: str, of: str, revision: int) -> None:
     document = {"session": of, "ok": True, "revision": revision}
     session.out.result(document, Cell(verb, "green"), Cell(f"the notepad of {of}"))

@@ -11,8 +11,8 @@ import click
 import scratchbus
 from scratchbus.cli.commands import BusGroup, content_argument, content_option, session_memory
 from scratchbus.cli.event_view import show_history
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import Cell, Column, Columns
-from scratchbus.cli.session import Session
 from scratchbus.cli.text import ago, one_line
 
 _TAG: Columns[tuple[str, int]] = (
@@ -34,7 +34,7 @@ def note() -> None:
 @content_argument("content")
 @_tags_option("A tag")
 @session_memory("notes", writes=True)
-def add(session: Session, of: str, notes: scratchbus.Notes, content: str, tags: tuple[str, ...], **how: Any) -> None:
+def add(session: Invocation, of: str, notes: scratchbus.Notes, content: str, tags: tuple[str, ...], **how: Any) -> None:
     """Add a note.
 
     - reads CONTENT from standard input.
@@ -45,7 +45,7 @@ def add(session: Session, of: str, notes: scratchbus.Notes, content: str, tags: 
 @note.command(examples=('scratchbus note scratch "rows 234 to 267" --session s1',))
 @content_argument("content")
 @session_memory("notes", writes=True)
-def scratch(session: Session, of: str, notes: scratchbus.Notes, content: str, **how: Any) -> None:
+def scratch(session: Invocation, of: str, notes: scratchbus.Notes, content: str, **how: Any) -> None:
     """Add a note without tags.
 
     - reads CONTENT from standard input.
@@ -57,7 +57,7 @@ def scratch(session: Session, of: str, notes: scratchbus.Notes, content: str, **
 @click.argument("query", default="")
 @_tags_option("Only notes with this tag")
 @session_memory("notes")
-def search(session: Session, of: str, notes: scratchbus.Notes, query: str, tags: tuple[str, ...]) -> None:
+def search(session: Invocation, of: str, notes: scratchbus.Notes, query: str, tags: tuple[str, ...]) -> None:
     """Search notes by text and tags, ignoring case; early matches come first."""
     _show_notes(session, notes.search(query, list(tags)))
 
@@ -65,7 +65,7 @@ def search(session: Session, of: str, notes: scratchbus.Notes, query: str, tags:
 @note.command("list", examples=("scratchbus note list --session s1",))
 @click.option("--tag", metavar="TAG", help="Only notes with this tag.")
 @session_memory("notes")
-def list_(session: Session, of: str, notes: scratchbus.Notes, tag: str | None) -> None:
+def list_(session: Invocation, of: str, notes: scratchbus.Notes, tag: str | None) -> None:
     """Show the notes, newest first."""
     _show_notes(session, notes.list(tag))
 
@@ -77,7 +77,7 @@ def list_(session: Session, of: str, notes: scratchbus.Notes, tag: str | None) -
 @click.option("--no-tags", is_flag=True, help="Remove its tags.")
 @session_memory("notes", writes=True)
 def update(
-    session: Session, of: str, notes: scratchbus.Notes, id: str, tags: tuple[str, ...], no_tags: bool, **how: Any
+    session: Invocation, of: str, notes: scratchbus.Notes, id: str, tags: tuple[str, ...], no_tags: bool, **how: Any
 ) -> None:
     """Replace the content of a note, its tags, or both."""
     _show_note(session, "updated", notes.update(id, tags=list(tags) if tags or no_tags else None, **how))
@@ -86,14 +86,14 @@ def update(
 @note.command(examples=("scratchbus note delete note_1795256156929 --session s1",))
 @click.argument("id")
 @session_memory("notes", writes=True)
-def delete(session: Session, of: str, notes: scratchbus.Notes, id: str, **how: Any) -> None:
+def delete(session: Invocation, of: str, notes: scratchbus.Notes, id: str, **how: Any) -> None:
     """Delete a note; its history stays."""
     _show_note(session, "deleted", notes.delete(id, **how))
 
 
 @note.command("tags", examples=("scratchbus note tags --session s1",))
 @session_memory("notes")
-def list_tags(session: Session, of: str, notes: scratchbus.Notes) -> None:
+def list_tags(session: Invocation, of: str, notes: scratchbus.Notes) -> None:
     """Show the tags in use, each with its number of notes."""
     found = notes.tags().tags
     if session.as_json:
@@ -105,12 +105,12 @@ def list_tags(session: Session, of: str, notes: scratchbus.Notes) -> None:
 @note.command("history", examples=("scratchbus note history --session s1",))
 @click.argument("id", required=False)
 @session_memory("notes")
-def note_history(session: Session, of: str, notes: scratchbus.Notes, id: str | None) -> None:
+def note_history(session: Invocation, of: str, notes: scratchbus.Notes, id: str | None) -> None:
     """Show the events about a note, or all notes, oldest first, deleted ones included."""
     show_history(session, notes.history(id))
 
 
-def _show_note(session: Session, verb: str, result: scratchbus.NoteResult) -> None:
+def _show_note(session: Invocation, verb: str, result: scratchbus.NoteResult) -> None:
     note = result.note
     session.out.result(
         {**result.model_dump(mode="json"), "note": scratchbus.document_of(note)},
@@ -121,7 +121,7 @@ def _show_note(session: Session, verb: str, result: scratchbus.NoteResult) -> No
     )
 
 
-def _show_notes(session: Session, result: scratchbus.NotesResult) -> None:
+def _show_notes(session: Invocation, result: scratchbus.NotesResult) -> None:
     now = datetime.now(UTC)
     columns: Columns[scratchbus.Note] = (
         Column("id", lambda each: Cell(each.id, "bold"), 18),

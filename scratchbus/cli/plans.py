@@ -15,8 +15,8 @@ from scratchbus.cli.commands import (
     revision_option,
     session_memory,
 )
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import Cell
-from scratchbus.cli.session import Session
 from scratchbus.cli.text import TODO_MARKS, one_line, paragraphs, plural
 from scratchbus.errors import InvalidField, shown
 
@@ -30,7 +30,7 @@ def todo() -> None:
 
 @todo.command("read", examples=("scratchbus todo read --session s1", "scratchbus todo read --session s1 --json"))
 @session_memory("todo")
-def read_todo(session: Session, of: str, plan: scratchbus.Todo) -> None:
+def read_todo(session: Invocation, of: str, plan: scratchbus.Todo) -> None:
     """Show the todo list of a session.
 
     [ ] means pending, [>] in progress, [x] completed, [-] cancelled.
@@ -49,7 +49,7 @@ def read_todo(session: Session, of: str, plan: scratchbus.Todo) -> None:
 @click.option("--merge", is_flag=True, help="Change these items and keep the others.")
 @revision_option
 @session_memory("todo", writes=True)
-def write_todo(session: Session, of: str, plan: scratchbus.Todo, todos: str, **how: Any) -> None:
+def write_todo(session: Invocation, of: str, plan: scratchbus.Todo, todos: str, **how: Any) -> None:
     """Replace the todo list of a session.
 
     TODOS is a JSON list of items with id, content and status; - reads it from standard input.
@@ -63,7 +63,7 @@ def write_todo(session: Session, of: str, plan: scratchbus.Todo, todos: str, **h
 @click.option("--status", metavar="STATUS", type=click.Choice(list(TODO_MARKS)), help="Its status.")
 @session_memory("todo", writes=True)
 def set_todo(
-    session: Session, of: str, plan: scratchbus.Todo, id: str, event_id: str | None, **fields: str | None
+    session: Invocation, of: str, plan: scratchbus.Todo, id: str, event_id: str | None, **fields: str | None
 ) -> None:
     """Change an item of the todo list, or append it if it is new."""
     _show_todo(session, of, plan.write([{"id": id, **given(**fields)}], merge=True, event_id=event_id))
@@ -71,7 +71,7 @@ def set_todo(
 
 @todo.command("inject", examples=("scratchbus todo inject --session s1",))
 @session_memory("todo")
-def inject_todo(session: Session, of: str, plan: scratchbus.Todo) -> None:
+def inject_todo(session: Invocation, of: str, plan: scratchbus.Todo) -> None:
     """Print the todo list as the text that survives compaction; nothing if no item is open."""
     text = plan.format_for_injection()
     _show_text(session, {"session": of, "text": text}, text)
@@ -86,7 +86,7 @@ def _json_of(text: str) -> Any:
         raise InvalidField("todos", f"{shown(text)} is not JSON; give a list of items with id and content") from None
 
 
-def _show_todo(session: Session, of: str, found: scratchbus.TodoList) -> None:
+def _show_todo(session: Invocation, of: str, found: scratchbus.TodoList) -> None:
     if session.as_json:
         session.out.document({"session": of, **found.model_dump(mode="json")})
         return
@@ -105,7 +105,7 @@ def scratchpad() -> None:
 
 @scratchpad.command("show", examples=("scratchbus scratchpad show analyst",))
 @agent_memory("scratchpad")
-def show_scratchpad(session: Session, agent: str, pad: scratchbus.Scratchpad) -> None:
+def show_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
     """Show the scratchpad of an agent.
 
     Only the agent itself may read it: AGENT is the source, unless --source or the settings name another one.
@@ -124,7 +124,7 @@ def show_scratchpad(session: Session, agent: str, pad: scratchbus.Scratchpad) ->
 @agent_memory("scratchpad", writes=True)
 @content_argument("content")
 @revision_option
-def write_scratchpad(session: Session, agent: str, pad: scratchbus.Scratchpad, content: str, **how: Any) -> None:
+def write_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad, content: str, **how: Any) -> None:
     """Replace the scratchpad of an agent.
 
     An empty CONTENT clears it; - reads it from standard input.
@@ -136,13 +136,13 @@ def write_scratchpad(session: Session, agent: str, pad: scratchbus.Scratchpad, c
 
 @scratchpad.command("whoami", examples=("scratchbus scratchpad whoami analyst",))
 @agent_memory("scratchpad")
-def whoami(session: Session, agent: str, pad: scratchbus.Scratchpad) -> None:
+def whoami(session: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
     """Print the text that an agent gets at the start of a run."""
     text = pad.whoami()
     _show_text(session, {"agent": agent, "text": text}, text)
 
 
-def _show_text(session: Session, document: dict[str, Any], text: str | None) -> None:
+def _show_text(session: Invocation, document: dict[str, Any], text: str | None) -> None:
     """Print a document, or a text: unchanged into a pipe, as paragraphs on a terminal, not at all if it is empty."""
     if session.as_json:
         session.out.document(document)

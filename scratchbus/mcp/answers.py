@@ -17,7 +17,7 @@ SHORT: Final = 500
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
-class Seen(TypedDict):
+class ObservationAnswer(TypedDict):
     """An observation."""
 
     id: str
@@ -52,7 +52,7 @@ _IN_BRIEF: Final = {
     "items": {
         "type": "object",
         "description": "A brief observation; `get_observation` describes the fields.",
-        "properties": dict.fromkeys(Seen.__annotations__, True),
+        "properties": dict.fromkeys(ObservationAnswer.__annotations__, True),
         "required": ["id", "type", "status", "priority", "source", "content", "created_at", "version"],
     },
 }
@@ -63,13 +63,13 @@ answer, and validating the types took longer than everything else together."""
 class Page(TypedDict):
     """A page of observations, in order."""
 
-    observations: Annotated[list[Seen], WithJsonSchema(_IN_BRIEF)]
+    observations: Annotated[list[ObservationAnswer], WithJsonSchema(_IN_BRIEF)]
     next_cursor: NotRequired[
         Annotated[str, Field(description="Pass it as `cursor` for the next page; absent on the last page.")]
     ]
 
 
-class Held(TypedDict):
+class HeldClaim(TypedDict):
     """A claim that you hold."""
 
     id: str
@@ -79,7 +79,7 @@ class Held(TypedDict):
     until: Moment
 
 
-class Cleared(TypedDict):
+class ClearedIds(TypedDict):
     """The observations removed from the page; their history stays."""
 
     cleared: list[str]
@@ -104,11 +104,11 @@ class News(TypedDict):
     has_more: Annotated[bool, Field(description="True when more events are available now.")]
 
 
-def brief(observation: Observation) -> Seen:
+def brief(observation: Observation) -> ObservationAnswer:
     """Return an observation as lists show it."""
     content, claim = observation.content, observation.claim
     is_cut = len(content) > SHORT
-    seen: Seen = {
+    seen: ObservationAnswer = {
         "id": observation.id,
         "type": observation.type,
         "status": observation.status,
@@ -131,7 +131,7 @@ def brief(observation: Observation) -> Seen:
     )
 
 
-def whole(observation: Observation, owner: str) -> Seen:
+def whole(observation: Observation, owner: str) -> ObservationAnswer:
     """Return a complete observation, with the fence of its claim if `owner` holds it."""
     seen, claim = brief(observation), observation.claim
     seen["content"] = observation.content
@@ -148,10 +148,10 @@ def whole(observation: Observation, owner: str) -> Seen:
     )
 
 
-def _with(seen: Seen, **fields: object) -> Seen:
+def _with(seen: ObservationAnswer, **fields: object) -> ObservationAnswer:
     """Return the observation with these fields too, but for those that are None or empty."""
     given = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
-    return cast(Seen, {**seen, **given})
+    return cast(ObservationAnswer, {**seen, **given})
 
 
 def page_of(observations: Iterable[Observation], next_cursor: str = "") -> Page:
@@ -162,7 +162,7 @@ def page_of(observations: Iterable[Observation], next_cursor: str = "") -> Page:
     return page
 
 
-def held(id: str, claim: Claim) -> Held:
+def held(id: str, claim: Claim) -> HeldClaim:
     """Return a claim as its holder sees it."""
     return {"id": id, "fence": claim.fence, "until": text_of(claim.until)}
 

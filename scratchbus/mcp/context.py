@@ -8,8 +8,8 @@ from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.daemon import counts
-from scratchbus.mcp.arguments import EventId
 from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.parameters import EventId
 from scratchbus.mcp.toolbox import SETS, ToolGroup, tool
 
 LARGEST: Final = 200_000

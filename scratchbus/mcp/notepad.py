@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.mcp.arguments import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import EDITS, READS, REPLACES, ToolGroup, tool
 
 
-class Text(TypedDict):
+class NotepadText(TypedDict):
     """The text of the notepad."""
 
     content: str
@@ -38,7 +38,7 @@ class Notepad(ToolGroup):
         self._notepad = desk.bus.notepad(desk.session)
 
     @tool("Read the notepad", READS)
-    async def read_notepad(self) -> Text:
+    async def read_notepad(self) -> NotepadText:
         """Read the session notepad in full. It is empty until you write to it."""
         content, revision = await self._notepad.read_with_revision()
         return {"content": content, "revision": revision}

@@ -11,8 +11,8 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus import Note, NoteResult
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.answers import Moment, text_of
-from scratchbus.mcp.arguments import Cursor, EventId
 from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.parameters import Cursor, EventId
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
 
 Id = Annotated[str, Field(description="The id of a note, such as note_1764000000000.")]
@@ -39,7 +39,7 @@ class Totals(TypedDict):
     total_tags: int
 
 
-class Kept(TypedDict):
+class NoteAnswer(TypedDict):
     """The result of a change to a note."""
 
     message: str
@@ -64,7 +64,7 @@ class Found(TypedDict):
     next_cursor: NotRequired[str]
 
 
-class Filter(TypedDict):
+class TagFilter(TypedDict):
     """The tag filter, and the total number of notes listed."""
 
     note_count: int
@@ -76,7 +76,7 @@ class Listed(TypedDict):
 
     message: str
     notes: list[Noted]
-    metadata: Filter
+    metadata: TagFilter
     next_cursor: NotRequired[str]
 
 
@@ -101,7 +101,7 @@ class Notes(ToolGroup):
         self._notes = desk.bus.notes(desk.session)
 
     @tool("Add a note", ADDS)
-    async def add_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> Kept:
+    async def add_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> NoteAnswer:
         """Save a note for the rest of this session, outside the conversation and its token budget. Search first."""
         result = await self._notes.add(content, tags or (), event_id=event_id)
         return _kept(result)
@@ -132,7 +132,7 @@ class Notes(ToolGroup):
         """List the session's notes, newest first."""
         result = await self._notes.list(tag)
         notes, following = _part(result.notes, limit, cursor)
-        listed: Listed = {"message": result.message, "notes": notes, "metadata": cast(Filter, result.metadata)}
+        listed: Listed = {"message": result.message, "notes": notes, "metadata": cast(TagFilter, result.metadata)}
         if following:
             listed["next_cursor"] = following
         return listed
@@ -144,19 +144,19 @@ class Notes(ToolGroup):
         content: Annotated[str | None, Field(description="The new content.")] = None,
         tags: Annotated[list[str] | None, Field(description="The new tags, replacing the old ones.")] = None,
         event_id: EventId = None,
-    ) -> Kept:
+    ) -> NoteAnswer:
         """Replace the content or tags of a note, or both. Arguments you leave out change nothing."""
         result = await self._notes.update(id, content, tags, event_id=event_id)
         return _kept(result)
 
     @tool("Delete a note", REPLACES)
-    async def delete_note(self, id: Id, event_id: EventId = None) -> Kept:
+    async def delete_note(self, id: Id, event_id: EventId = None) -> NoteAnswer:
         """Delete a note you no longer need."""
         result = await self._notes.delete(id, event_id=event_id)
         return {"message": result.message, "metadata": cast(Totals, result.metadata)}
 
     @tool("Add a quick note", ADDS)
-    async def scratch_note(self, content: Content, event_id: EventId = None) -> Kept:
+    async def scratch_note(self, content: Content, event_id: EventId = None) -> NoteAnswer:
         """Save a quick note without tags for the rest of this session."""
         result = await self._notes.scratch(content, event_id=event_id)
         return _kept(result)
@@ -168,7 +168,7 @@ class Notes(ToolGroup):
         return {"message": result.message, "tags": result.tags, "metadata": cast(TagCount, result.metadata)}
 
 
-def _kept(result: NoteResult) -> Kept:
+def _kept(result: NoteResult) -> NoteAnswer:
     return {"message": result.message, "note": _noted(result.note), "metadata": cast(Totals, result.metadata)}
 
 

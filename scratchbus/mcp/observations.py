@@ -9,9 +9,21 @@ from pydantic import AwareDatetime, Field
 
 from scratchbus import EVENT_KINDS, Observation, Position
 from scratchbus.errors import EngineError, InvalidField, InvalidPosition, NotFound, shown
-from scratchbus.mcp.answers import Cleared, Happened, Held, News, Page, Seen, brief, happened, held, page_of, whole
-from scratchbus.mcp.arguments import Cursor, EventId, Tags
+from scratchbus.mcp.answers import (
+    ClearedIds,
+    Happened,
+    HeldClaim,
+    News,
+    ObservationAnswer,
+    Page,
+    brief,
+    happened,
+    held,
+    page_of,
+    whole,
+)
 from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.parameters import Cursor, EventId, Tags
 from scratchbus.mcp.toolbox import ADDS, EDITS, READS, REPLACES, SETS, ToolGroup, tool
 
 MOST: Final = 100
@@ -56,7 +68,7 @@ class Observations(ToolGroup):
         times: Annotated[int, Field(ge=1, description="How often you saw it.")] = 1,
         evidence: Annotated[list[str] | None, Field(description="Ids of the observations that support it.")] = None,
         event_id: EventId = None,
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Share what you observed with everyone who works on this page. You are recorded as its source."""
         added = await self._page.add(
             type, content, confidence=confidence, tags=tags, owner=owner, ttl=ttl, context=context,
@@ -102,7 +114,7 @@ class Observations(ToolGroup):
         return page_of(found[:limit], str(found[limit - 1].added) if len(found) > limit else "")
 
     @tool("Get an observation", READS)
-    async def get_observation(self, id: Id) -> Seen:
+    async def get_observation(self, id: Id) -> ObservationAnswer:
         """Get one observation in full: complete content, evidence, context and metadata."""
         found = (await self._desk.look()).get(id)
         if found is None:
@@ -128,7 +140,7 @@ class Observations(ToolGroup):
         fence: Fence = None,
         release: Annotated[bool, Field(description="Also release your claim.")] = False,
         event_id: EventId = None,
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Change fields of an observation. Arguments you leave out change nothing."""
         fields: dict[str, Any] = {"content": content, "status": status, "owner": owner, "confidence": confidence}
         fields |= {"tags": tags, "context": context, "metadata": metadata}
@@ -149,14 +161,14 @@ class Observations(ToolGroup):
     @tool("Resolve an observation", SETS)
     async def resolve_observation(
         self, id: Id, reason: Reason = None, fence: Fence = None, event_id: EventId = None
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Close an observation that has been dealt with."""
         return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
 
     @tool("Archive an observation", REPLACES)
     async def archive_observation(
         self, id: Id, reason: Reason = None, fence: Fence = None, event_id: EventId = None
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Archive an observation that no longer matters; its history stays."""
         return brief(await self._page.archive(id, reason=reason, fence=fence, event_id=event_id))
 
@@ -165,7 +177,7 @@ class Observations(ToolGroup):
         self,
         ids: Annotated[list[str], Field(min_length=1, max_length=1000, description="Ids of resolved observations.")],
         event_id: EventId = None,
-    ) -> Cleared:
+    ) -> ClearedIds:
         """Remove resolved observations from the page, all of them or none; their history stays."""
         await self._page.clear_resolved(ids, event_id=event_id)
         return {"cleared": ids}
@@ -177,7 +189,7 @@ class Observations(ToolGroup):
         ttl: Annotated[str, Field(description='How long you need it, such as "30s" or "10m".')] = "5m",
         fence: Annotated[int | None, Field(description="To renew your claim: its fence.")] = None,
         event_id: EventId = None,
-    ) -> Held:
+    ) -> HeldClaim:
         """Claim an open observation before you act on it, so that nobody else does. The claim ends after `ttl`."""
         return held(id, await self._page.claim(id, ttl=ttl, fence=fence, event_id=event_id))
 
@@ -188,7 +200,7 @@ class Observations(ToolGroup):
         action: Annotated[str, Field(description="What you did because of it, such as a ticket or commit.")],
         fence: Fence = None,
         event_id: EventId = None,
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Record an action you took because of an observation, so that it can be traced back."""
         return brief(await self._page.link(id, action, fence=fence, event_id=event_id))
 

@@ -8,9 +8,9 @@ from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.errors import NotFound, shown
-from scratchbus.mcp.answers import Seen, brief
-from scratchbus.mcp.arguments import EventId
+from scratchbus.mcp.answers import ObservationAnswer, brief
 from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.parameters import EventId
 from scratchbus.mcp.toolbox import ADDS, ToolGroup, tool
 
 
@@ -82,6 +82,6 @@ class Sessions(ToolGroup):
         self,
         result: Annotated[str, Field(description="A self-contained summary for readers who did not follow the work.")],
         event_id: EventId = None,
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Report the result of this session to its parent session. No notepad is changed."""
         return brief(await self._bus.report_result(self._session, result, event_id=event_id))

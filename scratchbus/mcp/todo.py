@@ -8,8 +8,8 @@ from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus import TodoItem
-from scratchbus.mcp.arguments import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 
 _GIVEN = {
@@ -26,7 +26,7 @@ _GIVEN = {
 }
 
 
-class Item(TypedDict):
+class ItemAnswer(TypedDict):
     """A todo item."""
 
     id: str
@@ -34,10 +34,10 @@ class Item(TypedDict):
     status: str
 
 
-class Plan(TypedDict):
+class TodoAnswer(TypedDict):
     """The todo list; `revision` grows when it changes, and `summary` counts by status."""
 
-    todos: list[Item]
+    todos: list[ItemAnswer]
     revision: int
     summary: dict[str, int]
 
@@ -64,7 +64,7 @@ class Todo(ToolGroup):
         revision: Based = None,
         overwrite: Overwrite = False,
         event_id: EventId = None,
-    ) -> Plan:
+    ) -> TodoAnswer:
         """Read or write the session's todo list. To replace it without `merge`, pass the `revision` you read."""
         if todos is None:
             plan = await self._todo.read()
@@ -72,5 +72,7 @@ class Todo(ToolGroup):
             with explained("todo list", "todo without arguments", revision):
                 base = base_of(revision, overwrite or merge)
                 plan = await self._todo.write(todos, merge, revision=base, event_id=event_id)
-        items: list[Item] = [{"id": each.id, "content": each.content, "status": each.status} for each in plan.todos]
+        items: list[ItemAnswer] = [
+            {"id": each.id, "content": each.content, "status": each.status} for each in plan.todos
+        ]
         return {"todos": items, "revision": plan.revision, "summary": plan.summary}
