@@ -119,7 +119,7 @@ class Rule(YamlModel):
         return {**self._fill(groups), "times": _times(groups.get(TIMES, ""))}
 
 
-class _File(YamlModel):
+class _RulesFile(YamlModel):
     rules: Entries[Rule]
 
     @model_validator(mode="after")
@@ -140,7 +140,7 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
 
 def parse_rules(text: str, file: str) -> tuple[Rule, ...]:
     """Return the rules in a YAML text; errors call it `file`. Raises RulesError."""
-    return YamlText(text, file, RulesError).read(_File).rules
+    return YamlText(text, file, RulesError).read(_RulesFile).rules
 
 
 def _filler(value: Any, groups: Collection[str], at: tuple[str | int, ...]) -> Fill:

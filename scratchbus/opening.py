@@ -24,7 +24,7 @@ from scratchbus.status import Status, read_status
 from scratchbus.telemetry.logs import stderr_logger
 
 SHARDS_OF_CLUSTER = 16
-"""How many shards a new bus gets on a cluster, unless told otherwise."""
+"""The shards of a new bus on a cluster, unless the settings say otherwise."""
 
 logger = stderr_logger()
 
@@ -103,14 +103,14 @@ def as_registry(given: object) -> Registry:
 
 
 def greet(opened: Opened) -> Step[None]:
-    """Make sure that the engine will do, that the shards agree, and take the published registry."""
+    """Check the engine and the number of shards, and take the published registry."""
     log = opened.core.log
     if opened.target.kind != "memory":
         opened.about = yield from _check(opened, [0])
     meta = log.keys(0).meta
     row = yield from ask(0, "HGET", meta, "shards")
     if row is None:
-        yield from ask(0, "HSETNX", meta, "shards", log.shards)  # as harmless to send again as a read
+        yield from ask(0, "HSETNX", meta, "shards", log.shards)  # safe to repeat
         row = yield from ask(0, "HGET", meta, "shards")
     if opened.settings.shards not in (None, int(row)):
         raise ShardsMismatch(log.bus, log.shards, int(row))
@@ -121,7 +121,7 @@ def greet(opened: Opened) -> Step[None]:
 
 
 def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:
-    """Make sure that the engines of some shards will do; return what the last one says of itself."""
+    """Check the engines of some shards; return the description of the last one."""
     about: dict[str, str] = {}
     found: dict[str, None] = {}
     for shard in shards:

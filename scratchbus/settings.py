@@ -1,6 +1,6 @@
-"""The settings, with their defaults: the one place where a default is written.
+"""The settings and their defaults; no default is written anywhere else.
 
-`config/scratchbus.yaml` says what each is for. A value comes from the caller, else from the environment
+`config/scratchbus.yaml` documents them. A value comes from the caller, else from the environment
 (`SCRATCHBUS_<NAME>`), else from the settings file, else it is the default.
 """
 
@@ -21,7 +21,7 @@ from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, Settin
 
 PREFIX: Final = "SCRATCHBUS_"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
-"""The environment variable that names the settings file, where the caller names none."""
+"""The environment variable that names the settings file, unless the caller does."""
 
 DurationName = Literal[
     "default_expiration",
@@ -37,7 +37,7 @@ DurationName = Literal[
     "socket_timeout",
     "connect_timeout",
 ]
-"""The settings that are lengths of time."""
+"""The settings that are durations."""
 
 
 def _duration(value: Any) -> Any:
@@ -56,7 +56,7 @@ def _finite(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("write a whole number")  # which true and false are, to Python
+        raise ValueError("write a whole number")  # Python takes True and False for numbers
     return value
 
 
@@ -126,11 +126,11 @@ class Settings(BaseModel):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = "info"
 
     def ms(self, name: DurationName) -> int | None:
-        """Return a length of time in milliseconds, or None for never."""
+        """Return a duration in milliseconds, or None for never."""
         return duration_ms(getattr(self, name), name)
 
     def seconds(self, name: DurationName) -> float:
-        """Return a length of time in seconds; never is infinite."""
+        """Return a duration in seconds; never is infinite."""
         ms = self.ms(name)
         return math.inf if ms is None else ms / 1000
 
@@ -191,7 +191,7 @@ def _from_file(path: str | Path | None) -> dict[str, _Given]:
     file = Path(path).expanduser()
     text = YamlText(read_text(file, SettingsFileError, named_by), str(file), SettingsFileError)
     fields: dict[str, Any] = dict.fromkeys(Settings.model_fields, (Scalar, None))
-    values = text.read(create_model("_File", __base__=_SettingsFile, **fields))
+    values = text.read(create_model("SettingsFile", __base__=_SettingsFile, **fields))
     return {
         name: _Given(_expanded(name, value, file.parent), f"{text.place(name)}: {name}")
         for name, value in values

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import click
 
-from scratchbus.cli.session import Session
+from scratchbus.cli.arguments import content_of
+from scratchbus.cli.invocation import Invocation, pass_session
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """The click settings of every command."""
@@ -15,7 +17,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
     """Write an option into the session; the last one on the line wins."""
-    session = context.ensure_object(Session)
+    session = context.ensure_object(Invocation)
     if value is not None:
         setattr(session, str(option.name), value)
 
@@ -108,12 +110,51 @@ def revision_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--revision", type=int, metavar="N", help=help)(function)
 
 
-def session_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--session`, the session of the memory to use."""
-    return click.option(
+def content_argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds an argument for a text; - reads it from standard input."""
+    return click.argument(name, callback=_content)
+
+
+def content_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds `--content`; - reads it from standard input."""
+    return click.option("--content", metavar="TEXT", callback=_content, help=help)
+
+
+def _content(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    return text if text is None or context.resilient_parsing else content_of(text)
+
+
+def session_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+    """Return a decorator that makes a function a command on a memory of a session.
+
+    The function is called with the `Invocation`, the id of the session and its open memory, which is `bus.notes(id)`
+    for the kind "notes". Adds `--session`, and `--event-id` if it writes.
+    """
+    option = click.option(
         "--session", "of", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
         help="The id of the session.  [$SCRATCHBUS_SESSION]",
-    )(function)  # fmt: skip
+    )  # fmt: skip
+    return _memory(kind, option, writes, speaks=False)
+
+
+def agent_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+    """Return a decorator like `session_memory` for a memory of an agent, who is the source unless one is named."""
+    return _memory(kind, click.argument("of", metavar="AGENT"), writes, speaks=True)
+
+
+def _memory(kind: str, whose: Any, writes: bool, speaks: bool) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+    def decorate(function: Callable[..., None]) -> Callable[..., Any]:
+        @wraps(function)
+        def command(session: Invocation, of: str, **options: Any) -> None:
+            if speaks:
+                session.speak_as(of)
+            with session.connect() as bus:
+                function(session, of, getattr(bus, kind)(of), **options)
+
+        made: Callable[..., Any] = whose(event_id_option(pass_session(command)) if writes else pass_session(command))
+        return made
+
+    return decorate
 
 
 def given(**options: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import command
-from scratchbus.cli.session import Session, pass_session
+from scratchbus.cli.invocation import Invocation, pass_session
 
 VARIABLE = "_SCRATCHBUS_COMPLETE"
 """The environment variable by which a shell asks for completions."""
@@ -24,7 +24,7 @@ PROGRAM = "scratchbus"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @pass_session
 @click.pass_context
-def completion(context: click.Context, session: Session, shell: str) -> None:
+def completion(context: click.Context, session: Invocation, shell: str) -> None:
     """Print a script that completes commands and options on TAB.
 
     Put it into the start-up file of your shell.

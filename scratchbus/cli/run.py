@@ -13,8 +13,8 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import BusGroup, command, given
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.status_view import connection_hint, engine_document, show_status
 from scratchbus.daemon import metrics_options, start_exporter
 from scratchbus.errors import EngineUnreachable, InvalidURL
@@ -33,7 +33,7 @@ _NAP = 0.1  # seconds that a stop may go unnoticed
 )
 @metrics_options
 @pass_session
-def up(session: Session, metrics_host: str, metrics_port: int | None) -> None:
+def up(session: Invocation, metrics_host: str, metrics_port: int | None) -> None:
     """Run the engine and its background work until Ctrl-C.
 
     The background work is a projector, an expirer, and an archiver if archive_url is set. Without --url the engine is
@@ -130,7 +130,7 @@ class _DaemonGroup(BusGroup):
 )
 @pass_session
 @click.pass_context
-def run(context: click.Context, session: Session) -> None:
+def run(context: click.Context, session: Invocation) -> None:
     """Run one of the reference daemons, until Ctrl-C.
 
     `scratchbus run NAME --help` explains its options.
@@ -155,7 +155,7 @@ def _load(module: str = "") -> ModuleType:
 
 @command()
 @pass_session
-def status(session: Session) -> None:
+def status(session: Invocation) -> None:
     """Show the state of the bus.
 
     Shows the engine and how to connect to it, the log, the projection, subscriptions and pages.
@@ -171,7 +171,7 @@ def status(session: Session) -> None:
 
 @command()
 @pass_session
-def stop(session: Session) -> None:
+def stop(session: Invocation) -> None:
     """Stop the embedded engine. Nothing is lost; the next command or program that connects starts it again.
 
     Programs that are connected now wait until it is started.
@@ -198,7 +198,7 @@ def stop(session: Session) -> None:
 )  # fmt: skip
 @pass_session
 @click.pass_context
-def demo(context: click.Context, session: Session, log: str | None) -> None:
+def demo(context: click.Context, session: Invocation, log: str | None) -> None:
     """Watch the daemons work on a log, for about a minute.
 
     The daemons find attacks in the log and handle them. The demo uses a temporary engine, unless --url names another.

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import scratchbus
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import Cell, Column, Columns, Output
-from scratchbus.cli.session import Session
 from scratchbus.cli.text import clock, plural, span
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def _default_bus() -> str:
     return str(Settings.model_fields["bus"].default)
 
 
-def show_status(session: Session, status: scratchbus.Status) -> None:
+def show_status(session: Invocation, status: scratchbus.Status) -> None:
     """Show the status of a bus."""
     out = session.out
     if out.as_json:

@@ -43,7 +43,7 @@ def parse_registry(text: str, file: str) -> Registry:
     """
     source = YamlText(text, file, RegistryError)
     try:
-        return source.read(_File).registry(text)
+        return source.read(_TypesFile).registry(text)
     except YamlProblem as problem:
         raise source.wrong(problem) from None
 
@@ -195,7 +195,7 @@ class _Type(YamlModel):
         return ObservationType(name, lifecycle=lifecycle, initial_status=initial, **rest)
 
 
-class _File(YamlModel):
+class _TypesFile(YamlModel):
     types: Table[TypeName, _Type] = Field({})
     lifecycles: Table[TypeName, _Lifecycle] = Field({})
 

@@ -55,7 +55,7 @@ class Tokens:
             stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
             if stamp != self._stamp:
                 text = YamlText(read_text(self.path, SettingsFileError), str(self.path), SettingsFileError)
-                self._tokens = [entry.token() for entry in text.read(_File).tokens]
+                self._tokens = [entry.token() for entry in text.read(_TokensFile).tokens]
                 self._stamp = stamp
         except FileNotFoundError:
             self._tokens, self._stamp = [], None
@@ -139,5 +139,5 @@ class _Entry(YamlModel):
         return Token(self.name, self.sha256, who)
 
 
-class _File(YamlModel):
+class _TokensFile(YamlModel):
     tokens: Items[_Entry] = ()

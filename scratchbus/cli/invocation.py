@@ -29,8 +29,11 @@ class OpenPage(NamedTuple):
         return [self.page.whole_id(text) for text in given]
 
 
-class Session:
-    """The options that every command takes. None stands for an option that was not given: the settings decide."""
+class Invocation:
+    """One call of the command line, with the options that every command takes.
+
+    None stands for an option that was not given: the settings decide.
+    """
 
     url: str | None = None
     bus: str | None = None
@@ -88,7 +91,7 @@ class Session:
         return load_settings(self.config, url=self.url, source=self.source, instance=self.instance, bus=self.bus)
 
 
-pass_session: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(Session, ensure=True)
+pass_session: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(Invocation, ensure=True)
 """Give a command its session as the first argument."""
 
 
