@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,7 @@ def test_what_is_final_leaves_the_engine_and_is_answered_as_before(bus, paged):
     assert bus.verify().is_sound
 
 
-WANTED = [
+WANTED: list[dict[str, Any]] = [
     {"status": "archived"},
     {"status": ["archived", "active"]},
     {"status": "active"},

@@ -6,7 +6,7 @@ It starts in milliseconds, so it imports only what is built into Python.
 import marshal
 import os
 import sys
-from _signal import SIG_DFL, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, signal
+from _signal import SIG_DFL, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, signal  # type: ignore[import-not-found]
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 from array import array
 

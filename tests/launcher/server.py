@@ -153,9 +153,9 @@ def _become(program: Program, files: list[int]) -> None:
     os.environ.update(program.environment)
     time.tzset()
     os.chdir(program.directory)
-    sys.stdin = sys.__stdin__ = _text(0, "rb", sys.stdin)  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = _text(1, "wb", sys.stdout)  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _text(2, "wb", sys.stderr)  # type: ignore[misc]
+    sys.stdin = sys.__stdin__ = _text(0, "rb", sys.stdin)  # type: ignore[misc, assignment]
+    sys.stdout = sys.__stdout__ = _text(1, "wb", sys.stdout)  # type: ignore[misc, assignment]
+    sys.stderr = sys.__stderr__ = _text(2, "wb", sys.stderr)  # type: ignore[misc, assignment]
 
 
 def _text(file: int, mode: str, like: TextIO) -> TextIO:
