@@ -11,16 +11,24 @@ local function done(position)
   if field('trying') == position then call('HDEL', SUBSCRIPTION, 'trying', 'attempts', 'due') end
 end
 
--- The cursors of all shards, each at the further of two places.
-local function further(one, other)
-  local at, out = {}, {}
-  for id in string.gmatch(one, '[^,]+') do at[#at + 1] = id end
-  for id in string.gmatch(other, '[^,]+') do
-    local before = at[#out + 1] or id
-    local is_ahead = tonumber(string.match(id, '%d+$')) > tonumber(string.match(before, '%d+$'))
-    out[#out + 1] = is_ahead and id or before
+local function all(text, pattern)
+  local found = {}
+  for word in string.gmatch(text, pattern) do found[#found + 1] = word end
+  return found
+end
+
+-- Moves the cursor on where CURSOR is further, never back. EVENTS has the ids of the events there: another log, as
+-- after a failover, may have others at these positions.
+local function move_on()
+  local at, ids, new_ids = all(field('cursor'), '[^,]+'), all(field('events'), '[^ ]+'), all(EVENTS, '[^ ]+')
+  for n, id in ipairs(all(CURSOR, '[^,]+')) do
+    local before = at[n] or id
+    if not at[n] or tonumber(string.match(id, '%d+$')) > tonumber(string.match(before, '%d+$')) then
+      at[n], ids[n] = id, new_ids[n]
+    end
+    ids[n] = ids[n] or before .. '|'
   end
-  return table.concat(out, ',')
+  call('HSET', SUBSCRIPTION, 'cursor', table.concat(at, ','), 'events', table.concat(ids, ' '))
 end
 
 local holder = field('token')
@@ -49,7 +57,7 @@ if OPERATION == 'take' or OPERATION == 'declare' then -- begins a new name, or o
     call('HSET', SUBSCRIPTION, 'cursor', START, 'filters', FILTERS, 'seen', int(now))
   elseif RESET == 1 then
     call('HSET', SUBSCRIPTION, 'cursor', START, 'seen', int(now))
-    call('HDEL', SUBSCRIPTION, 'origins', 'trying', 'attempts', 'due', 'dropped')
+    call('HDEL', SUBSCRIPTION, 'events', 'origins', 'trying', 'attempts', 'due', 'dropped')
   end
   if OPERATION == 'declare' then return {1} end
   local since = holder == TOKEN and field('since') or int(now)
@@ -59,7 +67,7 @@ if OPERATION == 'take' or OPERATION == 'declare' then -- begins a new name, or o
   local wait = math.max(0, (tonumber(field('due')) or 0) - now)
   return {
     1, field('cursor'), field('origins'), field('trying'), tonumber(field('attempts')) or 0, wait,
-    is_takeover and 1 or 0, call('HLEN', AGAIN),
+    is_takeover and 1 or 0, call('HLEN', AGAIN), field('events'),
   }
 end
 
@@ -87,8 +95,8 @@ end
 if holder == '' or holder ~= TOKEN then return {0} end
 
 if OPERATION == 'keep' then
-  call('HSET', SUBSCRIPTION, 'until', int(now + LEASE_MS), 'cursor', further(field('cursor'), CURSOR),
-    'origins', ORIGINS, 'seen', int(now))
+  move_on()
+  call('HSET', SUBSCRIPTION, 'until', int(now + LEASE_MS), 'origins', ORIGINS, 'seen', int(now))
   return {1, call('HLEN', AGAIN)}
 elseif OPERATION == 'note' then
   call('HSET', SUBSCRIPTION, 'trying', POSITION, 'attempts', ATTEMPTS, 'due', int(now + WAIT_MS))
@@ -97,7 +105,7 @@ elseif OPERATION == 'done' then
 elseif OPERATION == 'bury' then
   call('HSET', DEAD, POSITION, LETTER)
   done(POSITION)
-  call('HSET', SUBSCRIPTION, 'cursor', further(field('cursor'), CURSOR))
+  move_on()
 elseif OPERATION == 'leave' then
   call('HDEL', SUBSCRIPTION, 'token', 'holder', 'since', 'until')
   call('HSET', SUBSCRIPTION, 'seen', int(now))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position, moment
@@ -30,6 +31,7 @@ def _subscription(
     start: str = "",
     reset: int = 0,
     cursor: str = "",
+    events: str = "",
     origins: str = "",
     position: str = "",
     attempts: int = 0,
@@ -45,15 +47,28 @@ def _subscription(
     """
 
 
+class Spot(NamedTuple):
+    """A place in a shard's log: a position, and the id of the event there, by which another log can be told from it.
+
+    Without an id nobody knows which event it was.
+    """
+
+    position: Position
+    event_id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.position}|{self.event_id}"
+
+
 class Taken(NamedTuple):
-    """A lease that was taken, and the state it is about.
+    """A lease that was taken, and the state it is about: up to where each shard is handled.
 
     `trying` is the position, as text, of the event that failed `attempts` times, and that is not to be tried again
     within the next `wait_ms`. `is_takeover`: the one before did not give the lease up. `again`: how many dead letters
     are to be delivered again.
     """
 
-    cursor: str
+    spots: list[Spot]
     origins: str
     trying: str
     attempts: int
@@ -86,8 +101,10 @@ class Lease(NamedTuple):
         """
         reply = yield from self._begin("take", filters, start, reset)
         if reply[0] == 1:
-            cursor, origins, trying = (part.decode() for part in reply[1:4])
-            return Taken(cursor, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
+            cursor, origins, trying, events = (part.decode() for part in (*reply[1:4], reply[8]))
+            ids = dict(one.split("|", 1) for one in events.split())
+            spots = [Spot(at, ids.get(str(at), "")) for at in BusPosition.parse(cursor).shards]
+            return Taken(spots, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
         if reply[0] == -2:
             raise removed(self.name)
         if reply[0] == -3:
@@ -107,12 +124,12 @@ class Lease(NamedTuple):
         if reset and reply[0] in (0, -1):
             raise SubscriptionHeld(self.name, reply[1].decode(), "be reset")
 
-    def keep(self, cursor: str, origins: str) -> Step[int]:
+    def keep(self, spots: Sequence[Spot], origins: str) -> Step[int]:
         """Prolong the lease and move the cursor on, never back; return how many letters are to be delivered again.
 
         Raises LeaseLost.
         """
-        return int((yield from self._hold("keep", lease_ms=self.ms, cursor=cursor, origins=origins))[1])
+        return int((yield from self._hold("keep", lease_ms=self.ms, origins=origins, **_texts_of(spots)))[1])
 
     def note(self, position: str, attempts: int, wait_ms: int) -> Step[None]:
         """Record how often an event was tried in vain, and that it has to wait. Raises LeaseLost."""
@@ -122,9 +139,9 @@ class Lease(NamedTuple):
         """Forget how often an event was tried, and that it was to be delivered again. Raises LeaseLost."""
         yield from self._hold("done", position=position)
 
-    def bury(self, position: str, letter: str, cursor: str) -> Step[None]:
+    def bury(self, position: str, letter: str, spots: Sequence[Spot]) -> Step[None]:
         """Set an event aside and move the cursor, at once. Raises LeaseLost."""
-        yield from self._hold("bury", position=position, letter=letter, cursor=cursor)
+        yield from self._hold("bury", position=position, letter=letter, **_texts_of(spots))
 
     def leave(self) -> Step[None]:
         """Give the lease up. Raises LeaseLost."""
@@ -142,6 +159,11 @@ class Lease(NamedTuple):
         if _subscription.answer(reply, 1, 0)[0] == 0:
             raise LeaseLost(self.name)
         return reply
+
+
+def _texts_of(spots: Sequence[Spot]) -> dict[str, str]:
+    cursor = BusPosition(tuple(spot.position for spot in spots))
+    return {"cursor": str(cursor), "events": " ".join(map(str, spots))}
 
 
 def remove(keys: ShardKeys, name: str) -> Step[None]:

@@ -70,11 +70,14 @@ def _writer_of(fields: Mapping[bytes, bytes]) -> object:
 def look_for(keys: ShardKeys, after: str, wanted: Wanted) -> Step[str]:
     """Read the log after a stream id until it ends or has one of these events; return where the script looks on.
 
-    A log that does not have that id, because another server took over or it was trimmed, is read from its start.
+    A log that does not have that id, because another server took over or it was trimmed, is read from its start. Where
+    it has it, all of that millisecond is read: while the clock of a server that took over is behind, every event is of
+    the same one, and its log may have another event at that id.
     """
     try:
-        if after != START.stream_id and not (yield from ask(keys.shard, "XRANGE", keys.log, after, after)):
-            after = START.stream_id
+        if after != START.stream_id:
+            is_there = yield from ask(keys.shard, "XRANGE", keys.log, after, after)
+            after = f"{after.partition('-')[0]}-0" if is_there else START.stream_id
         while True:
             entries = yield from ask(keys.shard, "XRANGE", keys.log, f"({after}", "+", "COUNT", 1000)
             for entry in entries:

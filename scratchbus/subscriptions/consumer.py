@@ -27,7 +27,7 @@ from scratchbus.errors import (
     ScratchbusError,
 )
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import Held, Lease, read_hash
+from scratchbus.eventlog.consumers import Held, Lease, Spot, read_hash
 from scratchbus.eventlog.reader import cursors, read
 from scratchbus.eventlog.tail import Feed, Item, Place
 from scratchbus.readmodel.scope import Core
@@ -179,10 +179,12 @@ class Consumer:
         return 0.0
 
     def _open(self, hold: Hold) -> Step[None]:
-        places = yield from cursors(self._core.log, BusPosition.parse(hold.cursor), self._filters.pages)
+        at = BusPosition(tuple(spot.position for spot in hold.spots))
+        places = yield from cursors(self._core.log, at, self._filters.pages)
         origins = dict(enumerate(hold.origins.split(",")))
         for place in places:
             place.origin = origins.get(place.position.shard) or place.origin
+            place.event_id = hold.spots[place.position.shard].event_id or place.event_id
         hold.places = [
             Place(self._feed(place.position.shard), place, self._filters.reading, self._wake) for place in places
         ]
@@ -194,11 +196,11 @@ class Consumer:
         if hold.is_lost:
             raise LeaseLost(self.name)
         begun = time.monotonic()
-        cursor, acked, errands = hold.owed()
+        spots, acked, errands = hold.owed()
         try:
             for errand in errands:
                 yield from errand.tell(*errand.arguments)
-            again = yield from hold.lease.keep(cursor, self._origins(hold))
+            again = yield from hold.lease.keep(spots, self._origins(hold))
         except LeaseLost:
             self._lose(hold)
             raise
@@ -262,7 +264,7 @@ class Consumer:
         is_end = True
         for place in hold.places or ():
             taken = yield from place.take()
-            hold.take_in(taken.items, place.feed.shard, place.cursor.position)
+            hold.take_in(taken.items, place.feed.shard, Spot(place.cursor.position, place.cursor.event_id))
             is_end = is_end and taken.is_end
         if len(hold.places or ()) > 1:
             hold.raw.sort(key=lambda item: (item.position.ms, item.position.shard, item.position.seq))

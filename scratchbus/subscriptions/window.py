@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import Lease, Taken
+from scratchbus.eventlog.consumers import Lease, Spot, Taken
 from scratchbus.eventlog.tail import Item, Place
 from scratchbus.subscriptions.dead_letters import DeadLetter
 from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, Ticket
@@ -50,7 +50,7 @@ class Hold:
         self.good_until = begun + lease.ms / 1000
         self.written_at = begun
         self.places: list[Place] | None = None
-        self.cursor = taken.cursor
+        self.spots = taken.spots
         self.origins = taken.origins
         self.again = taken.again
         self.doubtful = ACKS_AT_ONCE + 1 if taken.is_takeover else 0
@@ -63,8 +63,8 @@ class Hold:
         self._trying = taken.trying
         self._attempts = taken.attempts
         self._due = begun + taken.wait_ms / 1000
-        self._cursors = list(BusPosition.parse(taken.cursor).shards)
-        self._ends: dict[int, Position] = {}
+        self._behind: list[Spot | Item] = [*taken.spots]  # up to where each shard is handled
+        self._ends: dict[int, Spot] = {}
         self._line: deque[Ticket] = deque()  # handed out or to be handed out, in order, from the first unacked on
         self._waiting: deque[Ticket] = deque()
         self._number = 0
@@ -78,7 +78,7 @@ class Hold:
         if len(self._line) - len(self._waiting) > MOST_UNACKED:
             raise TooManyUnacked(self.lease.name, MOST_UNACKED)
 
-    def take_in(self, items: Sequence[Item], shard: int, end: Position) -> None:
+    def take_in(self, items: Sequence[Item], shard: int, end: Spot) -> None:
         """Take what was read of a shard, up to its end; `line_up` is to follow."""
         with self._lock:
             self.raw += items
@@ -131,7 +131,7 @@ class Hold:
     def set_aside(self, letter: DeadLetter) -> None:
         """Make what was to be handed out again a dead letter again."""
         with self._lock:
-            self._tell(self.lease.bury, letter.position, letter.model_dump_json(), self._cursor())
+            self._tell(self.lease.bury, letter.position, letter.model_dump_json(), self._spots())
 
     def _insert(self, ticket: Ticket) -> None:
         at = next((at for at, each in enumerate(self._waiting) if each.number > ticket.number), len(self._waiting))
@@ -244,7 +244,7 @@ class Hold:
         ticket.is_noted = False  # what buries it forgets the rest
         self._finish(ticket)
         letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
-        self._tell(self.lease.bury, str(ticket.position), letter, self._cursor())
+        self._tell(self.lease.bury, str(ticket.position), letter, self._spots())
 
     def _finish(self, ticket: Ticket) -> None:
         """Be done with it, and with all at the front of the line that is done."""
@@ -255,7 +255,7 @@ class Hold:
         while line and line[0].state == ACKED:
             done = line.popleft()
             if done.number > 0:
-                self._cursors[done.item.position.shard] = done.item.position
+                self._behind[done.item.position.shard] = done.item
 
     # -- what is owed to the engine ----------------------------------------------------------------------------------
 
@@ -264,10 +264,10 @@ class Hold:
         """Say whether there is something to write."""
         return bool(self.errands) or self._acked > self._written
 
-    def owed(self) -> tuple[str, int, list[Errand]]:
-        """Return the cursor, how many acks are in it, and what else is to be told."""
+    def owed(self) -> tuple[list[Spot], int, list[Errand]]:
+        """Return up to where all is handled, how many acks are in it, and what else is to be told."""
         with self._lock:
-            return self._cursor(), self._acked, list(self.errands)
+            return self._spots(), self._acked, list(self.errands)
 
     def wrote(self, begun: float, acked: int, told: list[Errand], again: int) -> None:
         """Take note of what was written."""
@@ -279,11 +279,10 @@ class Hold:
     def _tell(self, tell: Callable[..., Step[None]], *arguments: Any) -> None:
         self.errands.append(Errand(tell, arguments))
 
-    def _cursor(self) -> str:
-        if not self._line and not self.raw:
-            return _text(self._cursors, self._ends)
-        return _text(self._cursors, {})
-
-
-def _text(cursors: list[Position], ends: Mapping[int, Position]) -> str:
-    return str(BusPosition(tuple(ends.get(shard, cursor) for shard, cursor in enumerate(cursors))))
+    def _spots(self) -> list[Spot]:
+        """Return up to where all of each shard is handled: to the end of what was read when nothing is out."""
+        ends = {} if self._line or self.raw else self._ends
+        return [
+            ends.get(shard) or (Spot(at.position, at.id) if isinstance(at, Item) else at)
+            for shard, at in enumerate(self._behind)
+        ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import pytest
@@ -220,6 +221,23 @@ def test_a_retry_finds_its_event_on_a_new_master_whose_clock_is_behind(pair: Pai
     assert check(pair.new) == []
 
 
+def test_a_retry_finds_its_event_before_a_position_at_which_the_new_master_has_another(
+    pair: Pair, clocks: tuple[Clock, Clock]
+) -> None:
+    clocks[0].set(clocks[1].ms)
+    with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="writer") as bus:
+        for word in ("this", "that"):
+            bus.page().add("observation", word + " only the old master knows of")
+        proxy.fail_over(pair.replica)
+        pair.new.page().add("observation", "lets the new master know the script")
+        bus.position()
+        proxy.arm("reply", 1, meanwhile=lambda: pair.new.page().add("observation", "takes the place of the other"))
+        bus.page().add("observation", "once")
+        assert proxy.cuts == 1
+    assert [event.kind for event in pair.new.events()] == ["added"] * 6
+    assert check(pair.new) == []
+
+
 def test_a_commit_is_refused_also_when_the_new_master_has_another_event_at_that_position(
     pair: Pair, clocks: tuple[Clock, Clock]
 ) -> None:
@@ -244,6 +262,28 @@ def test_a_reader_notices_another_event_at_its_position(pair: Pair, clocks: tupl
         with pytest.raises(LogRewound):
             next(events)
         stop.set()
+
+
+def test_acks_of_what_only_the_old_master_had_hide_nothing_of_the_new_one(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Proxy(pair.master) as proxy, Bus.connect(proxy.url, source="consumer") as bus:
+        with bus.subscribe("router") as deliveries:
+            for delivery in islice(deliveries, 3):
+                delivery.ack()
+            eventually(lambda: pair.old.status().subscriptions[0].lag == 0)
+            pair.part()
+            hand_over(monkeypatch)
+            with Clock(pair.master.url) as old, Clock(pair.replica.url) as new:
+                old.set(new.ms)
+                ghost = pair.old.page().add("observation", "only the old master knows of it")
+                other = pair.new.page().add("observation", "what the new master got instead")
+                assert ghost.position == other.position
+                next(deliveries).ack()
+                proxy.fail_over(pair.replica)
+        assert pair.new.status().subscriptions[0].lag == 0, "the ack reached the new master"
+        with pytest.raises(LogRewound), bus.subscribe("router") as deliveries:
+            next(deliveries)
 
 
 def test_a_reader_notices_that_the_log_is_another_though_it_begins_with_the_same_events(

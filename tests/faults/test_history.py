@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults.history.arena import Arena
 from tests.faults.history.case import Case, History, Violation, Write
 from tests.faults.history.journal import Record
 from tests.faults.history.judge import KINDS, judge
@@ -19,6 +21,7 @@ from tests.faults.history.roles import CREW
 from tests.faults.history.round import play_round
 from tests.faults.history.sabotage import SABOTAGE
 from tests.faults.machines import compiler
+from tests.faults.servers import Server, embedded_binary
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]  # on a slow machine, rounds wait until all have done enough
 
@@ -383,6 +386,18 @@ def test_an_older_version_may_stop_before_new_data_and_for_no_other_reason(histo
         add(history, history.records[-1], who=who, what="crashed", told={"trace": trace})
     history.older = frozenset({"worker-1"})
     assert [violation.where for violation in judge(history)] == ["worker-1.1", "worker-0.0"]
+
+
+def test_a_round_with_a_replica_of_another_run_is_not_judged(tmp_path: Path) -> None:
+    stranger = Server(embedded_binary(), tcp=True)
+    try:
+        with Arena(SEED, tmp_path) as arena:
+            arena.do("kill engine", 0)
+            stranger.start().follow(arena.primary)
+            with pytest.raises(AssertionError, match="of another run"):
+                arena.do("kill engine", 0)
+    finally:
+        stranger.close()
 
 
 # -- code that is broken -------------------------------------------------------------------------------------------

@@ -1,17 +1,20 @@
 """Play rounds of faults for some seconds, judge each, and say in numbers what came of it.
 
     python -m tests.faults.history [--seconds 180] [--seed 1] [--older REV | --older none] [--report FILE]
+        [--keep DIRECTORY]
     python -m tests.faults.history --soak [--seconds 3600] [--memory-limit 400] [--disk-limit 2000] [--report FILE]
 
 Every round lasts half a minute, and has a seed of its own that follows from the first. Half of the processes of every
 second round run an earlier version of the code. With --soak nothing fails, all work at a moderate rate, and what they
-take is measured. Ends with 1 when there is a violation.
+take is measured. Ends with 1 when there is a violation. With --keep, the history of a round with one is kept, to be
+looked at again: `judge(pickle.load(file))`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import signal
 import sys
 from collections import Counter
@@ -41,6 +44,7 @@ def main() -> int:
         "--older", default="", help="the revision that some processes run in every second round, or none"
     )
     given.add_argument("--report", type=Path, help="where to write the report, as JSON")
+    given.add_argument("--keep", type=Path, help="where to keep the histories of rounds with violations")
     given.add_argument("--soak", action="store_true", help="have nothing fail, and measure what all take")
     given.add_argument("--memory-limit", type=float, default=400.0, help="MB for each process and engine, in a soak")
     given.add_argument("--disk-limit", type=float, default=2000.0, help="MB for engines and archive, in a soak")
@@ -70,7 +74,7 @@ def _fail(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Play rounds; return the report, and as text."""
     with short_directory() as directory:
         older, notes = _older(options.older, directory)
-        rounds, tally = _play(options.seconds, options.seed, older)
+        rounds, tally = _play(options.seconds, options.seed, older, options.keep)
     notes += [f"no C compiler: left out {kind}" for kind in DECK if kind not in playable()]
     report = sum_up(options.seed, options.seconds, rounds, tally, notes)
     return report, table(report)
@@ -87,7 +91,9 @@ def _older(revision: str, directory: Path) -> tuple[Path | None, list[str]]:
     return directory, [f"older version: {name}, in every second round"]
 
 
-def _play(seconds: float, first: int, older: Path | None) -> tuple[list[tuple[History, list[Violation]]], Counter[str]]:
+def _play(
+    seconds: float, first: int, older: Path | None, keep: Path | None
+) -> tuple[list[tuple[History, list[Violation]]], Counter[str]]:
     """Play and judge rounds until the seconds are over."""
     rounds: list[tuple[History, list[Violation]]] = []
     tally, left = Counter[str](), seconds
@@ -97,7 +103,11 @@ def _play(seconds: float, first: int, older: Path | None) -> tuple[list[tuple[Hi
             lasts, seed, tell=lambda line: _tell(f"seed {seed}: {line}"),  # noqa: B023  # called at once
             older=older if len(rounds) % 2 else None,
         )  # fmt: skip
-        rounds.append((history, judge(history, tally)))
+        found = judge(history, tally)
+        rounds.append((history, found))
+        if found and keep:
+            keep.mkdir(parents=True, exist_ok=True)
+            (keep / f"seed-{seed}.pickle").write_bytes(pickle.dumps(history))
         left -= lasts
     return rounds, tally
 

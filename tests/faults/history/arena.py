@@ -144,6 +144,7 @@ class Arena:
 
     def end(self) -> None:
         """Take note that the round is over."""
+        self._check_copies()
         now = time.monotonic()
         self._reign_ends(self._read(self.primary), (now, now), "end")
 
@@ -152,6 +153,7 @@ class Arena:
 
         It follows also while one way to it is cut, as long as it has not noticed.
         """
+        self._check_copies()
         with self.replica.client() as client:
 
             def is_up() -> bool:
@@ -160,6 +162,16 @@ class Arena:
             if not is_up():
                 self.relay.release()
                 eventually(is_up, within=30)
+
+    def _check_copies(self) -> None:
+        """Fail when a server of another run follows the primary: WAIT would count copies that are not on the replica.
+
+        A replica whose primary is gone asks again every second at a port that may be ours by now.
+        """
+        with self.primary.client() as client:
+            about = client.info("replication")
+        ports = {about[f"slave{number}"]["port"] for number in range(about["connected_slaves"])}
+        assert ports <= {0, self.replica.port}, f"a server of another run, on port {ports}, is a replica of the primary"
 
     def _lead_astray(self, lasts: float) -> None:
         """Let all write to the old primary still, for some time, and until it has what the new one will not have."""

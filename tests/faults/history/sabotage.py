@@ -9,12 +9,12 @@ from typing import Any
 
 from scratchbus import Observation
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import Position
 from scratchbus.engine.drivers import Engine
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Call
 from scratchbus.eventlog import append_script
 from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.consumers import Spot
 from scratchbus.eventlog.tail import Item
 from scratchbus.page import Page
 from scratchbus.readmodel.fold import Fold
@@ -25,7 +25,7 @@ def skip() -> None:
     """Have a subscriber leave out one of ten events."""
     numbers, take_in = count(1), Hold.take_in
 
-    def leave_out(hold: Hold, items: Sequence[Item], shard: int, end: Position) -> None:
+    def leave_out(hold: Hold, items: Sequence[Item], shard: int, end: Spot) -> None:
         take_in(hold, [item for item in items if next(numbers) % 10], shard, end)
 
     Hold.take_in = leave_out  # type: ignore[assignment,method-assign]
