@@ -8,6 +8,8 @@ A test that uses `connect`, `bus` or `page` runs once per engine, each time on a
 - `@pytest.mark.engines(*ALL)`: tests of what the Lua scripts decide, such as guards, claims, idempotency keys, room on
   a page and imports. A script may behave differently in the fake engine, in Valkey (with four shards here) and in Redis
   (with one).
+- `@pytest.mark.engines(*ONE)`: tests of what Python does with what it has read, such as archives, pages of the past,
+  poison and verification, and tests with hundreds of events, for which the fake engine takes several times as long.
 - `@pytest.mark.engines("embedded")`, or some other names: tests that need what only those engines have.
 
 Only tests of arguments that are refused before any engine is asked run on the fake engine alone. Servers start once per
@@ -57,6 +59,7 @@ _TOPOLOGIES = {
 
 ALL = ("memory", "embedded-4-shards", "system")
 USUAL = ("memory", "embedded-4-shards")
+ONE = ("embedded-4-shards",)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
