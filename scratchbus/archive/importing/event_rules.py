@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from scratchbus.domain.agent_events import TaskBegun, TodoWritten
 from scratchbus.domain.checks import (
     MAX_EVIDENCE,
     check_action,
@@ -36,7 +35,7 @@ from scratchbus.domain.events import (
 )
 from scratchbus.domain.lifecycle import ARCHIVED, StatusClass
 from scratchbus.domain.memories import Session
-from scratchbus.domain.memory_events import NoteAdded, NotepadEdited
+from scratchbus.domain.memory_events import NoteAdded, NotepadEdited, TaskBegun, TodoWritten
 from scratchbus.domain.observation import NewObservation, Observation, invalid
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import HIGHEST_PRIORITY, MOST_TAGS
