@@ -39,8 +39,7 @@ from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts
 from scratchbus.views.shared import LivePages
 from scratchbus.views.view import View
-from scratchbus.work import Terms as WorkTerms
-from scratchbus.work import Work
+from scratchbus.work import Work, WorkTerms
 
 T = TypeVar("T")
 

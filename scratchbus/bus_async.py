@@ -37,8 +37,7 @@ from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts
 from scratchbus.views.shared import AsyncLivePages
 from scratchbus.views.view_async import AsyncView
-from scratchbus.work import AsyncWork
-from scratchbus.work import Terms as WorkTerms
+from scratchbus.work import AsyncWork, WorkTerms
 
 T = TypeVar("T")
 

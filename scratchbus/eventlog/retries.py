@@ -74,23 +74,25 @@ def look_for(
     """Walk the log behind a stream id until it ends or has one of these events.
 
     Returns where the script looks on, and those of the events that only the archive has. A log that does not have that
-    id, because another server took over, is read from its start. Where it has it, all of that millisecond is read:
-    while the clock of a server that took over is behind, every event is of the same one, and its log may have another
-    event at that id. Raises PositionLost where the archive cannot be read, or EngineUnreachable; not for a write that
-    `is_in_doubt`, of which the log, as far as it was read, may say enough.
+    id, because another server took over, is read from its start. One that has it is read from the first event of that
+    millisecond: while the clock of a server that took over is behind, all its events are of the same one, and the id
+    may be another event's. Raises PositionLost where the archive cannot be read, or EngineUnreachable; not for a write
+    that `is_in_doubt`, of which the log, as far as it was read, may say enough.
     """
     reader = LogReader(log, Position.parse(after)._replace(shard=shard), skips_lost=is_in_doubt)
-    begin: tuple[object, ...] | None = ("XRANGE", log.keys(shard).log, after, after)
+    first = reader.at._replace(seq=0)
+    begin: tuple[object, ...] | None = ("XREVRANGE", log.keys(shard).log, after, first.stream_id, "COUNT", 2)
     archived: list[RawEntry] = []
     try:
         while True:
             at = reader.at
             chunk = yield from reader.read(*([begin] if begin is not None else []))
-            if begin is not None and (chunk.replies[0] or at > reader.floor.position):
-                first = at._replace(seq=0) if chunk.replies[0] else reader.floor.position
-                reader.at, begin = max(first, reader.floor.position), None
-                continue
-            begin = None
+            if begin is not None:
+                begin, same = None, [entry[0].decode() for entry in chunk.replies[0]]
+                back = reader.floor.position if after not in same else first if len(same) > 1 else at
+                if max(back, reader.floor.position) < at:
+                    reader.at = max(back, reader.floor.position)
+                    continue
             found = [entry for entry in chunk.entries if _is_wanted(entry, wanted)]
             if chunk.is_archived:
                 archived += found

@@ -32,7 +32,7 @@ _DENSE = 3  # a page that has one of so many events is read with the others: the
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedPage:
     """A page as it was, in memory."""
 
     page: str
@@ -120,7 +120,7 @@ def _is_of(entry: RawEntry, page: bytes) -> bool:
 
 
 def apply(documents: Documents, item: Event | Poison) -> None:
-    """Fold one event, as a projector does: what cannot be folded marks its document as damaged.
+    """Fold one event, as a projector does: one that cannot be folded marks its document as damaged.
 
     The documents are of this fold alone, and are changed in place.
     """

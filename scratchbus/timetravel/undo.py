@@ -1,7 +1,7 @@
-"""A page as it was a short time ago: as it is now, with what has happened since undone.
+"""A page as it was a short time ago: the page as it is now, with the events since undone.
 
-It costs what has happened since, and holds nothing else: what did not change is read when it is asked for. As the log
-goes on, each read undoes that too.
+It costs as much as there are events since. Everything else is read on demand, and each read also undoes what was
+appended meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LINK = re.compile(rb"(\d{1,15}-\d{1,15})?")
 
 
 class Known(NamedTuple):
-    """What is known of the time since: up to where, and how all that had events was before them."""
+    """The events since that are undone: up to where, and each observation as it was before them."""
 
     cursor: Cursor
     states: Mapping[str, Observation | None]
@@ -86,7 +86,7 @@ class Changed(NamedTuple):
 
 
 def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[Changed]:
-    """Read what has happened on a page behind a cursor, at least up to this end of the log."""
+    """Read the events of a page after a cursor, at least up to this end of the log."""
     far = tail.seq - cursor.position.seq > CHUNK
     cursor = replace(cursor, page=page if far else "")
     name, before, events, is_linked = page.encode(), dict[str, str](), 0, True

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -31,9 +30,6 @@ from scratchbus.views.load import fold_item, read_page, replay
 CLOCK_AGE = 10.0
 """Seconds after which the engine is asked for its time again."""
 
-MOST_BEHIND = 10_000
-"""How many changes wait for one who does not take them."""
-
 logger = stderr_logger()
 
 
@@ -41,7 +37,7 @@ class Change(NamedTuple):
     """What an event made of an observation: as it was before and after, None where it was not on the page.
 
     Where `event` is None, `reason` says why: the event could not be read and the observation is marked as damaged,
-    or, without an observation too, changes are missing here and the view has to be looked at anew.
+    or, without an observation too, changes are missing here and the view has to be read again.
     """
 
     before: Observation | None
@@ -63,21 +59,6 @@ class Watcher:
 
     def tell(self, change: Change) -> None:
         """Receive a change."""
-
-
-class ChangesWatcher(Watcher):
-    """A watcher that collects changes: `changes` are those not taken yet."""
-
-    def __init__(self, woken: threading.Event | asyncio.Event) -> None:
-        super().__init__(woken)
-        self.changes: deque[Change] = deque()
-
-    def tell(self, change: Change) -> None:
-        """Keep a change; if too many wait, replace them by one that says so."""
-        if len(self.changes) >= MOST_BEHIND:
-            self.changes.clear()
-            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not read in time")
-        self.changes.append(change)
 
 
 W = TypeVar("W", bound=Watcher)
@@ -158,7 +139,7 @@ class Live:
             self._is_busy = True
             self._spawn(self._recover())
 
-    # -- beginning, and beginning anew ---------------------------------------------------------------------------------
+    # -- starting and resyncing ----------------------------------------------------------------------------------------
 
     def start(self) -> Step[None]:
         """Read the whole page, then follow the log. Raises EngineError or LogError."""

@@ -15,6 +15,7 @@ from scratchbus.eventlog import checkpoint, consumers
 from scratchbus.eventlog import trim as trimming
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.readmodel import rebuild_lease
+from tests.sweep import case
 
 KEYS = ShardKeys("b", 0)
 PLACE = Position(1, 1)
@@ -45,12 +46,12 @@ ASKED: dict[str, Callable[[], Step[Any]]] = {
 
 
 @pytest.mark.parametrize("what", ASKED)
-@pytest.mark.parametrize("reply", ODD, ids=repr)
-def test_an_unknown_reply_is_said_to_be_one(what: str, reply: Any) -> None:
-    conversation = ASKED[what]()
-    conversation.send(None)
-    with pytest.raises(EngineError, match=f"script '{what.partition(':')[0]}' answered .* upgrade"):
-        conversation.send([reply])
+def test_an_unknown_reply_is_said_to_be_one(what: str) -> None:
+    for reply in ODD:
+        conversation = ASKED[what]()
+        conversation.send(None)
+        with case(reply), pytest.raises(EngineError, match=f"script '{what.partition(':')[0]}' answered .* upgrade"):
+            conversation.send([reply])
 
 
 def test_an_unknown_reason_is_said_to_be_one() -> None:
