@@ -26,7 +26,7 @@ from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import read_head
-from scratchbus.readmodel.rebuild_lease import Lease, clear, take
+from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
@@ -92,7 +92,7 @@ def _erase(
 
 
 def _entomb(
-    core: Core, lease: Lease, archiving: Archiving, page: str, id: str, reason: str, event_id: str | None
+    core: Core, lease: RebuildLease, archiving: Archiving, page: str, id: str, reason: str, event_id: str | None
 ) -> Step[None]:
     """Append the tombstone and delete the events from the log, in one step."""
     occasion = Occasion.of(core, page, event_id, "erase", id, reason)

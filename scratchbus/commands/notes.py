@@ -17,7 +17,8 @@ from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.reader import Narrow, cursors, decode_wanted, read
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import Narrow, decode_wanted, read
 from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.table import is_over

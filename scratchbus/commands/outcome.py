@@ -142,7 +142,7 @@ def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
     head = yield from read_head(core.log, page, event.subject)
     if head is not None and head.position != event.position.stream_id:
         return None
-    seen = yield from look(core.log, page, core.fresh, lambda _: (), "get", event.subject)
+    seen = yield from look(core.log, page, core.fresh, "get", event.subject)
     for document in (*seen.found, *seen.overlay.values()):
         if document is not None and (document.id, document.position) == (event.subject, event.position):
             return document

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Literal, NamedTuple
 
-from scratchbus.domain.position import START, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.connections import PATIENCE, backoff
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, Wrote, ask, ask_all
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
@@ -16,7 +16,8 @@ from scratchbus.eventlog.append_script import APPEND, ERASE, AppendKeys
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.ids import OPEN_END, new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys, shard_of
-from scratchbus.eventlog.retries import bound, bound_of, check_same, look_below, look_for, positions_of, wanted_of
+from scratchbus.eventlog.layouts import read_last
+from scratchbus.eventlog.retries import bound, bound_of, check_same, look_for, positions_of, wanted_of
 from scratchbus.eventlog.revive import TRIES, drop_heads, revive
 from scratchbus.eventlog.writes import OPS, Appended, Write, read_reply
 from scratchbus.telemetry.counters import counts
@@ -126,11 +127,11 @@ def append(
     scan, begun, attempt, revived = "", time.monotonic(), 0, dict[str, list[str]]()
     after = bound_of(first) if writes[0].digest else None
     if after is not None:
-        recalled = yield from _recall(log, shard, after, writes)
-        if recalled:
+        scan, archived = yield from look_for(log, shard, after, wanted_of(writes))
+        check_same(writes, archived)
+        if recalled := positions_of(writes, archived, shard):
             yield Wrote(first, recalled[0])
             return Appended([], recalled)
-        scan = yield from look_for(keys, after, wanted_of(writes))
     while True:
         command = script(
             *arguments,
@@ -153,7 +154,7 @@ def append(
             yield Pause(backoff(attempt))
             attempt += 1
             try:
-                scan = yield from look_for(keys, after or before, wanted_of(writes))
+                scan, _ = yield from look_for(log, shard, after or before, wanted_of(writes), is_in_doubt=True)
             except EngineError as error:
                 raise _in_doubt(error, first) from None
         except EngineError as error:
@@ -206,7 +207,7 @@ def _reach(log: Log, shard: int) -> Step[str]:
     before = log.seen.get(shard)
     if before is None:
         tail = yield from ask(shard, "GET", log.keys(shard).tail)
-        before = log.seen[shard] = tail.partition(b"|")[0].decode() if tail else START.stream_id
+        before = log.seen[shard] = read_last(tail, shard)[0].stream_id
         log.first.setdefault(shard, before)
     known = log.bounds.get(shard)
     if known is None or known[0] != before[:9]:  # another 10 s
@@ -224,13 +225,6 @@ def _in_doubt(error: EngineError, event_id: str) -> EngineError:
     error.event_id = event_id
     error.in_doubt()
     return error
-
-
-def _recall(log: Log, shard: int, after: str, writes: list[Write]) -> Step[list[Position]]:
-    """Return where the archive has what these writes appended; nothing if it does not."""
-    entries = yield from look_below(log.keys(shard), log.past, after, wanted_of(writes))
-    check_same(writes, entries)
-    return positions_of(writes, entries, shard)
 
 
 def _check_recalled(log: Log, shard: int, writes: list[Write], positions: list[Position]) -> Step[None]:

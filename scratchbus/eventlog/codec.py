@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -74,9 +75,8 @@ def encode_body(event: Event) -> bytes:
     return _PREFIX + _BODY_SERIALIZERS[event.kind].to_json(event.__dict__, exclude_defaults=True)[1:]
 
 
-def text_of(raw: bytes) -> str:
-    """Return stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
-    return raw.decode("utf-8", "replace")
+text_of: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="replace")
+"""Return stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
 
 
 def entry_id(entry: RawEntry) -> str:
@@ -136,15 +136,18 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
 
 def decode_item(entry: RawEntry, shard: int) -> Event | Poison:
     """Return the event of a raw entry, or Poison if it is none. Raises CodeTooOld."""
-    try:
-        return decode_entry(entry, shard)
-    except Poison as poison:
-        return poison
+    return decode_items((entry,), shard)[0][1]
 
 
 def decode_items(entries: Iterable[RawEntry], shard: int) -> list[tuple[RawEntry, Event | Poison]]:
     """Return raw entries, each with its event, or Poison if it is none. Raises CodeTooOld."""
-    return [(entry, decode_item(entry, shard)) for entry in entries]
+    items: list[tuple[RawEntry, Event | Poison]] = []
+    for entry in entries:
+        try:
+            items.append((entry, decode_entry(entry, shard)))
+        except Poison as poison:
+            items.append((entry, poison))
+    return items
 
 
 def _envelope(entry: RawEntry, shard: int) -> dict[str, Any]:
@@ -209,7 +212,7 @@ def decode_observation(row: bytes) -> Observation | None:
 def decode_observations(rows: Sequence[bytes]) -> list[Observation]:
     """Return the observations of many stored documents at once; one that cannot be read at all is left out."""
     try:
-        return read_observations(b",".join(rows))
+        return _OBSERVATIONS.validate_json(b"[%b]" % b",".join(rows))
     except ValidationError:
         return [observation for row in rows if (observation := decode_observation(row)) is not None]
 

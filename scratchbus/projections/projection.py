@@ -16,7 +16,7 @@ Document = Observation | Remembered
 D = TypeVar("D", bound=Document)
 
 Store = Literal["docs", "memory"]
-"""Which hash of a page has a document (see `PageKeys`)."""
+"""Which hash of a page has a document, by its name in `PageKeys`."""
 
 
 class FoldError(ValueError):

@@ -19,7 +19,7 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import SPAN
-from scratchbus.eventlog.tail import Feed, Item
+from scratchbus.eventlog.tail import Feed, LogEntry
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.telemetry.logs import stderr_logger
@@ -128,7 +128,7 @@ class Agenda:
 
     # -- what the feeds tell, with their locks -------------------------------------------------------------------------
 
-    def offer(self, items: Sequence[Item]) -> None:
+    def offer(self, items: Sequence[LogEntry]) -> None:
         """Note on which pages there may be something now."""
         before = len(self._news)
         for item in items:
@@ -140,7 +140,7 @@ class Agenda:
         if len(self._news) > before:
             self._wake()
 
-    def stir(self) -> None:
+    def resync(self) -> None:
         """Look at all pages again."""
         self._is_lost = True
         self._wake()

@@ -105,6 +105,7 @@ def test_a_batch_of_more_than_eight_mebibytes_is_refused(bus, page):
     assert log_length(bus) == 0
 
 
+@pytest.mark.engines("embedded-4-shards", "system")
 def test_a_batch_just_below_eight_mebibytes_is_added(connect):
     page = connect(max_observations=200).page()
     assert len(page.add_many([_new("x" * 65000) for _ in range(128)])) == 128
