@@ -1,4 +1,4 @@
-"""Erasing: what a subject said is taken out of the log and all that was made of it; a tombstone says so."""
+"""Erasing: the events of a subject, and everything derived from them, give way to a tombstone."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
 
 
 def _take(archiving: Archiving) -> Step[None]:
-    """Keep archivers away: they hold in memory what they are about to store. Raises ArchiveBusy after some time."""
+    """Take the lease of archivers, which hold in memory what they store next. Raises ArchiveBusy after a while."""
     for left in range(_LOOKS, -1, -1):
         try:
             yield from archiving.take()
@@ -80,7 +80,7 @@ def _take(archiving: Archiving) -> Step[None]:
 def _erase(
     core: Core, archiving: Archiving, who: str, page: str, id: str, reason: str, event_id: str | None
 ) -> Step[None]:
-    """Take what a rebuild that was killed has left away, and have the log without it, while nobody rebuilds."""
+    """Delete the leftovers of an aborted rebuild, then erase under the lease of rebuilds."""
     lease = yield from take(archiving.keys, who)
     try:
         yield from clear(lease, kept=(lease.live,))
@@ -94,7 +94,7 @@ def _erase(
 def _entomb(
     core: Core, lease: RebuildLease, archiving: Archiving, page: str, id: str, reason: str, event_id: str | None
 ) -> Step[None]:
-    """Append the tombstone, and take what it stands for out of the log, at once."""
+    """Append the tombstone and delete the events from the log, in one step."""
     occasion = Occasion.of(core, page, event_id, "erase", id, reason)
     for _ in range(_TRIES):
         yield from catch_up(core.log, lease.keys.shard)
@@ -132,7 +132,7 @@ def _argument(tokens: list[str], events: list[Event]) -> str:
 
 
 def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step[None]:
-    """Erase what is archived, whether it is still in the log or not."""
+    """Erase the events in the archive, including those that are still in the log."""
     shard, seqs = archiving.keys.shard, [Position.parse(place).seq for place in tombstone.positions]
     floor = yield from read_floor(core.log, shard)
     if core.log.past is None and all(seq > floor.position.seq for seq in seqs):
@@ -144,7 +144,7 @@ def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step
 
 
 def _forget_letters(core: Core, tombstone: Erased) -> Step[None]:
-    """Take away what subscriptions noted of the events that are gone."""
+    """Delete what subscriptions have noted about the erased events."""
     keys, shard = core.log.keys(0), core.log.shard(tombstone.page)
     places = [str(Position.parse(place)._replace(shard=shard)) for place in tombstone.positions]
     if places:

@@ -30,14 +30,14 @@ _TRIES = 5
 Reason = Annotated[str | None, CheckedBy(check_reason)]
 Version = Annotated[int | None, CheckedBy(partial(check_whole, "expected_version"))]
 Speaker = Annotated[str | None, CheckedBy(partial(check_source, field="by"))]
-"""Who does something; None is whoever the bus speaks for."""
+"""Who acts; None stands for the identity of the bus."""
 
 
 class Occasion(NamedTuple):
     """Where, when, by whom and why a command is carried out, and under which event id.
 
-    Besides what was given, and what it is about, a decision depends on nothing else. `digest` tells a retry with the
-    caller's own event id from another call; "" without one.
+    A decision depends on this, on what was given and on the observation or document as it is, and on nothing else.
+    `digest` distinguishes a retry with the caller's own event id from another call; it is "" without such an id.
     """
 
     core: Core
@@ -66,7 +66,7 @@ class Command(Guards):
     id: Annotated[str, CheckedBy(check_id)]
 
     def said(self, by: str) -> tuple[object, ...]:
-        """Return what a retry has to repeat, besides the id; `by` is whoever the bus speaks for."""
+        """Return what a retry must repeat besides the id; `by` is the identity of the bus."""
         return tuple(value for name, value in self.__dict__.items() if name not in Command.model_fields)
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
@@ -85,9 +85,9 @@ class Command(Guards):
 def execute(
     core: Core, page: str, kind: type[Command], given: Mapping[str, Any], then: Command | None = None
 ) -> Step[Observation]:
-    """Carry out a command with what was given by name, and return the observation that it leaves.
+    """Parse what was given by name, carry out the command, and return the resulting observation.
 
-    What `then` does to the same observation follows in the same batch.
+    The writes of `then`, about the same observation, follow in the same batch.
     """
     command = kind.parse(given)
     occasion = command.on(core, page)

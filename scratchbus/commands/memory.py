@@ -85,7 +85,7 @@ Revision = Annotated[
 
 
 def check_based_on(what: str, revision: int | None, actual: int, content: object) -> None:
-    """Raise RevisionConflict for what is at another revision than a write is based on; any is 0 while it is empty."""
+    """Raise RevisionConflict unless the actual revision is the one that a write is based on; 0 also means empty."""
     if revision is not None and revision != actual and (revision or content):
         raise RevisionConflict(what, revision, actual)
 

@@ -14,7 +14,7 @@ from scratchbus.domain.memories import Remembered, Revised
 from scratchbus.domain.memory_events import NotepadEdited, NotepadOperation, NotepadWritten
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
-from scratchbus.projections.notepad import SUBJECT, NotepadText, edited
+from scratchbus.projections.notepad import SUBJECT, NotepadDocument, edited
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
@@ -42,7 +42,7 @@ def revision_of(document: Remembered | None) -> int:
 
 def content_of(document: Remembered | None) -> str:
     """Return the text of a notepad."""
-    return document.content if isinstance(document, NotepadText) else ""
+    return document.content if isinstance(document, NotepadDocument) else ""
 
 
 def _text(field: str, value: object, verb: str = "write") -> str:
@@ -64,7 +64,7 @@ class WriteNotepad(MemoryEdit):
     content: Annotated[str, CheckedBy(partial(_text, "content"))]
     revision: Revision = None
 
-    def decide(self, occasion: Occasion, document: NotepadText | None) -> Event:
+    def decide(self, occasion: Occasion, document: NotepadDocument | None) -> Event:
         """See `MemoryEdit`. Raises RevisionConflict."""
         _check_length(occasion.core, self.content)
         check_based_on("notepad", self.revision, revision_of(document), content_of(document))
@@ -90,7 +90,7 @@ class UpdateNotepad(MemoryEdit):
         texts = {name: _text(name, getattr(self, name), self.operation) for name in wanted}
         return [self.operation, texts, self.replace_all]
 
-    def decide(self, occasion: Occasion, document: NotepadText | None) -> Event:
+    def decide(self, occasion: Occasion, document: NotepadDocument | None) -> Event:
         """See `MemoryEdit`."""
         text = content_of(document)
         given = {name: getattr(self, name) for name in _WANTED[self.operation]}
@@ -108,7 +108,7 @@ class AppendLine(MemoryEdit):
     verb, subject = "append_line", SUBJECT
     text: Annotated[str, CheckedBy(partial(_text, "content", verb="append"))]
 
-    def decide(self, occasion: Occasion, document: NotepadText | None) -> Event:
+    def decide(self, occasion: Occasion, document: NotepadDocument | None) -> Event:
         """See `MemoryEdit`."""
         before = content_of(document)
         line = f"{self.text}\n" if not before or before.endswith("\n") else f"\n{self.text}\n"

@@ -1,4 +1,4 @@
-"""What an operation begins with and what it returns."""
+"""What commands read before they decide, and the observations that they return."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def before_of(
 
 
 def type_or_none(core: Core, name: str) -> Step[ObservationType | None]:
-    """Return a type of the registry, or None for one that a newer registry no longer has."""
+    """Return a type of the registry, or None if a newer registry has dropped it."""
     try:
         return (yield from type_of(core, name))
     except UnknownType:

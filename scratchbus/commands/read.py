@@ -147,7 +147,7 @@ def list_active(page: Reads, limit: int | None) -> Step[list[Observation]]:
 
 
 def check_limit(limit: object) -> None:
-    """Raise InvalidField for what is no limit."""
+    """Raise InvalidField unless the limit is None or a positive whole number."""
     if limit is not None:
         check_whole("limit", limit, advice="use None for no limit")
 

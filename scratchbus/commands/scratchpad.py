@@ -30,7 +30,7 @@ def read(core: Core, agent: str) -> Step[Revised]:
 
 
 def show(core: Core, agent: str) -> Step[str]:
-    """Return what whoever speaks is shown of itself at the start of a run."""
+    """Return the text that an agent is shown about itself at the start of a run."""
     content = (yield from read(core, agent)).content if may_see(core, agent) else None
     return whoami(core.source or core.by, core.kind, content)
 
@@ -66,7 +66,7 @@ def write(core: Core, agent: str, kind: type[MemoryEdit], given: Mapping[str, An
 
 
 def may_see(core: Core, agent: str) -> bool:
-    """Say whether there is something to see for whoever speaks: people have no scratchpad. Raises Unauthorized."""
+    """Return whether the caller has a scratchpad to read: people have none. Raises Unauthorized."""
     if core.kind == "person":
         return False
     _check_own(core, agent)

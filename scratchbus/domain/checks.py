@@ -42,7 +42,7 @@ def check_end(end: datetime, now: datetime) -> datetime:
 
 
 def check_guards(event_id: object) -> None:
-    """Raise InvalidId for what is given and no event id."""
+    """Raise InvalidId unless the event id is None or 1 to 200 printable ASCII characters."""
     if event_id is not None:
         check_event_id(event_id)
 

@@ -53,7 +53,7 @@ class Updated(Event):
 
 
 class Repeated(Event):
-    """The same thing was seen again, `times` times; its life starts anew with `ttl` or `expires_at`."""
+    """The same thing was seen again, `times` times; `ttl` or `expires_at` sets when it expires now."""
 
     kind: Literal["repeated"] = "repeated"
     times: int = 1

@@ -32,7 +32,7 @@ class RunStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScratchpadReply:
-    """What became of a model's answer: true when the scratchpad was brought up to date.
+    """The outcome of a model's answer: true when the scratchpad was updated.
 
     `content` is what it says then. When the answer could not be used `error` says why, and nothing was changed; neither
     is there when the answer was to leave it as it is.

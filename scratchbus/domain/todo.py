@@ -67,7 +67,7 @@ class TodoList(BaseModel):
 
 
 def given(todos: object) -> list[dict[str, str]]:
-    """Return, for each id, what was given last of it that can be used: its content, its status or neither.
+    """Return the last usable change for each id: its content, its status, both or neither.
 
     An id may be a number. Empty content and a status that is none count as not given. Raises InvalidField for what is
     no list of items, and for an item without an id.

@@ -203,7 +203,7 @@ def first_end(log: Log, shard: int) -> Step[str]:
 
 
 def _reach(log: Log, shard: int) -> Step[str]:
-    """Return how far the log was seen to reach."""
+    """Return the last stream id that was seen in the log."""
     before = log.seen.get(shard)
     if before is None:
         tail = yield from ask(shard, "GET", log.keys(shard).tail)
@@ -216,7 +216,7 @@ def _reach(log: Log, shard: int) -> Step[str]:
 
 
 def fresh_id(log: Log, page: str) -> Step[str]:
-    """Return a new event id, for what is derived from it before its event is appended to a page."""
+    """Return a new event id whose end is known before its event is appended, so that other ids can derive from it."""
     yield from _reach(log, log.shard(page))
     return new_event_id().replace(OPEN_END, log.bounds[log.shard(page)][1])
 

@@ -45,7 +45,7 @@ class Notebook:
         return {tag: self._tags[tag] for tag in sorted(self._tags, key=lambda tag: (tag.casefold(), tag))}
 
     def evolve(self, event: Event) -> None:
-        """Take in an event; one that is in a note already, or cannot follow what came before, changes nothing."""
+        """Fold an event; one that is already folded, or cannot follow the events before it, changes nothing."""
         if is_over(event):
             for note in [note for note in self._notes.values() if note.seq < event.seq]:
                 self._put(note, None)
@@ -74,13 +74,13 @@ class Notebook:
         return sorted(found, key=attrgetter("added_seq"), reverse=True)
 
     def _with_text(self, wanted: str) -> Iterable[Note]:
-        """Yield what may have a text in it."""
+        """Yield the notes of the blocks that contain a text."""
         for block in reversed(self._blocks):
             if wanted in block.text(self._texts):
                 yield from (self._notes[id] for id in reversed(block.ids))
 
     def _put(self, before: Note | None, after: Note | None) -> None:
-        """Have a note as it is after, and no more as it was before."""
+        """Replace a note in all indexes; `before` is None for a new one, `after` for a deleted one."""
         if before is not None:
             self._untag(before)
             self._block_of[before.id].joined = None

@@ -12,21 +12,21 @@ from scratchbus.projections.projection import FoldError
 SUBJECT = "notepad"
 
 
-class NotepadText(Remembered):
+class NotepadDocument(Remembered):
     """What is on a notepad."""
 
     content: str = ""
 
 
-def evolve(document: NotepadText | None, event: Event) -> NotepadText | None:
+def evolve(document: NotepadDocument | None, event: Event) -> NotepadDocument | None:
     """Return the notepad after an event. One that was erased is empty, and may be written again."""
     if isinstance(event, Erased):
-        return begun(NotepadText, event, version=event.version)
+        return begun(NotepadDocument, event, version=event.version)
     if isinstance(event, NotepadWritten):
-        return begun_or_grown(NotepadText, document, event, content=event.content)
+        return begun_or_grown(NotepadDocument, document, event, content=event.content)
     if isinstance(event, NotepadEdited):
         content = edited(document.content if document else "", event)
-        return begun_or_grown(NotepadText, document, event, content=content)
+        return begun_or_grown(NotepadDocument, document, event, content=content)
     return document
 
 

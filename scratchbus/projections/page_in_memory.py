@@ -90,7 +90,7 @@ class LivePage:
             yield shown[seqs[at]]
 
     def evolve(self, event: Event) -> tuple[Turn, str]:
-        """Take in an event; return what it changed, and why it could not be folded, if so.
+        """Fold an event; return what it changed, and the reason if it could not be folded.
 
         An event that the observation has in it already changes nothing.
         """
@@ -101,12 +101,12 @@ class LivePage:
         return self._turn(event.subject, before, after), problem
 
     def damage(self, subject: str, ms: int, seq: int) -> Turn:
-        """Take note of an event that could not be read."""
+        """Mark the observation of an event that could not be read as damaged."""
         before = self._documents.get(subject)
         return self._turn(subject, before, damage(before, ms, seq))
 
     def advance(self, now_ms: int) -> None:
-        """Let time pass: what has expired reads as archived from now on, and a claim that is over as none."""
+        """Advance the clock: expired observations read as archived from now on, and ended claims as none."""
         self._now = now = max(self._now, now_ms)
         while self._alarms and self._alarms[0] >> _SEQ_BITS <= now:
             document = self._shown.get(heappop(self._alarms) & _SEQ_MASK)
@@ -160,14 +160,14 @@ class LivePage:
         self._rank(before, after)
 
     def _rank(self, before: Observation | None, after: Observation | None) -> None:
-        """Put an observation where it belongs among the active ones."""
+        """Replace an observation in the order of the active ones."""
         if before is not None and is_active(before):
             del self._active[bisect_left(self._active, by_priority(before), key=by_priority)]
         if after is not None and is_active(after):
             insort(self._active, after, key=by_priority)
 
     def _index(self, before: Observation | None, after: Observation | None) -> None:
-        """Find it in all indexes as it is after, and no more as it was before."""
+        """Replace an observation in all indexes; None stands for one that is not on the page."""
         was, now = _entries(before), _entries(after)
         for name, seq in was - now:
             seqs = self._indexes[name]

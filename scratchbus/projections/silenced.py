@@ -20,7 +20,7 @@ _MADE_WAY = re.compile(r"(.*)\.(?:k|l|[xd]\d+)", re.DOTALL)
 
 
 class Without:
-    """Sorts the events of a bus, in time's order, into what is left out and what is not."""
+    """Divides the events of a bus, in the order of time, into those that are left out and those that are kept."""
 
     def __init__(self, sources: Collection[str]) -> None:
         self.sources = frozenset(sources)

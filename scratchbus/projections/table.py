@@ -29,7 +29,7 @@ IN_PLACE = replace(SCRATCH_PAGE, evolve=partial(scratch_page.evolve, in_place=Tr
 
 PROJECTIONS: dict[str, Projection[Any]] = {
     "": SCRATCH_PAGE,
-    "notepad": Projection(notepad.NotepadText, notepad.evolve),
+    "notepad": Projection(notepad.NotepadDocument, notepad.evolve),
     "note": Projection(Note, notes.evolve),
     "session": Projection(Session, session.evolve),
     "todo": Projection(todo.TodoDocument, todo.evolve),

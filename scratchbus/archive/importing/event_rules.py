@@ -59,7 +59,7 @@ from scratchbus.eventlog.because import because
 from scratchbus.eventlog.gaps import STATUS as ERASED
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
-from scratchbus.projections.notepad import NotepadText
+from scratchbus.projections.notepad import NotepadDocument
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import check_subject, is_remembered
@@ -258,7 +258,7 @@ def _problem_in_memory(page: PageState, event: Event) -> str:
     if isinstance(session, Session) and session.ended and not isinstance(event, ContextRendered):
         return "comes after its session has ended"
     if isinstance(event, NotepadEdited):
-        text = before.content if isinstance(before, NotepadText) else ""
+        text = before.content if isinstance(before, NotepadDocument) else ""
         if _length_after(text, event) > MOST_NOTEPAD:
             return f"makes a notepad of more than {MOST_NOTEPAD:,} characters"
     if isinstance(event, TodoWritten) and isinstance(before, TodoDocument):
