@@ -25,6 +25,7 @@ from scratchbus.archive.draft import drafts
 from scratchbus.archive.erase_segments import left_of
 from scratchbus.archive.manifest import FILES, Manifest, number_of
 from scratchbus.archive.segment import Draft
+from scratchbus.archive.stores import NOT_SET
 from scratchbus.archive.trimmer import Trimmer
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import (
@@ -86,7 +87,7 @@ class Archived(BaseModel):
 def archive_of(core: Core) -> Archive:
     """Return the archive that the settings name. Raises SettingsError when they name none."""
     if not isinstance(core.log.past, Archive):
-        raise SettingsError("archive_url is not set; set it to a directory, or to s3://, gs:// or az://")
+        raise SettingsError(NOT_SET)
     return core.log.past
 
 

@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from scratchbus.errors import ArchiveUnavailable, InvalidURL, shown
+from scratchbus.errors import ArchiveUnavailable, InvalidURL, SettingsError, shown
 
 OBJECTS = ("s3", "gs", "az")
 """The schemes of the object stores."""
@@ -46,8 +46,14 @@ class Store(Protocol):
         ...
 
 
-def open_store(url: str) -> Store:
-    """Return the store at a URL or path; nothing is read or written yet. Raises InvalidURL."""
+NOT_SET = "archive_url is not set; set it to a directory, or to s3://, gs:// or az://"
+"""What is wrong without an archive."""
+
+
+def open_store(url: str | None) -> Store:
+    """Return the store at a URL or path, without reading it. Raises InvalidURL, or SettingsError without a URL."""
+    if not url:
+        raise SettingsError(NOT_SET)
     match = _SCHEME.match(url)
     if match is None:
         return DirectoryStore(Path(url).expanduser())

@@ -89,7 +89,7 @@ def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> St
     kept: list[Note] = []
     if asked.agent is not None:
         with suppress(Unauthorized):  # nobody is shown another's
-            wanted.append(sections.scratchpad((yield from scratchpad.read(core, asked.agent))))
+            wanted.append(sections.scratchpad((yield from scratchpad.read(core, asked.agent)).content))
     if asked.session is not None:
         page = page_of_session(asked.session)
         notepad, items = yield from _kept(core, page)

@@ -11,11 +11,11 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_item, encode_document, entry_fields, entry_position
-from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.cursor import Cursor, cursors
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.moments import event_id_at
-from scratchbus.eventlog.reader import cursors, read
+from scratchbus.eventlog.reader import read
 from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.projection import damage

@@ -13,6 +13,7 @@ from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.projections.filters import Filter
 from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel.past import PastMoment, PastReads
 
@@ -54,7 +55,7 @@ class PastPage(PastMoment):
 
         Raises UnknownType or InvalidField for a value that no observation can have.
         """
-        wanted = read.filter_of(type, status, owner, source, tags, text, context, since)
+        wanted = Filter.parse(locals())
         return self._bus.converse(read.list_all(self._bus.core, self._past.reads, wanted, limit, after))
 
     def active(self, limit: int | None = None) -> Observations:

@@ -11,6 +11,7 @@ from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.projections.filters import Filter
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.timetravel.past import PastMoment, PastReads
 
@@ -52,7 +53,7 @@ class AsyncPastPage(PastMoment):
 
         Raises UnknownType or InvalidField for a value that no observation can have.
         """
-        wanted = read.filter_of(type, status, owner, source, tags, text, context, since)
+        wanted = Filter.parse(locals())
         return await self._bus.converse(read.list_all(self._bus.core, self._past.reads, wanted, limit, after))
 
     async def active(self, limit: int | None = None) -> Observations:

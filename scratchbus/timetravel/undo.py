@@ -15,12 +15,12 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.reader import CHUNK, read
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.table import IN_PLACE
-from scratchbus.readmodel.history import walk_all_back
 from scratchbus.readmodel.queries import Freshness, active, get
 from scratchbus.readmodel.search import search
 
@@ -104,9 +104,9 @@ def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[C
 
 def states_before(log: Log, page: str, before: Mapping[str, str]) -> Step[dict[str, Observation | None]]:
     """Return each observation as it was after the event with this stream id; None where there was none."""
-    histories = yield from walk_all_back(log, page, {id: at for id, at in before.items() if at})
+    chains = yield from walk_chains(log, log.shard(page), filter(None, before.values()))
     states: dict[str, Observation | None] = dict.fromkeys(before)
-    for id, events in histories.items():
-        for event in reversed(events):
+    for id, at in before.items():
+        for event in chains.get(at, ()):
             states[id], _ = IN_PLACE.fold(states[id], event)
     return states

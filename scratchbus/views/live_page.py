@@ -21,7 +21,7 @@ from scratchbus.engine.connections import backoff
 from scratchbus.engine.steps import Pause, Step, ask
 from scratchbus.errors import BusClosed, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.tail import Feed, Item
+from scratchbus.eventlog.tail import Feed, LogEntry
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core, refresh_registry
 from scratchbus.telemetry.logs import stderr_logger
@@ -126,12 +126,12 @@ class Live:
 
     # -- what the feed tells, with its lock ----------------------------------------------------------------------------
 
-    def offer(self, items: Sequence[Item]) -> None:
+    def offer(self, items: Sequence[LogEntry]) -> None:
         """Fold new events."""
         if self._is_following:
             self._take(items)
 
-    def stir(self) -> None:
+    def resync(self) -> None:
         """Read the log again, since its tail was started anew."""
         self._is_following = False
         self._begun += 1
@@ -235,7 +235,7 @@ class Live:
             yield Pause(backoff(attempt))
             attempt += 1
 
-    def _take(self, items: Sequence[Item]) -> None:
+    def _take(self, items: Sequence[LogEntry]) -> None:
         """Fold whole batches of new events, atomically for readers."""
         with self.lock:
             if self.ended is not None:
@@ -262,7 +262,7 @@ class Live:
         logger.error("a view stopped", reason=str(error))
         return error
 
-    def _turn(self, item: Item) -> None:
+    def _turn(self, item: LogEntry) -> None:
         (before, after), event, problem = fold_item(self._live, item)
         if before is not after:
             self._tell(Change(before, after, event, problem))

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from scratchbus.commands.outcome import no_status, statuses_of
-from scratchbus.commands.read import check_limit, filter_of
+from scratchbus.commands.read import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import Duration, check_id, check_page, duration_ms
@@ -68,8 +68,8 @@ class ViewReads:
         are not in a view; `Page.list` has them. Raises UnknownType or InvalidField for a value that no observation
         can have, and NotFound when `after` is not on the page.
         """
+        wanted = Filter.parse(locals())
         check_limit(limit)
-        wanted = filter_of(type, status, owner, source, tags, text, context, since)
         live = self._open()
         with live.lock:
             page = live.now()

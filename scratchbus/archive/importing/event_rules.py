@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from scratchbus.domain.agent_events import TaskBegun, TodoWritten
 from scratchbus.domain.checks import (
     MAX_EVIDENCE,
     check_action,
@@ -36,7 +35,7 @@ from scratchbus.domain.events import (
 )
 from scratchbus.domain.lifecycle import ARCHIVED, StatusClass
 from scratchbus.domain.memories import Session
-from scratchbus.domain.memory_events import NoteAdded, NotepadEdited
+from scratchbus.domain.memory_events import NoteAdded, NotepadEdited, TaskBegun, TodoWritten
 from scratchbus.domain.observation import NewObservation, Observation, invalid
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import HIGHEST_PRIORITY, MOST_TAGS
@@ -60,11 +59,11 @@ from scratchbus.eventlog.because import because
 from scratchbus.eventlog.gaps import STATUS as ERASED
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
-from scratchbus.projections.notepad import Text
+from scratchbus.projections.notepad import NotepadText
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import check_subject, is_remembered
-from scratchbus.projections.todo import Plan, evolve
+from scratchbus.projections.todo import TodoDocument, evolve
 from scratchbus.readmodel.verify.expected import PageState, Subject
 
 MOST_NOTEPAD = 1_000_000
@@ -259,10 +258,10 @@ def _problem_in_memory(page: PageState, event: Event) -> str:
     if isinstance(session, Session) and session.ended and not isinstance(event, ContextRendered):
         return "comes after its session has ended"
     if isinstance(event, NotepadEdited):
-        text = before.content if isinstance(before, Text) else ""
+        text = before.content if isinstance(before, NotepadText) else ""
         if _length_after(text, event) > MOST_NOTEPAD:
             return f"makes a notepad of more than {MOST_NOTEPAD:,} characters"
-    if isinstance(event, TodoWritten) and isinstance(before, Plan):
+    if isinstance(event, TodoWritten) and isinstance(before, TodoDocument):
         plan = evolve(before, event)
         if plan is not None and len(plan.todos) > MAX_ITEMS:
             return f"makes a todo list of more than {MAX_ITEMS} items"

@@ -198,7 +198,7 @@ class StoredKeys:
             self.absent.add((page, paged_out.whole(id)))
         return ", ".join(wrong)
 
-    def problem_of_absent(self, page: str, id: str, row: bytes | None, index: paged_out.Edit) -> str:
+    def problem_of_absent(self, page: str, id: str, row: bytes | None, index: paged_out.IndexEdit) -> str:
         """Describe what is wrong with a document that must be either stored or paged out."""
         expected = self.base.peek(page).observation(id)
         place = index.find(id)
@@ -211,7 +211,7 @@ class StoredKeys:
             return "is stored and paged out at once"
         if not may_be_paged_out(expected):
             return "is paged out and not final"
-        return _differences(place, paged_out.Place.of(expected), paged_out.Place._fields)
+        return _differences(place, paged_out.PagedOut.of(expected), paged_out.PagedOut._fields)
 
     # -- what waits for its time -----------------------------------------------------------------------------------
 

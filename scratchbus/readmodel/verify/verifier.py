@@ -205,7 +205,7 @@ class _Shard:
                         ("HMGET", names.places, *spans),
                     ]
                 )
-                index = paged_out.Edit(
+                index = paged_out.IndexEdit(
                     names,
                     {name: paged_out.ids_in(row) for name, row in zip(buckets, found, strict=True)},
                     {name: paged_out.places_in(row) for name, row in zip(spans, places, strict=True)},

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -28,6 +27,7 @@ from mcp.client.streamable_http import streamable_http_client
 from scratchbus.cli import main
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.tokens import Tokens
+from tests import launcher
 from tests.edges.mcp.conftest import ROOT, Agent
 from tests.waiting import PATIENCE
 
@@ -51,7 +51,7 @@ def serving(url: str, file: Path, *options: str) -> Iterator[Served]:
     tokens.add("first", Identity.of("nobody"))
     arguments = ["mcp", "--http", "0", "--tokens", str(file), "--url", url, "--json", *options]
     process = subprocess.Popen(
-        [sys.executable, "-m", "scratchbus.cli", *arguments],
+        launcher.command("-m", "scratchbus.cli", *arguments),
         cwd=ROOT,
         env=dict(os.environ),
         stdout=subprocess.PIPE,
@@ -216,7 +216,7 @@ async def test_a_signal_ends_it_though_a_client_listens(embedded_url: str, tmp_p
     [
         (("--http", "8000"), 2, "--tokens"),
         (("--http", "8000", "--tokens", "{none}"), 5, "scratchbus mcp token add"),
-        (("--http", "8000", "--tokens", "{bad}"), 5, "bad.yaml:2: tokens[0]"),
+        (("--http", "8000", "--tokens", "{bad}"), 5, "bad.yaml:3:3: tokens[0].sha256"),
         (("--http", "where", "--tokens", "{good}"), 5, "HOST:PORT"),
         (("--http", "8000", "--tokens", "{good}", "--tools", "everything"), 5, "unknown group 'everything'"),
         (("--http", "{taken}", "--tokens", "{good}"), 5, "another host or port"),
