@@ -23,7 +23,7 @@ _END_MS = millis(datetime(9000, 1, 1, tzinfo=UTC))  # what lives on for long aft
 _TEXTS = tuple(ENTRY)[:-1]
 
 
-class _Line(BaseModel):
+class _ExportLine(BaseModel):
     """A line of an export. What else is in it follows from these fields."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
@@ -69,9 +69,9 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event]:
     if len(text) > LONGEST_LINE:
         raise InvalidInput(f"has {len(text):,} characters; the limit is {LONGEST_LINE:,}")
     try:
-        line = _Line.model_validate(from_json(text, allow_inf_nan=False))
+        line = _ExportLine.model_validate(from_json(text, allow_inf_nan=False))
     except ValidationError as problem:
-        raise invalid(problem, list(_Line.model_fields)) from None
+        raise invalid(problem, list(_ExportLine.model_fields)) from None
     except ValueError as problem:
         raise InvalidInput(f"is not JSON: {problem}") from None
     if line.shard >= shards:

@@ -99,7 +99,7 @@ class _ImportedLog:
         self._log, self._keys, self._spill = log, log.keys(shard), spill
         self.staging = Staging(self._keys)
         self.was = self.becomes = ""
-        self._state = State(pages=_Pages(spill, shard))
+        self._state = State(pages=_SpilledPages(spill, shard))
         self._entries = Spilled(spill, f"{shard} entries")
         self._line = self._count = 0  # the line of the last event, and how many there are
         self._erased: set[int] = set()
@@ -175,7 +175,7 @@ class _ImportedLog:
             yield ("HSET", keys.pages, name, page.soonest())
 
 
-class _Pages(dict[str, PageState]):
+class _SpilledPages(dict[str, PageState]):
     """The pages of a log; what is known of each is in the spill."""
 
     def __init__(self, spill: Spill, shard: int) -> None:
