@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from scratchbus import Bus, Observation, Page, urgency
-from scratchbus.daemon import INTERNAL, INTERRUPTED, OK, exit_code, stop_engine, visible
+from scratchbus import Bus, Observation, Page, stop_engine, urgency, visible
+from scratchbus.daemon import INTERNAL, INTERRUPTED, OK, exit_code
 from scratchbus.errors import FileGone, ScratchbusError
 
 from .demo_crew import Crew, DemoFailed, interruptible, without_settings
@@ -49,7 +49,7 @@ class Outcome:
     seconds: float
 
 
-def run_demo(log: Path | None = None, url: str | None = None, *, as_json: bool = False) -> int:
+def run_demo(log: str | Path | None = None, url: str | None = None, *, as_json: bool = False) -> int:
     """Run the daemons on a log, or on a sample, and show what happens; return the exit code.
 
     Without a URL, the engine lives in a temporary directory that is deleted afterwards. With one, the demo uses a new
@@ -62,7 +62,7 @@ def run_demo(log: Path | None = None, url: str | None = None, *, as_json: bool =
     try:
         report = Report(Console(quiet=as_json, highlight=False))
         with interruptible() as interrupted:
-            outcome = _Demo(directory, log, url, report).run(interrupted)
+            outcome = _Demo(directory, Path(log) if log is not None else None, url, report).run(interrupted)
         if as_json:
             print(json.dumps(asdict(outcome)))  # noqa: T201  # the output that was requested
         return OK

@@ -14,8 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from scratchbus import Event, Observation, Trace
-from scratchbus.daemon import visible
+from scratchbus import Event, Observation, Trace, visible
 
 DAEMONS = {
     "projector": "folds the event log into the page everyone reads",

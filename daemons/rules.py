@@ -17,24 +17,23 @@ the number of sightings that the line stands for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Annotated, Any, Self
 
-from scratchbus.daemon import Spot, check_confidence, duration_ms, is_type_name
-from scratchbus.errors import InvalidInput
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
-from . import yaml_file
+from scratchbus import check_confidence, duration_ms, is_type_name
+from scratchbus.daemon import Entries, Items, JsonTable, Text, YamlModel, YamlProblem, YamlText
+from scratchbus.errors import RulesError
+from scratchbus.settings import read_text
+
 from .patterns import Pattern, UnfitPattern, linear_pattern
 
 TIMES = "times"
 """The group that gives the number of sightings a line stands for."""
 
-_REQUIRED = ("type", "content")
-_TEXTS = ("dedupe_key", "owner")
-_OPTIONAL = (*_TEXTS, "tags", "context", "confidence", "ttl")
 _LONGEST_TIMES = 9  # digits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -42,126 +41,130 @@ Groups = Mapping[str, str]
 Fill = Callable[[Groups], Any]
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What to look for in a line, and what to publish when it is found.
+def _name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise YamlProblem(f"{name!r} is not a name; use 1–64 letters, digits and _.-")
+    return name
 
-    `type` is None when it depends on the line.
-    """
 
-    name: str
-    match: Pattern
-    type: str | None
-    fill: Callable[[Groups], dict[str, Any]]
+def _type(name: str) -> str:
+    if "{" not in name and not is_type_name(name):
+        raise YamlProblem(f"{name!r} is not the name of a type; use a–z, 0–9 and _")
+    return name
+
+
+def _duration(value: Any) -> Any:
+    duration_ms(value)
+    return value
+
+
+class _Publish(YamlModel):
+    type: Annotated[Text, AfterValidator(_type)]
+    content: Text
+    dedupe_key: Text = ""
+    owner: Text = ""
+    tags: Items[Text] = ()
+    context: JsonTable = Field({})
+    confidence: Annotated[float, BeforeValidator(check_confidence)] = 1.0
+    ttl: Annotated[Any, AfterValidator(_duration)] = None
+
+    def filler(self, groups: Collection[str]) -> Fill:
+        """Return a function that makes the arguments of `page.add` from what the groups matched. Raises YamlProblem."""
+        fixed = {"confidence", "ttl"}
+        fills = {key: _filler(getattr(self, key), groups, ("publish", key)) for key in self.model_fields_set - fixed}
+        rest = {key: getattr(self, key) for key in self.model_fields_set & fixed}
+
+        def fill(seen: Groups) -> dict[str, Any]:
+            filled = {key: each(seen) for key, each in fills.items()}
+            filled.update({key: filled[key] or None for key in ("dedupe_key", "owner") if key in filled})
+            if "tags" in filled:
+                filled["tags"] = [tag for tag in filled["tags"] if tag]
+            return {**rest, **filled}
+
+        return fill
+
+
+class Rule(YamlModel):
+    """What to look for in a line, and what to publish when it is found."""
+
+    name: Annotated[Text, AfterValidator(_name)]
+    match: Text
+    publish: _Publish
+    _pattern: Pattern = PrivateAttr()
+    _fill: Fill = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _compile(self) -> Self:
+        try:
+            self._pattern = linear_pattern(self.match)
+        except UnfitPattern as problem:
+            raise YamlProblem(str(problem), at=("match",)) from None
+        self._fill = self.publish.filler(self._pattern.groupindex)
+        return self
+
+    @property
+    def type(self) -> str | None:
+        """The type of what is published; None if it depends on the line."""
+        return None if "{" in self.publish.type else self.publish.type
 
     def sighting(self, line: str) -> dict[str, Any] | None:
         """Return the arguments of `page.add` for this line, or None when the rule does not match.
 
         `line` has no line end. A group that did not match is empty; an empty tag, owner or dedupe key is left out.
         """
-        found = self.match.search(line)
+        found = self._pattern.search(line)
         if found is None:
             return None
         groups = found.groupdict(default="")
-        return {**self.fill(groups), "times": _times(groups.get(TIMES, ""))}
+        return {**self._fill(groups), "times": _times(groups.get(TIMES, ""))}
+
+
+class _RulesFile(YamlModel):
+    rules: Entries[Rule]
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        seen = set()
+        for index, rule in enumerate(self.rules):
+            if rule.name in seen:
+                problem = f"{rule.name!r} is used by two rules; names tell them apart"
+                raise YamlProblem(problem, at=("rules", index, "name"))
+            seen.add(rule.name)
+        return self
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
     """Return the rules in a YAML file. Raises RulesError, which names the line, the key, and what is allowed."""
-    return parse_rules(yaml_file.read(path), str(path))
+    return parse_rules(read_text(path, RulesError), str(path))
 
 
 def parse_rules(text: str, file: str) -> tuple[Rule, ...]:
     """Return the rules in a YAML text; errors call it `file`. Raises RulesError."""
-    root = yaml_file.keys(yaml_file.parse(text, file), required=("rules",))
-    rules: dict[str, Rule] = {}
-    for spot in yaml_file.entries(root["rules"]):
-        rule = _rule(spot)
-        if rule.name in rules:
-            raise spot.at(["name"]).wrong(f"{rule.name!r} is used by two rules; names tell them apart")
-        rules[rule.name] = rule
-    return tuple(rules.values())
+    return YamlText(text, file, RulesError).read(_RulesFile).rules
 
 
-def _rule(spot: Spot) -> Rule:
-    found = yaml_file.keys(spot, required=("name", "match", "publish"))
-    name = found["name"].text()
-    if not _NAME.fullmatch(name):
-        raise found["name"].wrong(f"{name!r} is not a name; use 1–64 letters, digits and _.-")
-    try:
-        match = linear_pattern(found["match"].text())
-    except UnfitPattern as problem:
-        raise found["match"].wrong(str(problem)) from None
-    publish = yaml_file.keys(found["publish"], _REQUIRED, _OPTIONAL)
-    return Rule(name, match, _type(publish["type"]), _publish(publish, match.groupindex))
-
-
-def _type(spot: Spot) -> str | None:
-    name = spot.text()
-    if "{" in name:
-        return None
-    if not is_type_name(name):
-        raise spot.wrong(f"{name!r} is not the name of a type; use a–z, 0–9 and _")
-    return name
-
-
-def _publish(found: Mapping[str, Spot], groups: Mapping[str, int]) -> Callable[[Groups], dict[str, Any]]:
-    if "context" in found and not found["context"].is_mapping():
-        raise found["context"].wrong("must be a mapping of keys to values")
-    fixed = _fixed_values(found)
-    texts = {key: _text_fill(found[key], groups) for key in (*_REQUIRED, *_TEXTS) if key in found}
-    tags = [_text_fill(tag, groups) for tag in found["tags"].elements()] if "tags" in found else []
-    context = _fill(found["context"], groups) if "context" in found else None
-
-    def fill(seen: Groups) -> dict[str, Any]:
-        filled: dict[str, Any] = {key: text(seen) for key, text in texts.items()}
-        filled.update((key, filled[key] or None) for key in _TEXTS if key in filled)
-        if tags:
-            filled["tags"] = [text for text in (tag(seen) for tag in tags) if text]
-        if context is not None:
-            filled["context"] = context(seen)
-        return {**fixed, **filled}
-
-    return fill
-
-
-def _fixed_values(found: Mapping[str, Spot]) -> dict[str, Any]:
-    """Return confidence and ttl, which are the same for every line, after one check here."""
-    checks: dict[str, Callable[[Any], object]] = {"confidence": check_confidence, "ttl": duration_ms}
-    fixed: dict[str, Any] = {}
-    for key, check in checks.items():
-        if key in found:
-            fixed[key] = found[key].scalar()
-            try:
-                check(fixed[key])
-            except InvalidInput as problem:
-                raise found[key].wrong(str(problem).removeprefix(f"{key}: ")) from None
-    return fixed
-
-
-def _fill(spot: Spot, groups: Mapping[str, int]) -> Fill:
-    """Return a function that fills the groups into a value, at any depth."""
-    value = spot.plain()
+def _filler(value: Any, groups: Collection[str], at: tuple[str | int, ...]) -> Fill:
+    """Return a function that fills the groups into a value, at any depth. Raises YamlProblem."""
     if isinstance(value, str) and value.strip():
-        return _text_fill(spot, groups)
-    if isinstance(value, list):
-        items = [_fill(item, groups) for item in spot.elements()]
+        return _text_filler(value, groups, at)
+    if isinstance(value, list | tuple):
+        items = [_filler(item, groups, (*at, index)) for index, item in enumerate(value)]
         return lambda seen: [item(seen) for item in items]
     if isinstance(value, dict):
-        members = {name: _fill(member, groups) for name, member in spot.fields().items()}
+        members = {name: _filler(member, groups, (*at, name)) for name, member in value.items()}
         return lambda seen: {name: member(seen) for name, member in members.items()}
     return lambda seen: value
 
 
-def _text_fill(spot: Spot, groups: Mapping[str, int]) -> Callable[[Groups], str]:
-    text = spot.text()
+def _text_filler(text: str, groups: Collection[str], at: tuple[str | int, ...]) -> Callable[[Groups], str]:
     try:
         parts = list(Formatter().parse(text))
     except ValueError as problem:
-        raise spot.wrong(f"{text!r}: {problem}; write a literal brace twice") from None
+        raise YamlProblem(f"{text!r}: {problem}; write a literal brace twice", at=at) from None
     for _, group, spec, conversion in parts:
         if group is not None and (spec or conversion or group not in groups):
-            raise spot.wrong(f"{{{group}}} is not a named group of `match`; write a literal brace twice", groups)
+            problem_text = f"{{{group}}} is not a named group of `match`; write a literal brace twice"
+            raise YamlProblem(problem_text, groups, at)
     pieces = [(literal, group) for literal, group, _, _ in parts]
     return lambda seen: "".join(literal + ("" if group is None else seen[group]) for literal, group in pieces)
 

@@ -12,16 +12,15 @@ import fcntl
 import ipaddress
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from scratchbus import Observation
-from scratchbus.daemon import is_type_name
-from scratchbus.errors import InvalidField
+from scratchbus.daemon import Entries, Items, Text, TypeName, YamlModel, YamlProblem, YamlText
+from scratchbus.errors import InvalidField, RulesError
+from scratchbus.settings import read_text
 
-from . import yaml_file
 from .bookmark import state_directory
 
 Tool = Callable[[Observation], str]
@@ -33,48 +32,40 @@ Raises InvalidInput for an observation that it cannot handle, OSError for a prob
 logger = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(YamlModel):
     """A tool, and the type and tags of the observations it is for."""
 
-    tool: str
-    type: str
-    tags: frozenset[str]
+    tool: Text
+    type: TypeName
+    tags: Items[Text] = ()
 
 
-@dataclass(frozen=True)
-class ToolTable:
+class ToolTable(YamlModel):
     """The choices in their order: the first that fits an observation counts."""
 
-    choices: tuple[Choice, ...]
+    tools: Entries[Choice]
 
     def pick(self, observation: Observation) -> str | None:
         """Return the name of the tool for an observation, or None when no choice fits."""
-        for choice in self.choices:
-            if choice.type == observation.type and choice.tags.issubset(observation.tags):
+        for choice in self.tools:
+            if choice.type == observation.type and set(choice.tags).issubset(observation.tags):
                 return choice.tool
         return None
 
 
 def read_tools(path: Path, known: Collection[str]) -> ToolTable:
     """Return the table in a YAML file, whose tools must be among `known`. Raises RulesError."""
-    return parse_tools(yaml_file.read(path), str(path), known)
+    return parse_tools(read_text(path, RulesError), str(path), known)
 
 
 def parse_tools(text: str, file: str, known: Collection[str]) -> ToolTable:
     """Return the table in a YAML text; errors call it `file`. Raises RulesError."""
-    root = yaml_file.keys(yaml_file.parse(text, file), required=("tools",))
-    choices = []
-    for spot in yaml_file.entries(root["tools"]):
-        found = yaml_file.keys(spot, required=("tool", "type"), optional=("tags",))
-        tool, type_name = found["tool"].text(), found["type"].text()
-        if tool not in known:
-            raise found["tool"].wrong(f"there is no tool {tool!r}", known)
-        if not is_type_name(type_name):
-            raise found["type"].wrong(f"{type_name!r} is not the name of a type; use a–z, 0–9 and _")
-        tags = [tag.text() for tag in found["tags"].elements()] if "tags" in found else []
-        choices.append(Choice(tool, type_name, frozenset(tags)))
-    return ToolTable(tuple(choices))
+    source = YamlText(text, file, RulesError)
+    table = source.read(ToolTable)
+    for index, choice in enumerate(table.tools):
+        if choice.tool not in known:
+            raise source.wrong(YamlProblem.unknown("tool", choice.tool, known, ("tools", index, "tool")))
+    return table
 
 
 def blocklist(file: Path) -> Tool:

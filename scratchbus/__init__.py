@@ -5,24 +5,31 @@ used, because `scratchbus --help` needs none of them.
 """
 
 import re
+import sys
 
 _NAME = re.compile(r"^from (\S+) import (\w+) as (\w+)$", re.MULTILINE)
 
-with open(f"{__file__.removesuffix('.py')}.pyi", encoding="utf-8") as _stub:
-    _HOMES = {name: (home, own) for home, own, name in _NAME.findall(_stub.read())}
 
-__all__ = sorted(_HOMES)  # type checkers read the stub
+def _lazily(package, file):  # type checkers read the stub
+    """Return the homes of a package's public names, by its stub, and its `__getattr__` and `__dir__`."""
+    with open(f"{file.removesuffix('.py')}.pyi", encoding="utf-8") as stub:
+        homes = {name: (home, own) for home, own, name in _NAME.findall(stub.read())}
+
+    def find(name):
+        """Import a public name when it is first used."""
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home, own = homes[name]
+        value = getattr(__import__(home, fromlist=[own]), own)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names():
+        """Return the public names, also those that are not imported yet."""
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return homes, find, names
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home, own = _HOMES[name]
-    value = globals()[name] = getattr(__import__(home, fromlist=[own]), own)
-    return value
-
-
-def __dir__() -> list[str]:
-    """Return the public names, also those that are not imported yet."""
-    return [*globals(), *(name for name in __all__ if name not in globals())]
+_HOMES, __getattr__, __dir__ = _lazily(__name__, __file__)
+__all__ = sorted(_HOMES)

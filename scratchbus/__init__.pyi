@@ -3,7 +3,6 @@
 from scratchbus.archive.archiver import Archived as Archived
 from scratchbus.archive.archiver import Progress as ArchiveProgress
 from scratchbus.archive.archiver import archive_bus as archive_bus
-from scratchbus.archive.archiver import run_archiver as run_archiver
 from scratchbus.archive.check import verify as verify_archive
 from scratchbus.archive.contents import SegmentInfo as SegmentInfo
 from scratchbus.archive.contents import archived_segments as archived_segments
@@ -18,12 +17,15 @@ from scratchbus.context import Context as Context
 from scratchbus.context import Contexts as Contexts
 from scratchbus.context import Match as Match
 from scratchbus.context import Surfaced as Surfaced
+from scratchbus.context.guidance import guidance as guidance
 from scratchbus.domain import events as events
 from scratchbus.domain.difference import Difference as Difference
 from scratchbus.domain.documents import document_of as document_of
+from scratchbus.domain.events import EVENT_KINDS as EVENT_KINDS
 from scratchbus.domain.events import AnyEvent as AnyEvent
 from scratchbus.domain.events import Erased as Erased
 from scratchbus.domain.events import Event as Event
+from scratchbus.domain.events import StatusChanged as StatusChanged
 from scratchbus.domain.exposure import ActionTaken as ActionTaken
 from scratchbus.domain.exposure import Exposure as Exposure
 from scratchbus.domain.exposure import Seen as Seen
@@ -36,7 +38,7 @@ from scratchbus.domain.memories import TagsResult as TagsResult
 from scratchbus.domain.observation import Claim as Claim
 from scratchbus.domain.observation import NewObservation as NewObservation
 from scratchbus.domain.observation import Observation as Observation
-from scratchbus.domain.patch import ObservationPatch as ObservationPatch
+from scratchbus.domain.observation import ObservationPatch as ObservationPatch
 from scratchbus.domain.position import BusPosition as BusPosition
 from scratchbus.domain.position import Position as Position
 from scratchbus.domain.registry import ObservationType as ObservationType
@@ -50,8 +52,12 @@ from scratchbus.domain.trace import Consequences as Consequences
 from scratchbus.domain.trace import Trace as Trace
 from scratchbus.domain.urgency import by_urgency as by_urgency
 from scratchbus.domain.urgency import urgency as urgency
+from scratchbus.domain.values import check_confidence as check_confidence
+from scratchbus.domain.values import check_page as check_page
+from scratchbus.domain.values import check_source as check_source
 from scratchbus.domain.values import duration_ms as duration_ms
 from scratchbus.domain.values import duration_text as duration_text
+from scratchbus.domain.values import is_type_name as is_type_name
 from scratchbus.engine.embedded.server import EmbeddedEngine as EmbeddedEngine
 from scratchbus.engine.embedded.server import directory_of as embedded_directory
 from scratchbus.engine.embedded.server import find_running as find_engine
@@ -79,11 +85,9 @@ from scratchbus.memory import Todo as Todo
 from scratchbus.opening import as_registry as load_registry
 from scratchbus.page import Page as Page
 from scratchbus.page_async import AsyncPage as AsyncPage
-from scratchbus.readmodel.projector import run_projector as run_projector
 from scratchbus.readmodel.rebuild import Rebuilt as Rebuilt
 from scratchbus.readmodel.verify import Finding as Finding
 from scratchbus.readmodel.verify import Verified as Verified
-from scratchbus.scheduling.expiry import run_expirer as run_expirer
 from scratchbus.status import PageStatus as PageStatus
 from scratchbus.status import ShardStatus as ShardStatus
 from scratchbus.status import Status as Status
@@ -122,8 +126,3 @@ __all__ = [  # a type checker exports an alias of another name only if it is lis
     "stop_engine",
     "verify_archive",
 ]
-from scratchbus.context.guidance import guidance as guidance
-from scratchbus.domain.events import EVENT_KINDS as EVENT_KINDS
-from scratchbus.domain.events import StatusChanged as StatusChanged
-from scratchbus.domain.values import check_page as check_page
-from scratchbus.domain.values import check_source as check_source

@@ -19,12 +19,12 @@ from scratchbus.errors import RegistryError, ShardsMismatch, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.readmodel.queries import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
-from scratchbus.settings import Settings, load_settings, shipped
+from scratchbus.settings import Settings, load_settings, read_text, shipped
 from scratchbus.status import Status, read_status
 from scratchbus.telemetry.logs import stderr_logger
 
 SHARDS_OF_CLUSTER = 16
-"""How many shards a new bus gets on a cluster, unless told otherwise."""
+"""The shards of a new bus on a cluster, unless the settings say otherwise."""
 
 logger = stderr_logger()
 
@@ -90,9 +90,6 @@ def prepare(
     return Opened(settings, engine, core)
 
 
-_LONGEST_PATH = 500  # characters that a message shows
-
-
 def as_registry(given: object) -> Registry:
     """Return a registry, or read it from a file. Raises RegistryError."""
     if isinstance(given, Registry):
@@ -100,27 +97,20 @@ def as_registry(given: object) -> Registry:
     if not isinstance(given, Path | str) or "\0" in str(given):
         raise RegistryError(shown(given), None, None, "is neither a registry nor the path of a file")
     try:
-        text = Path(given).read_text("utf-8")
-    except OSError as problem:
-        raise RegistryError(
-            str(given)[:_LONGEST_PATH], None, None, f"cannot be read: {problem.strerror}; check the path"
-        ) from None
-    except UnicodeDecodeError:
-        raise RegistryError(str(given), None, None, "is not UTF-8; save it as such") from None
+        return parse_registry(read_text(Path(given), RegistryError), str(given))
     except UnicodeEncodeError:
         raise RegistryError(shown(given), None, None, "is not the path of a file") from None
-    return parse_registry(text, str(given))
 
 
 def greet(opened: Opened) -> Step[None]:
-    """Make sure that the engine will do, that the shards agree, and take the published registry."""
+    """Check the engine and the number of shards, and take the published registry."""
     log = opened.core.log
     if opened.target.kind != "memory":
         opened.about = yield from _check(opened, [0])
     meta = log.keys(0).meta
     row = yield from ask(0, "HGET", meta, "shards")
     if row is None:
-        yield from ask(0, "HSETNX", meta, "shards", log.shards)  # as harmless to send again as a read
+        yield from ask(0, "HSETNX", meta, "shards", log.shards)  # safe to repeat
         row = yield from ask(0, "HGET", meta, "shards")
     if opened.settings.shards not in (None, int(row)):
         raise ShardsMismatch(log.bus, log.shards, int(row))
@@ -131,7 +121,7 @@ def greet(opened: Opened) -> Step[None]:
 
 
 def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:
-    """Make sure that the engines of some shards will do; return what the last one says of itself."""
+    """Check the engines of some shards; return the description of the last one."""
     about: dict[str, str] = {}
     found: dict[str, None] = {}
     for shard in shards:

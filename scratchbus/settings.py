@@ -1,6 +1,6 @@
-"""The settings, with their defaults: the one place where a default is written.
+"""The settings and their defaults; no default is written anywhere else.
 
-`config/scratchbus.yaml` says what each is for. A value comes from the caller, else from the environment
+`config/scratchbus.yaml` documents them. A value comes from the caller, else from the environment
 (`SCRATCHBUS_<NAME>`), else from the settings file, else it is the default.
 """
 
@@ -12,15 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from scratchbus.domain.ownership import check_instance
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
+from scratchbus.domain.yaml_model import FileError, Scalar, YamlModel, YamlText
 from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError
 
 PREFIX: Final = "SCRATCHBUS_"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
-"""The environment variable that names the settings file, where the caller names none."""
+"""The environment variable that names the settings file, unless the caller does."""
 
 DurationName = Literal[
     "default_expiration",
@@ -36,7 +37,7 @@ DurationName = Literal[
     "socket_timeout",
     "connect_timeout",
 ]
-"""The settings that are lengths of time."""
+"""The settings that are durations."""
 
 
 def _duration(value: Any) -> Any:
@@ -55,7 +56,7 @@ def _finite(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("write a whole number")  # which true and false are, to Python
+        raise ValueError("write a whole number")  # Python takes True and False for numbers
     return value
 
 
@@ -125,13 +126,16 @@ class Settings(BaseModel):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = "info"
 
     def ms(self, name: DurationName) -> int | None:
-        """Return a length of time in milliseconds, or None for never."""
+        """Return a duration in milliseconds, or None for never."""
         return duration_ms(getattr(self, name), name)
 
     def seconds(self, name: DurationName) -> float:
-        """Return a length of time in seconds; never is infinite."""
+        """Return a duration in seconds; never is infinite."""
         ms = self.ms(name)
         return math.inf if ms is None else ms / 1000
+
+
+_LONGEST_PATH = 500  # characters that a message shows
 
 
 class _Given(NamedTuple):
@@ -184,21 +188,30 @@ def _from_file(path: str | Path | None) -> dict[str, _Given]:
     path = path if path is not None else os.environ.get(CONFIG_VARIABLE)
     if not path:
         return {}
-    from scratchbus.domain.yaml_nodes import compose  # late: most processes have no settings file
-
     file = Path(path).expanduser()
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise SettingsError(f"{named_by}{file}: {problem.strerror or problem}; check the path") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"{named_by}{file}: the file is not UTF-8; save it as UTF-8") from None
-    spots = compose(text, str(file), SettingsFileError).fields(Settings.model_fields, what="setting")
+    text = YamlText(read_text(file, SettingsFileError, named_by), str(file), SettingsFileError)
+    fields: dict[str, Any] = dict.fromkeys(Settings.model_fields, (Scalar, None))
+    values = text.read(create_model("SettingsFile", __base__=_SettingsFile, **fields))
     return {
-        name: _Given(_expanded(name, value, file.parent), f"{file}:{spot.line}: {name}")
-        for name, spot in spots.items()
-        if (value := spot.scalar()) is not None
+        name: _Given(_expanded(name, value, file.parent), f"{text.place(name)}: {name}")
+        for name, value in values
+        if value is not None
     }
+
+
+class _SettingsFile(YamlModel):
+    noun = "setting"
+
+
+def read_text(path: Path, error: FileError, named_by: str = "") -> str:
+    """Return the text of a file. Raises the error unless it can be read and is UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as problem:
+        problem_text = f"cannot be read: {problem.strerror or problem}; check the path"
+    except UnicodeDecodeError:
+        problem_text = "is not UTF-8; save it as UTF-8"
+    raise error(f"{named_by}{path}"[:_LONGEST_PATH], None, None, problem_text)
 
 
 def _expanded(name: str, value: Any, base: Path) -> Any:

@@ -1,4 +1,4 @@
-"""What is going on: the engine, the logs, the projection, the subscriptions, the pages."""
+"""The status of a bus: its engine, logs, projection, subscriptions and pages."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions import SubscriptionStatus, read_subscriptions
 
 MOST_PAGES = 20
-"""How many pages a status names: those with the most open observations."""
+"""The most pages in a status: those with the most open observations."""
 
 MOST_GAPS = 20
-"""How many gaps of a log a status names: the first ones."""
+"""The most gaps of a log in a status: the first ones."""
 
 MOST_CLAIMS = 1_000
-"""How many open observations a page may have for its claims to be counted."""
+"""The most open observations of a page whose claims are counted."""
 
 _AT_ONCE = 1_000  # commands in a round trip
 
 
 class Gap(BaseModel):
-    """A hole in a log: how many events were missing when the projection came to the one at this position."""
+    """A gap in a log: the number of events missing before the event at this position."""
 
     before: str
     missing: int
 
 
 class ShardStatus(BaseModel):
-    """One log: how many events it holds, where it ends, and how far behind the projection is.
+    """One log: its number of events, its end, and how far the projection is behind.
 
-    `lag_seconds` is how old the first event is that is not folded yet. `gaps` are the first of those there are,
-    `missing` is how many events all of them lack. `floor` is the last event that is in the archive alone, if any is.
+    `lag_seconds` is the age of the first event that is not folded yet. `gaps` has the first gaps; `missing` counts the
+    missing events of all. `floor` is the last event that is only in the archive, or None.
     """
 
     shard: int
@@ -59,9 +59,9 @@ class ShardStatus(BaseModel):
 
 
 class PageStatus(BaseModel):
-    """One page: how many observations are open on it, and how many of those someone has claimed.
+    """One page: its numbers of open observations and of claims.
 
-    `claimed` is None where so many are open that claims are not counted.
+    `claimed` is None if the page has too many open observations to count their claims.
     """
 
     page: str
@@ -70,11 +70,11 @@ class PageStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """A bus as a whole. `directory` is that of an embedded engine; `risks` are how the engine may lose events.
+    """A whole bus. `directory` is that of an embedded engine; `risks` says how the engine may lose events.
 
-    What the engine does not tell this user is "unknown", or None; so is `memory_limit_bytes` where there is no limit.
-    `pages` are the busiest of `page_count`; `open` counts the open observations of all. `archive` is where this process
-    reads what was archived, None where it cannot.
+    A value that the engine does not reveal to this user is "unknown" or None; `memory_limit_bytes` is also None without
+    a limit. `pages` has the busiest of `page_count` pages; `open` counts the open observations of all. `archive` is the
+    archive that this process reads, or None.
     """
 
     bus: str
@@ -133,7 +133,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
 
 
 def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
-    """Return how a log is, and the names of its pages."""
+    """Return the status of a log, and the names of its pages."""
     keys = core.log.keys(shard)
     checkpoint = yield from read_checkpoint(keys)
     done, rejects = checkpoint.position, PageKeys(keys, "", checkpoint.build).rejected
@@ -159,7 +159,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
 
 
 def _read_gaps(keys: ShardKeys, build: int) -> Step[list[Gap]]:
-    """Return what was missing from a log, in its order."""
+    """Return the gaps of a log in order."""
     flat = yield from ask(keys.shard, "HGETALL", PageKeys(keys, "", build).gaps)
     found = {
         Position.parse(id.decode())._replace(shard=keys.shard): int(n)
@@ -169,7 +169,7 @@ def _read_gaps(keys: ShardKeys, build: int) -> Step[list[Gap]]:
 
 
 def _read_sizes(core: Core, shard: int, pages: list[str]) -> Step[dict[str, int]]:
-    """Return how many observations are open on each page."""
+    """Return the number of open observations of each page."""
     sizes: dict[str, int] = {}
     for some in _slices(pages):
         found = yield from ask_all(shard, [("ZCARD", core.log.keys(shard).open(page)) for page in some])
@@ -178,7 +178,7 @@ def _read_sizes(core: Core, shard: int, pages: list[str]) -> Step[dict[str, int]
 
 
 def _count_claims(core: Core, pages: list[str]) -> Step[dict[str, int]]:
-    """Return how many open observations of each page are claimed, by the engine's clock."""
+    """Return the number of live claims of each page, by the engine's clock."""
     by_shard: dict[int, list[str]] = defaultdict(list)
     for page in pages:
         by_shard[core.log.shard(page)].append(page)
@@ -200,9 +200,9 @@ def _slices(pages: list[str]) -> Iterator[list[str]]:
 
 
 def _read_engine(core: Core, about: Mapping[str, str]) -> Step[_EngineStatus]:
-    """Return how much memory the engine uses and may use, how it keeps its data, and what is wrong with that.
+    """Return the memory the engine uses and may use, its persistence, and the risks of that.
 
-    Of several servers it is the sum, and the worst.
+    For several servers this is the sum of memory and the worst persistence.
     """
     if not about:
         return _EngineStatus(0, persistence="none: this process only")

@@ -206,12 +206,12 @@ def documents(bus: Bus) -> Documents:
     return state
 
 
-def paged_out(bus: Bus) -> dict[tuple[str, str], paged.Place]:
+def paged_out(bus: Bus) -> dict[tuple[str, str], paged.PagedOut]:
     """Return where the last events of paged-out observations are."""
-    found: dict[tuple[str, str], paged.Place] = {}
+    found: dict[tuple[str, str], paged.PagedOut] = {}
     for keys, page in _pages(bus):
         names = PageKeys(keys, page, _build(bus, keys))
-        places: dict[int, paged.Place] = {}
+        places: dict[int, paged.PagedOut] = {}
         for name, row in _pairs(bus, names.places):
             places |= paged.places_in(row) if name.isdigit() else {}
         ids = {id: at for _, row in _pairs(bus, names.paged) for id, at in paged.ids_in(row).items()}
@@ -249,7 +249,9 @@ def assert_sound(bus: Bus) -> None:
             _assert_ordered(bus, bus.core.log.keys(shard))
         state, memories = _fold_log(bus)
         gone = paged_out(bus)
-        assert {key: paged.Place.of(state[key]) for key in gone} == gone, "what is paged out is not the fold of the log"
+        assert {key: paged.PagedOut.of(state[key]) for key in gone} == gone, (
+            "what is paged out is not the fold of the log"
+        )
         assert all(scratch_page.may_be_paged_out(state[key]) for key in gone), (
             "something is paged out that is not final"
         )

@@ -166,7 +166,7 @@ def test_a_bad_value_is_refused_in_one_line_that_says_where_it_was_set(name, val
     monkeypatch.setenv(f"SCRATCHBUS_{name.upper()}", value)
     with pytest.raises(refusal) as from_environment:
         load_settings()
-    assert str(from_file.value).startswith(f"{file}:2: {name}: ")
+    assert str(from_file.value).startswith(f"{file}:2:1: {name}: ")
     assert str(from_caller.value).startswith(f"{name}: ")
     assert str(from_environment.value).startswith(f"SCRATCHBUS_{name.upper()}: ")
     for raised in (from_file, from_caller, from_environment):
@@ -199,8 +199,8 @@ def test_an_unknown_setting_from_the_caller_is_refused_with_those_there_are():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("bus: [a]\n", "1: bus: must be a single value"),
-        ("bus: a\nbus: b\n", "2: bus: is given twice, first in line 1"),
+        ("bus: [a]\n", ":1:1: bus: must be a single value"),
+        ("bus: a\nbus: b\n", ":2:1: bus: is given twice, first in line 1"),
         ("- bus\n", "is not a mapping"),
         ("bus: {\n", "not YAML"),
     ],

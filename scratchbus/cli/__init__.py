@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 import click
-from click.shell_completion import shell_complete
 
 import scratchbus
 from scratchbus.cli.completion import PROGRAM, VARIABLE
 from scratchbus.cli.root import root
 from scratchbus.cli.text import one_line
-from scratchbus.daemon.exit_codes import INTERNAL, INTERRUPTED, OK, USAGE, exit_code
-from scratchbus.daemon.usage import usage_line
+from scratchbus.daemon import INTERNAL, INTERRUPTED, OK, USAGE, exit_code, usage_line
 from scratchbus.errors import ScratchbusError
 
 DEBUG = "SCRATCHBUS_DEBUG"
@@ -48,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     if instruction := os.environ.get(VARIABLE):
+        from click.shell_completion import shell_complete
+
         return shell_complete(root, {}, PROGRAM, VARIABLE, instruction)
     for number, argument in enumerate(arguments, 1):
         if not _is_text(argument):
@@ -73,6 +72,8 @@ def _is_text(argument: str) -> bool:
 def _fail(text: str, code: int) -> int:
     """Print an error on one line, below its traceback if that was asked for; return the exit code."""
     if os.environ.get(DEBUG):
+        import traceback  # late, as all that `--help` does not need
+
         print(scratchbus.visible(traceback.format_exc()), file=sys.stderr)  # noqa: T201
     print(f"{PROGRAM}: {one_line(text)}", file=sys.stderr)  # noqa: T201  # what standard error is for
     return code

@@ -9,8 +9,8 @@ import click
 from scratchbus.cli.arguments import content_of, moment, pairs, trigger
 from scratchbus.cli.commands import command, event_id_option, fence_option, given
 from scratchbus.cli.completion import statuses, type_names
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.observation_view import show_change
-from scratchbus.cli.session import Session, pass_session
 
 _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "KEY=VALUE"}
 
@@ -43,7 +43,7 @@ _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "K
 @event_id_option
 @pass_session
 def add(
-    session: Session,
+    session: Invocation,
     type: str,
     content: str,
     evidence: tuple[str, ...],
@@ -93,7 +93,7 @@ def add(
 @event_id_option
 @pass_session
 def update(
-    session: Session,
+    session: Invocation,
     id: str,
     content: str | None,
     owner: str | None,

@@ -10,11 +10,10 @@ import click
 import scratchbus
 from scratchbus.cli.change import archive_ids
 from scratchbus.cli.commands import BusGroup
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import WIDE, Cell, Column, Columns, progress_bar
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import plural
-from scratchbus.daemon.exit_codes import INTERNAL, NOT_FOUND
-from scratchbus.errors import SettingsError
+from scratchbus.daemon import INTERNAL, NOT_FOUND
 
 _SEGMENTS: Columns[scratchbus.SegmentInfo] = (
     Column("log", lambda each: Cell(f"{each.bus}/{each.shard}", "cyan"), 12),
@@ -65,7 +64,7 @@ def archive() -> None:
 
 @archive.command(examples=("scratchbus archive run", "SCRATCHBUS_RETAIN=1d scratchbus archive run"))
 @pass_session
-def run(session: Session) -> None:
+def run(session: Invocation) -> None:
     """Move old events to the archive, once.
 
     Events that are older than `retain`, and not among the last `retain_events`, are written to segments. They then
@@ -87,7 +86,7 @@ def run(session: Session) -> None:
         _say_done(session, done)
 
 
-def _say_done(session: Session, done: Sequence[scratchbus.Archived]) -> None:
+def _say_done(session: Invocation, done: Sequence[scratchbus.Archived]) -> None:
     events, segments = sum(each.events for each in done), sum(each.segments for each in done)
     trimmed = sum(each.trimmed for each in done)
     if not events and not trimmed:
@@ -100,7 +99,7 @@ def _say_done(session: Session, done: Sequence[scratchbus.Archived]) -> None:
 @archive.command("ls", examples=("scratchbus archive ls", "scratchbus archive ls /var/lib/scratchbus/archive"))
 @click.argument("url", required=False, metavar="[URL]")
 @pass_session
-def list_segments(session: Session, url: str | None) -> None:
+def list_segments(session: Invocation, url: str | None) -> None:
     """Show the segments of an archive with their events, sizes and dates. This needs no engine."""
     found = list(scratchbus.archived_segments(_store(session, url)))
     empty = "There are no segments yet; `scratchbus archive run` writes them"
@@ -113,7 +112,7 @@ def list_segments(session: Session, url: str | None) -> None:
 @click.argument("url", required=False, metavar="[URL]")
 @pass_session
 @click.pass_context
-def verify_archive(context: click.Context, session: Session, url: str | None) -> None:
+def verify_archive(context: click.Context, session: Invocation, url: str | None) -> None:
     """Check every file, event and hash of an archive.
 
     This needs no engine. Prints one problem per line and exits with 1 if there are any, with 3 if there is no archive.
@@ -139,9 +138,6 @@ def verify_archive(context: click.Context, session: Session, url: str | None) ->
         context.exit(INTERNAL)
 
 
-def _store(session: Session, url: str | None) -> scratchbus.ArchiveStore:
+def _store(session: Invocation, url: str | None) -> scratchbus.ArchiveStore:
     """Return the archive at a URL, or the one in the settings. Raises InvalidURL or SettingsError."""
-    url = url or session.settings().archive_url
-    if not url:
-        raise SettingsError("archive_url: it is not set; set it, or name the archive: scratchbus archive verify URL")
-    return scratchbus.open_archive(url)
+    return scratchbus.open_archive(url or session.settings().archive_url)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -29,6 +28,8 @@ def pairs(context: click.Context, option: click.Parameter, given: Sequence[str])
 
 
 def _json_or_text(text: str) -> Any:
+    import json  # late, as all that `--help` does not need
+
     try:
         return json.loads(text, parse_constant=_refuse)
     except ValueError:
@@ -50,7 +51,7 @@ def trigger(context: click.Context, option: click.Parameter, given: Sequence[str
 TIMES = "14:02, yesterday 14:02, 10m or 10m ago, or ISO 8601 as 2026-01-31T12:00:00Z"
 """The forms of a time in the past, for errors."""
 
-_CLOCK = re.compile(r"(?:(today|yesterday)(?: at)? +)?([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
+_CLOCK = r"(?:(today|yesterday)(?: at)? +)?([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?"
 
 
 def past_moment(field: str, text: str) -> datetime:
@@ -59,7 +60,7 @@ def past_moment(field: str, text: str) -> datetime:
     A clock time without a day is the most recent one. ISO 8601 without a zone is UTC.
     """
     plain = " ".join(text.split())
-    if match := _CLOCK.fullmatch(plain.lower()):
+    if match := re.fullmatch(_CLOCK, plain.lower()):
         return _by_the_clock(datetime.now().astimezone(), *match.groups())
     try:
         return moment(field, plain.removesuffix(" ago"), back=True)

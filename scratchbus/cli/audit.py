@@ -10,9 +10,9 @@ import click
 import scratchbus
 from scratchbus.cli.arguments import time_or_position
 from scratchbus.cli.commands import command
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
 from scratchbus.cli.observation_view import columns_at, show_differences
 from scratchbus.cli.output import progress_bar
-from scratchbus.cli.session import OpenPage, Session, pass_session
 from scratchbus.cli.text import clock
 
 _WHEN = "a position, or a time: 10m ago, 14:02, yesterday 14:02, ISO 8601"
@@ -36,7 +36,9 @@ _WHEN = "a position, or a time: 10m ago, 14:02, yesterday 14:02, ISO 8601"
 @click.option("--active", "only_active", is_flag=True, help="Only active observations, by priority.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The most observations to show.  [default: all]")
 @pass_session
-def replay(session: Session, until: str | None, sources: tuple[str, ...], only_active: bool, limit: int | None) -> None:
+def replay(
+    session: Invocation, until: str | None, sources: tuple[str, ...], only_active: bool, limit: int | None
+) -> None:
     """Show the page as it was.
 
     Shows all its observations, newest first. A clock time without a day is the most recent one, in the local time zone.
@@ -70,7 +72,7 @@ def replay(session: Session, until: str | None, sources: tuple[str, ...], only_a
 @click.option("--from", "start", required=True, metavar="WHEN", help=f"The earlier time: {_WHEN}.")
 @click.option("--to", "end", metavar="WHEN", help="The later time, in the same forms.  [default: now]")
 @pass_session
-def diff(session: Session, start: str, end: str | None) -> None:
+def diff(session: Invocation, start: str, end: str | None) -> None:
     """Show how the page changed between two times.
 
     Shows what was added, which fields changed, and what is gone. With --json it prints one document per difference.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,68 +11,53 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import BusCommand, command, event_id_option, fence_option, given
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
 from scratchbus.cli.observation_view import show_change
 from scratchbus.cli.output import Cell
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import clock, plural, short
 from scratchbus.errors import NotFound
 
+_REASON = "The reason, which is kept with the observation."
 _SEVERAL = "Several ids are handled in order, up to the first that is refused."
 
 
-def _transition(verb: str, done: str, help: str) -> BusCommand:
-    """Return a command that changes the status of observations."""
+def _change(verb: str, done: str, help: str, *, reason: str = _REASON, example: str = "TEXT") -> BusCommand:
+    """Return a command that calls this method of the page for each of several observations."""
 
     @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-    @click.option("--reason", metavar="TEXT", help="The reason, which is kept with the observation.")
+    @click.option("--reason", required=reason is not _REASON, metavar="TEXT", help=reason)
     @fence_option
     @event_id_option
     @pass_session
-    def transition(session: Session, ids: tuple[str, ...], event_id: str | None, **how: Any) -> None:
+    def change(session: Invocation, ids: tuple[str, ...], event_id: str | None, **how: Any) -> None:
         with session.open_fenced(ids[0], how["fence"]) as opened:
             for index, id in enumerate(opened.ids(ids)):
-                own = event_id and _numbered(event_id, index)
-                observation = getattr(opened.page, verb)(id, **given(event_id=own, **how))
-                show_change(session, done, observation)
+                own = f"{event_id}/{index}" if event_id and index else event_id
+                show_change(session, done, getattr(opened.page, verb)(id, **given(event_id=own, **how)))
 
-    transition.__doc__ = f"{help}\n\n{_SEVERAL}"
-    return command(verb, examples=(f"scratchbus {verb} 8F3K2M9Q --reason TEXT",))(transition)
-
-
-review = _transition("review", "sent to review", "Send observations to review: they stay open, but are not active.")
-resolve = _transition("resolve", "resolved", "Resolve observations that have been dealt with.")
-archive_ids = _transition("archive", "archived", "Archive observations.")
-reopen = _transition("reopen", "reopened", "Reopen observations: they become active again.")
+    change.__doc__ = f"{help} {_SEVERAL}" if "\n" in help else f"{help}\n\n{_SEVERAL}"
+    return command(verb, examples=(f"scratchbus {verb} 8F3K2M9Q --reason {example}",))(change)
 
 
-@command(examples=('scratchbus refute 8F3K2M9Q --reason "the log was from a test"',))
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--reason", required=True, metavar="TEXT", help="Why they are not true.")
-@fence_option
-@event_id_option
-@pass_session
-def refute(session: Session, ids: tuple[str, ...], reason: str, event_id: str | None, **how: Any) -> None:
-    """Archive observations because they are not true.
-
-    Open observations that rest on them go to review, on every page. Several ids are handled in order, up to the first
-    that is refused.
-    """
-    with session.open_fenced(ids[0], how["fence"]) as opened:
-        for index, id in enumerate(opened.ids(ids)):
-            own = event_id and _numbered(event_id, index)
-            show_change(session, "refuted", opened.page.refute(id, reason=reason, **given(event_id=own, **how)))
-
-
-def _numbered(event_id: str, index: int) -> str:
-    """Return the event id of one of several writes: the given one, with a number appended from the second on."""
-    return f"{event_id}/{index}" if index else event_id
+review = _change("review", "sent to review", "Send observations to review: they stay open, but are not active.")
+resolve = _change("resolve", "resolved", "Resolve observations that have been dealt with.")
+archive_ids = _change("archive", "archived", "Archive observations.")
+reopen = _change("reopen", "reopened", "Reopen observations: they become active again.")
+refute = _change(
+    "refute",
+    "refuted",
+    "Archive observations because they are not true.\n\n"
+    "Open observations that rest on them go to review, on every page.",
+    reason="Why they are not true.",
+    example='"the log was from a test"',
+)
 
 
 @command("clear-resolved", examples=("scratchbus clear-resolved 8F3K2M9Q 01HZX7",))
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @event_id_option
 @pass_session
-def clear_resolved(session: Session, ids: tuple[str, ...], event_id: str | None) -> None:
+def clear_resolved(session: Invocation, ids: tuple[str, ...], event_id: str | None) -> None:
     """Remove resolved observations from the page.
 
     Removes all of them, or none if one is not resolved. Their history stays.
@@ -99,17 +86,13 @@ def clear_resolved(session: Session, ids: tuple[str, ...], event_id: str | None)
 @click.option("--fence", type=int, metavar="N", help="The fence of your claim, to renew it.")
 @event_id_option
 @pass_session
-def claim(session: Session, id: str, by: str | None, **how: Any) -> None:
+def claim(session: Invocation, id: str, by: str | None, **how: Any) -> None:
     """Claim an observation, so that no one else acts on it.
 
     The claim lapses after its --ttl. Prints the fence that proves the claim: pass it to the commands that change the
     observation. The fence is valid in this terminal, or with the same --source and --instance.
     """
-    session.speak_as(by)
-    with session.open() as opened:
-        holder = by or opened.bus.settings.source
-        if holder is None:
-            raise click.UsageError("a claim needs a holder; give --by NAME, or set SCRATCHBUS_SOURCE")
+    with _opened_by(session, by, "a claim needs a holder") as (opened, holder):
         whole = opened.page.whole_id(id)
         taken = opened.page.claim(whole, by=holder, **given(**how))
     if session.as_json:
@@ -118,7 +101,18 @@ def claim(session: Session, id: str, by: str | None, **how: Any) -> None:
         _show_claim(session, whole, taken)
 
 
-def _show_claim(session: Session, id: str, taken: scratchbus.Claim) -> None:
+@contextmanager
+def _opened_by(session: Invocation, by: str | None, problem: str) -> Iterator[tuple[OpenPage, str]]:
+    """Open the page, and yield the holder of a claim with it: `--by`, else the source."""
+    session.speak_as(by)
+    with session.open() as opened:
+        holder = by or opened.bus.settings.source
+        if holder is None:
+            raise click.UsageError(f"{problem}; give --by NAME, or set SCRATCHBUS_SOURCE")
+        yield opened, holder
+
+
+def _show_claim(session: Invocation, id: str, taken: scratchbus.Claim) -> None:
     out = session.out
     if out.is_terminal:
         until = clock(taken.until, datetime.now(UTC))
@@ -143,17 +137,13 @@ def _show_claim(session: Session, id: str, taken: scratchbus.Claim) -> None:
 @click.option("--ttl", metavar="DURATION", help="How long the claim lasts: 30s, 10m …")
 @event_id_option
 @pass_session
-def claim_next(session: Session, by: str | None, **how: Any) -> None:
+def claim_next(session: Invocation, by: str | None, **how: Any) -> None:
     """Claim the most important observation that is free.
 
     Of the active observations that no one holds, it claims the one with the highest priority, the newest first. Prints
     the claim, with the fence that proves it, and the observation. Exits with 3 if nothing is free.
     """
-    session.speak_as(by)
-    with session.open() as opened:
-        holder = by or opened.bus.settings.source
-        if holder is None:
-            raise click.UsageError("a claim needs a holder; give --by NAME, or set SCRATCHBUS_SOURCE")
+    with _opened_by(session, by, "a claim needs a holder") as (opened, holder):
         job = opened.page.claim_next(by=holder, **given(**how))
         if job is None:
             raise NotFound(f"nothing on page {opened.page.name!r} is free; see `scratchbus active`")
@@ -168,13 +158,9 @@ def claim_next(session: Session, by: str | None, **how: Any) -> None:
 @fence_option
 @event_id_option
 @pass_session
-def release(session: Session, id: str, by: str | None, **how: Any) -> None:
+def release(session: Invocation, id: str, by: str | None, **how: Any) -> None:
     """Release a claimed observation."""
-    session.speak_as(by)
-    with session.open() as opened:
-        holder = by or opened.bus.settings.source
-        if holder is None:
-            raise click.UsageError("release needs the holder; give --by NAME, or set SCRATCHBUS_SOURCE")
+    with _opened_by(session, by, "release needs the holder") as (opened, holder):
         observation = opened.page.release(opened.page.whole_id(id), by=holder, **given(**how))
     show_change(session, "released", observation)
 
@@ -185,7 +171,7 @@ def release(session: Session, id: str, by: str | None, **how: Any) -> None:
 @fence_option
 @event_id_option
 @pass_session
-def link(session: Session, id: str, action: str, **how: Any) -> None:
+def link(session: Invocation, id: str, action: str, **how: Any) -> None:
     """Record that an action was taken because of an observation.
 
     ACTION is the name of a goal, a ticket, a commit or the like.

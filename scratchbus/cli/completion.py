@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 import scratchbus
 from scratchbus.cli.commands import command
-from scratchbus.cli.session import Session, pass_session
+from scratchbus.cli.invocation import Invocation, pass_session
 
 VARIABLE = "_SCRATCHBUS_COMPLETE"
 """The environment variable by which a shell asks for completions."""
 
 PROGRAM = "scratchbus"
-
-_SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 
 @command(
@@ -24,16 +21,18 @@ _SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshCompl
         "scratchbus completion fish > ~/.config/fish/completions/scratchbus.fish",
     )
 )
-@click.argument("shell", type=click.Choice(list(_SHELLS)))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @pass_session
 @click.pass_context
-def completion(context: click.Context, session: Session, shell: str) -> None:
+def completion(context: click.Context, session: Invocation, shell: str) -> None:
     """Print a script that completes commands and options on TAB.
 
     Put it into the start-up file of your shell.
     """
-    root = context.find_root().command
-    session.out.line(_SHELLS[shell](root, {}, PROGRAM, VARIABLE).source())
+    from click.shell_completion import BashComplete, FishComplete, ZshComplete  # late: `--help` does not need it
+
+    completer = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}[shell]
+    session.out.line(completer(context.find_root().command, {}, PROGRAM, VARIABLE).source())
 
 
 def type_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

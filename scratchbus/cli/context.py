@@ -8,8 +8,8 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import BusGroup, event_id_option, given
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell, Column, Columns
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import one_line
 
 _BUDGET = click.IntRange(min=1)
@@ -58,7 +58,7 @@ def context(called: click.Context, /, session_id: str | None, agent: str | None,
     """
     if called.invoked_subcommand is not None:
         return
-    session = called.ensure_object(Session)
+    session = called.ensure_object(Invocation)
     if agent is not None:
         session.speak_as(agent)
     with session.open() as opened:
@@ -73,7 +73,7 @@ def context(called: click.Context, /, session_id: str | None, agent: str | None,
 @_record_option
 @event_id_option
 @pass_session
-def surface(session: Session, query: str, session_id: str | None, **how: Any) -> None:
+def surface(session: Invocation, query: str, session_id: str | None, **how: Any) -> None:
     """Print what matches a question, the most relevant first.
 
     Searches the open observations of the page, and the notes of the session if one is given.
@@ -88,7 +88,7 @@ def surface(session: Session, query: str, session_id: str | None, **how: Any) ->
 @context.command(examples=("scratchbus context exposure 8F3K2M9Q",))
 @click.argument("id", metavar="ID")
 @pass_session
-def exposure(session: Session, id: str) -> None:
+def exposure(session: Invocation, id: str) -> None:
     """Show who has had an observation in a context, and the actions they took since.
 
     Only contexts that were recorded count: see --record.
@@ -103,7 +103,7 @@ def exposure(session: Session, id: str) -> None:
         session.out.row(_ACTIONS, each)
 
 
-def _show(session: Session, found: scratchbus.Context) -> None:
+def _show(session: Invocation, found: scratchbus.Context) -> None:
     if session.as_json:
         session.out.document(
             {

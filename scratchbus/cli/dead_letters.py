@@ -6,8 +6,8 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import BusGroup
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import WIDE, Cell, Column, Columns
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import one_line, plural
 
 _LETTER: Columns[scratchbus.DeadLetter] = (
@@ -31,7 +31,7 @@ def dead_letters() -> None:
 @dead_letters.command("ls", examples=("scratchbus dead-letters ls", "scratchbus dead-letters ls router"))
 @click.argument("name", required=False)
 @pass_session
-def list_letters(session: Session, name: str | None) -> None:
+def list_letters(session: Invocation, name: str | None) -> None:
     """Show the dead letters of a subscription, or of all, in log order."""
     with session.connect() as bus:
         found = bus.dead_letters(name)
@@ -39,42 +39,31 @@ def list_letters(session: Session, name: str | None) -> None:
     session.out.listing(_LETTER, found, empty=empty, document=lambda each: each.model_dump(mode="json"))
 
 
-@dead_letters.command(
-    examples=("scratchbus dead-letters retry router", "scratchbus dead-letters retry router 1795263437791-3")
+def _change(verb: str, done: str, help: str, *, default_all: bool) -> None:
+    """Declare a command that calls `bus.<verb>_dead_letters` for some dead letters or all."""
+
+    @click.argument("name")
+    @click.argument("positions", nargs=-1, metavar="[POSITION]...")
+    @click.option("--all", "is_all", is_flag=True, help="All of them.")
+    @pass_session
+    def change(session: Invocation, name: str, positions: tuple[str, ...], is_all: bool) -> None:
+        if bool(positions) is (is_all or (default_all and not positions)):
+            raise click.UsageError("give positions, as `dead-letters ls` shows them, or --all")
+        with session.connect() as bus:
+            count = getattr(bus, f"{verb}_dead_letters")(name, list(positions) or None)
+        about = f"{plural(count, 'dead letter')} of {name}"
+        session.out.result({"subscription": name, done: count}, Cell(done, "green"), Cell(about))
+
+    change.__doc__ = help
+    all_of_them = f"scratchbus dead-letters {verb} router" + ("" if default_all else " --all")
+    examples = (all_of_them, f"scratchbus dead-letters {verb} router 1795263437791-3")
+    dead_letters.command(verb, examples=examples)(change)
+
+
+_change(
+    "retry",
+    "retried",
+    "Deliver dead letters again before any new event: those at these positions, or all.",
+    default_all=True,
 )
-@click.argument("name")
-@click.argument("positions", nargs=-1, metavar="[POSITION]...")
-@click.option("--all", "is_all", is_flag=True, help="All of them.")
-@pass_session
-def retry(session: Session, name: str, positions: tuple[str, ...], is_all: bool) -> None:
-    """Deliver dead letters again before any new event: those at these positions, or all."""
-    chosen = _chosen(positions, is_all or not positions)
-    with session.connect() as bus:
-        count = bus.retry_dead_letters(name, chosen)
-    _show_count(session, name, "retried", count)
-
-
-@dead_letters.command(
-    examples=("scratchbus dead-letters drop router --all", "scratchbus dead-letters drop router 1795263437791-3")
-)
-@click.argument("name")
-@click.argument("positions", nargs=-1, metavar="[POSITION]...")
-@click.option("--all", "is_all", is_flag=True, help="All of them.")
-@pass_session
-def drop(session: Session, name: str, positions: tuple[str, ...], is_all: bool) -> None:
-    """Drop dead letters. The events stay in the log."""
-    chosen = _chosen(positions, is_all)
-    with session.connect() as bus:
-        count = bus.drop_dead_letters(name, chosen)
-    _show_count(session, name, "dropped", count)
-
-
-def _chosen(positions: tuple[str, ...], is_all: bool) -> list[str] | None:
-    if bool(positions) is is_all:
-        raise click.UsageError("give positions, as `dead-letters ls` shows them, or --all")
-    return None if is_all else list(positions)
-
-
-def _show_count(session: Session, name: str, verb: str, count: int) -> None:
-    about = f"{plural(count, 'dead letter')} of {name}"
-    session.out.result({"subscription": name, verb: count}, Cell(verb, "green"), Cell(about))
+_change("drop", "dropped", "Drop dead letters. The events stay in the log.", default_all=False)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import scratchbus
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import IN_PIPES, WIDER, WIDEST, Cell, Column, Columns
-from scratchbus.cli.session import Session
 from scratchbus.cli.text import STATUS_STYLES, TODO_MARKS, ago, clock, compact, id_cell, one_line, plural
 
 KIND_STYLES = {
@@ -116,12 +116,12 @@ def _kind_cell(event: scratchbus.Event) -> Cell:
     return Cell(event.kind, style)
 
 
-def show_history(session: Session, events: Sequence[scratchbus.Event]) -> None:
+def show_history(session: Invocation, events: Sequence[scratchbus.Event]) -> None:
     """Show the events about one thing, oldest first."""
     session.out.listing(columns_of(*HISTORY), events, empty="Nothing has happened yet")
 
 
-def show_event(session: Session, event: scratchbus.Event) -> None:
+def show_event(session: Invocation, event: scratchbus.Event) -> None:
     """Show one event of the log on one line."""
     if session.as_json:
         session.out.document(scratchbus.document_of(event))
@@ -129,7 +129,7 @@ def show_event(session: Session, event: scratchbus.Event) -> None:
         session.out.row(columns_of(*LOG), event)
 
 
-def exporter(session: Session, form: str) -> Callable[[scratchbus.Event], None]:
+def exporter(session: Invocation, form: str) -> Callable[[scratchbus.Event], None]:
     """Return a function that prints an event whole, as JSON Lines or CSV; print the heading of CSV."""
     if form == "jsonl":
         return lambda event: session.out.json_line(scratchbus.export_line(event))

@@ -12,8 +12,8 @@ from scratchbus.cli.commands import command
 from scratchbus.cli.completion import kinds as kind_names
 from scratchbus.cli.completion import type_names
 from scratchbus.cli.event_view import exporter, show_event
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
 from scratchbus.cli.observation_view import show_watched
-from scratchbus.cli.session import OpenPage, Session, pass_session
 from scratchbus.errors import UnknownType
 
 
@@ -32,7 +32,12 @@ from scratchbus.errors import UnknownType
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="Export whole events.")
 @pass_session
 def tail(
-    session: Session, follow: bool, after: str | None, types: tuple[str, ...], kinds: tuple[str, ...], form: str | None
+    session: Invocation,
+    follow: bool,
+    after: str | None,
+    types: tuple[str, ...],
+    kinds: tuple[str, ...],
+    form: str | None,
 ) -> None:
     """Show the event log, oldest first.
 
@@ -64,7 +69,7 @@ def _start(bus: scratchbus.Bus, text: str) -> scratchbus.BusPosition | scratchbu
 
 @command(examples=("scratchbus watch --page session:abc",))
 @pass_session
-def watch(session: Session) -> None:
+def watch(session: Invocation) -> None:
     """Show the page live until Ctrl-C.
 
     Shows the open observations by priority, and the last events below them.
@@ -81,7 +86,7 @@ def watch(session: Session) -> None:
             _print_changes(session, opened)
 
 
-def _print_changes(session: Session, opened: OpenPage) -> None:
+def _print_changes(session: Invocation, opened: OpenPage) -> None:
     start, page = opened.bus.position(), opened.page
     for observation in list_open(page):
         show_watched(session, "open", observation.id, observation)

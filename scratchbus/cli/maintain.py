@@ -10,15 +10,15 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import command, event_id_option
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell, progress_bar
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import one_line, plural
-from scratchbus.daemon.exit_codes import INTERNAL
+from scratchbus.daemon import INTERNAL
 
 
 @command(examples=("scratchbus rebuild",))
 @pass_session
-def rebuild(session: Session) -> None:
+def rebuild(session: Invocation) -> None:
     """Rebuild the state from the whole log.
 
     Readers and writers continue meanwhile; the new state replaces the old one at once when it is complete. Use it after
@@ -32,7 +32,7 @@ def rebuild(session: Session) -> None:
 
 @command(examples=("scratchbus verify", "scratchbus --json verify | jq -r .kind | sort | uniq -c"))
 @pass_session
-def verify(session: Session) -> None:
+def verify(session: Invocation) -> None:
     """Compare all data in the engine with the log.
 
     Prints one finding per line: its kind, where it is, and what is wrong. Writers continue meanwhile. Exits with 1 if
@@ -58,7 +58,7 @@ def verify(session: Session) -> None:
 @click.option("--reason", required=True, metavar="TEXT", help="The reason, which the tombstone keeps.")
 @event_id_option
 @pass_session
-def erase(session: Session, id: str, reason: str, event_id: str | None) -> None:
+def erase(session: Invocation, id: str, reason: str, event_id: str | None) -> None:
     """Erase an observation from the log, for good.
 
     This removes its events and all data that was derived from them. A tombstone stays in the log: who erased it, why,
@@ -74,7 +74,7 @@ def erase(session: Session, id: str, reason: str, event_id: str | None) -> None:
 @command("import", examples=("scratchbus tail --format jsonl > all.jsonl", "scratchbus import all.jsonl --bus copy"))
 @click.argument("file", type=click.File("rb"))
 @pass_session
-def import_(session: Session, file: BinaryIO) -> None:
+def import_(session: Invocation, file: BinaryIO) -> None:
     """Import an export into a new bus.
 
     FILE is the output of `scratchbus tail --format jsonl` from the first event on; `-` is standard input. All events

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -13,9 +12,9 @@ from click.core import ParameterSource
 
 import scratchbus
 from scratchbus.cli.commands import BusGroup
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell, Column, Columns
-from scratchbus.cli.session import Session, pass_session
-from scratchbus.daemon.metrics_options import metrics_options, start_exporter
+from scratchbus.daemon import metrics_options, start_exporter
 from scratchbus.errors import SettingsError
 
 _TOKEN: Columns[scratchbus.McpToken] = (
@@ -54,7 +53,7 @@ def _identity_options(function: Callable[..., Any]) -> Callable[..., Any]:
 _tokens_option = click.option(
     "--tokens",
     envvar="SCRATCHBUS_MCP_TOKENS",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(dir_okay=False),
     metavar="FILE",
     help="The file with the tokens.  [$SCRATCHBUS_MCP_TOKENS]",
 )
@@ -78,11 +77,11 @@ _tokens_option = click.option(
 @click.pass_context
 def mcp(
     context: click.Context,
-    session: Session,
+    session: Invocation,
     who: dict[str, str | None],
     groups: list[str] | None,
     http: str | None,
-    tokens: Path | None,
+    tokens: str | None,
     metrics_host: str,
     metrics_port: int | None,
 ) -> None:
@@ -94,7 +93,7 @@ def mcp(
     """
     if context.invoked_subcommand is not None:
         return
-    from scratchbus.daemon.runtime import configure_logging
+    from scratchbus.daemon import configure_logging
 
     instance = session.settings().instance
     settings = {"url": session.url, "config": session.config, "bus": session.bus, "instance": instance}
@@ -115,14 +114,14 @@ def mcp(
     serve(http, file, groups, settings, lambda url: _announce(session, url))
 
 
-def _measure(session: Session, host: str, port: int | None) -> None:
+def _measure(session: Invocation, host: str, port: int | None) -> None:
     """Serve metrics if a port is given, on a bus of their own."""
     exporter = start_exporter(host, port)
     if exporter is not None:
         exporter.watching(lambda: scratchbus.Bus.connect(session.url, config=session.config, bus=session.bus))()
 
 
-def _announce(session: Session, url: str) -> None:
+def _announce(session: Invocation, url: str) -> None:
     document = {"url": url, "pid": os.getpid()}
     session.out.result(document, Cell("serving", "green"), Cell(f"MCP at {url}, until Ctrl-C"))
 
@@ -137,7 +136,9 @@ def token() -> None:
 @_identity_options
 @_tokens_option
 @pass_session
-def add(session: Session, name: str, who: dict[str, str | None], groups: list[str] | None, tokens: Path | None) -> None:
+def add(
+    session: Invocation, name: str, who: dict[str, str | None], groups: list[str] | None, tokens: str | None
+) -> None:
     """Add a token and print it.
 
     It is shown only once: the file contains its digest.
@@ -153,7 +154,7 @@ def add(session: Session, name: str, who: dict[str, str | None], groups: list[st
 @token.command("ls")
 @_tokens_option
 @pass_session
-def ls(session: Session, tokens: Path | None) -> None:
+def ls(session: Invocation, tokens: str | None) -> None:
     """Show the tokens and their agents."""
     session.out.listing(
         _TOKEN,
@@ -167,13 +168,13 @@ def ls(session: Session, tokens: Path | None) -> None:
 @click.argument("name")
 @_tokens_option
 @pass_session
-def revoke(session: Session, name: str, tokens: Path | None) -> None:
+def revoke(session: Invocation, name: str, tokens: str | None) -> None:
     """Revoke a token; servers refuse it from then on."""
     _tokens(tokens).revoke(name)
     session.out.result({"revoked": name}, Cell("revoked", "green"), Cell(name))
 
 
-def _identity(session: Session, who: dict[str, str | None], groups: list[str] | None) -> scratchbus.McpIdentity:
+def _identity(session: Invocation, who: dict[str, str | None], groups: list[str] | None) -> scratchbus.McpIdentity:
     name = who["agent"] or session.settings().source
     if name is None:
         raise click.UsageError("the server needs an agent; give --agent NAME")
@@ -182,19 +183,15 @@ def _identity(session: Session, who: dict[str, str | None], groups: list[str] | 
 
 
 def _document(identity: scratchbus.McpIdentity) -> dict[str, Any]:
-    return {
-        "agent": identity.agent,
-        "kind": identity.kind,
-        "page": identity.page,
-        "session": identity.session,
-        "tools": list(identity.tools),
-    }
+    return {**vars(identity), "tools": list(identity.tools)}
 
 
-def _tokens(file: Path | None) -> scratchbus.McpTokens:
+def _tokens(file: str | None) -> scratchbus.McpTokens:
+    from pathlib import Path  # late, as all that `--help` does not need
+
     if file is None:
         raise click.UsageError("the tokens need a file; give --tokens FILE, or set SCRATCHBUS_MCP_TOKENS")
-    return scratchbus.McpTokens(file)
+    return scratchbus.McpTokens(Path(file))
 
 
 def _served(name: str) -> Callable[..., None]:

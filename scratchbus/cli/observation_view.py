@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import scratchbus
 from scratchbus.cli.event_view import show_history
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import WIDE, Cell, Column, Columns
-from scratchbus.cli.session import Session
 from scratchbus.cli.text import STATUS_STYLES, ago, ahead, clock, compact, id_cell, one_line, paragraphs, type_style
 
 
@@ -57,7 +57,7 @@ def columns_at(now: datetime | None = None) -> Columns[scratchbus.Observation]:
     )
 
 
-def show_change(session: Session, verb: str, observation: scratchbus.Observation) -> None:
+def show_change(session: Invocation, verb: str, observation: scratchbus.Observation) -> None:
     """Show an observation that was just changed, on one line."""
     out = session.out
     if out.is_terminal:
@@ -74,7 +74,7 @@ def show_change(session: Session, verb: str, observation: scratchbus.Observation
         out.row(columns_at(), observation)
 
 
-def show_watched(session: Session, change: str, id: str, observation: scratchbus.Observation | None) -> None:
+def show_watched(session: Invocation, change: str, id: str, observation: scratchbus.Observation | None) -> None:
     """Show what happened to an observation and its state now, on one line; None if it is off the page."""
     if session.as_json:
         state = scratchbus.document_of(observation) if observation else {}
@@ -86,7 +86,7 @@ def show_watched(session: Session, change: str, id: str, observation: scratchbus
 
 
 def show_card(
-    session: Session,
+    session: Invocation,
     observation: scratchbus.Observation,
     history: Sequence[scratchbus.Event] | None,
     refuted: Collection[str],
@@ -107,7 +107,7 @@ def show_card(
         show_history(session, history)
 
 
-def show_gone(session: Session, page: str, id: str, history: Sequence[scratchbus.Event]) -> None:
+def show_gone(session: Invocation, page: str, id: str, history: Sequence[scratchbus.Event]) -> None:
     """Show the events about an observation that is no longer on its page."""
     if session.as_json:
         documents = [scratchbus.document_of(event) for event in history]
@@ -170,7 +170,7 @@ def _details(observation: scratchbus.Observation, refuted: Collection[str]) -> I
 # -- traces ----------------------------------------------------------------------------------------------------------
 
 
-def show_trace(session: Session, trace: scratchbus.Trace) -> None:
+def show_trace(session: Invocation, trace: scratchbus.Trace) -> None:
     """Show what led to an action: each observation, with its evidence indented below it."""
     out, now = session.out, datetime.now(UTC)
     if out.as_json:
@@ -208,7 +208,7 @@ _SIGNS = {"added": ("+", "green"), "changed": ("~", "yellow"), "gone": ("-", "re
 _DERIVED = {"status_class"}  # follows from another field that changed
 
 
-def show_differences(session: Session, differences: Sequence[scratchbus.Difference], nothing: str) -> None:
+def show_differences(session: Invocation, differences: Sequence[scratchbus.Difference], nothing: str) -> None:
     """Show how a page differs from another, and how many differences of each kind there are; note `nothing` if none."""
     out = session.out
     for each in differences:

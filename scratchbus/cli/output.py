@@ -5,14 +5,11 @@ Content may come from anyone. On its way out it loses every character that a ter
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from io import StringIO
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import scratchbus
@@ -90,6 +87,8 @@ class Output:
 
     def document(self, document: Mapping[str, Any]) -> None:
         """Print a JSON document on one line."""
+        import json  # late, as all that `--help` does not need
+
         is_unicode = sys.stdout.encoding.lower().startswith("utf")
         self.json_line(json.dumps(document, ensure_ascii=not is_unicode))
 
@@ -103,6 +102,9 @@ class Output:
 
     def csv_row(self, cells: Sequence[str]) -> None:
         """Print a line of CSV; a cell that a spreadsheet would take for a formula gets a quote before it (OWASP)."""
+        import csv
+        from io import StringIO
+
         shown = map(scratchbus.visible, cells)
         line = StringIO()
         csv.writer(line, lineterminator="\n").writerow([f"'{c}" if c.startswith(_FORMULAS) else c for c in shown])

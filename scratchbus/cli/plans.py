@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 import scratchbus
-from scratchbus.cli.arguments import content_of
-from scratchbus.cli.commands import BusGroup, event_id_option, given, revision_option, session_option
+from scratchbus.cli.commands import (
+    BusGroup,
+    agent_memory,
+    content_argument,
+    given,
+    revision_option,
+    session_memory,
+)
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import Cell
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import TODO_MARKS, one_line, paragraphs, plural
 from scratchbus.errors import InvalidField, shown
 
@@ -24,16 +29,13 @@ def todo() -> None:
 
 
 @todo.command("read", examples=("scratchbus todo read --session s1", "scratchbus todo read --session s1 --json"))
-@session_option
-@pass_session
-def read_todo(session: Session, of: str) -> None:
+@session_memory("todo")
+def read_todo(session: Invocation, of: str, plan: scratchbus.Todo) -> None:
     """Show the todo list of a session.
 
     [ ] means pending, [>] in progress, [x] completed, [-] cancelled.
     """
-    with session.connect() as bus:
-        found = bus.todo(of).read()
-    _show_todo(session, of, found)
+    _show_todo(session, of, plan.read())
 
 
 @todo.command(
@@ -43,55 +45,48 @@ def read_todo(session: Session, of: str) -> None:
         """scratchbus todo write --session s1 --merge '[{"id": "1", "status": "completed"}]'""",
     ),
 )
-@session_option
-@click.argument("todos")
+@content_argument("todos")
 @click.option("--merge", is_flag=True, help="Change these items and keep the others.")
 @revision_option
-@event_id_option
-@pass_session
-def write_todo(session: Session, of: str, todos: str, merge: bool, revision: int | None, event_id: str | None) -> None:
+@session_memory("todo", writes=True)
+def write_todo(session: Invocation, of: str, plan: scratchbus.Todo, todos: str, **how: Any) -> None:
     """Replace the todo list of a session.
 
     TODOS is a JSON list of items with id, content and status; - reads it from standard input.
     """
-    items = _json_of(content_of(todos))
-    with session.connect() as bus:
-        found = bus.todo(of).write(items, merge=merge, revision=revision, event_id=event_id)
-    _show_todo(session, of, found)
+    _show_todo(session, of, plan.write(_json_of(todos), **how))
 
 
 @todo.command("set", examples=("scratchbus todo set --session s1 2 --status in_progress",))
-@session_option
 @click.argument("id", metavar="ID")
 @click.option("--content", metavar="TEXT", help="The task.")
 @click.option("--status", metavar="STATUS", type=click.Choice(list(TODO_MARKS)), help="Its status.")
-@event_id_option
-@pass_session
-def set_todo(session: Session, of: str, id: str, event_id: str | None, **fields: str | None) -> None:
+@session_memory("todo", writes=True)
+def set_todo(
+    session: Invocation, of: str, plan: scratchbus.Todo, id: str, event_id: str | None, **fields: str | None
+) -> None:
     """Change an item of the todo list, or append it if it is new."""
-    with session.connect() as bus:
-        found = bus.todo(of).write([{"id": id, **given(**fields)}], merge=True, event_id=event_id)
-    _show_todo(session, of, found)
+    _show_todo(session, of, plan.write([{"id": id, **given(**fields)}], merge=True, event_id=event_id))
 
 
 @todo.command("inject", examples=("scratchbus todo inject --session s1",))
-@session_option
-@pass_session
-def inject_todo(session: Session, of: str) -> None:
+@session_memory("todo")
+def inject_todo(session: Invocation, of: str, plan: scratchbus.Todo) -> None:
     """Print the todo list as the text that survives compaction; nothing if no item is open."""
-    with session.connect() as bus:
-        text = bus.todo(of).format_for_injection()
+    text = plan.format_for_injection()
     _show_text(session, {"session": of, "text": text}, text)
 
 
 def _json_of(text: str) -> Any:
+    import json  # late, as all that `--help` does not need
+
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidField("todos", f"{shown(text)} is not JSON; give a list of items with id and content") from None
 
 
-def _show_todo(session: Session, of: str, found: scratchbus.TodoList) -> None:
+def _show_todo(session: Invocation, of: str, found: scratchbus.TodoList) -> None:
     if session.as_json:
         session.out.document({"session": of, **found.model_dump(mode="json")})
         return
@@ -109,16 +104,13 @@ def scratchpad() -> None:
 
 
 @scratchpad.command("show", examples=("scratchbus scratchpad show analyst",))
-@click.argument("agent")
-@pass_session
-def show_scratchpad(session: Session, agent: str) -> None:
+@agent_memory("scratchpad")
+def show_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
     """Show the scratchpad of an agent.
 
     Only the agent itself may read it: AGENT is the source, unless --source or the settings name another one.
     """
-    session.speak_as(agent)
-    with session.connect() as bus:
-        content, revision = bus.scratchpad(agent).read_with_revision()
+    content, revision = pad.read_with_revision()
     _show_text(session, {"agent": agent, "content": content, "revision": revision}, content)
 
 
@@ -129,36 +121,28 @@ def show_scratchpad(session: Session, agent: str) -> None:
         "scratchbus scratchpad write analyst - < notes.md",
     ),
 )
-@click.argument("agent")
-@click.argument("content")
+@agent_memory("scratchpad", writes=True)
+@content_argument("content")
 @revision_option
-@event_id_option
-@pass_session
-def write_scratchpad(session: Session, agent: str, content: str, revision: int | None, event_id: str | None) -> None:
+def write_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad, content: str, **how: Any) -> None:
     """Replace the scratchpad of an agent.
 
     An empty CONTENT clears it; - reads it from standard input.
     """
-    text = content_of(content)
-    session.speak_as(agent)
-    with session.connect() as bus:
-        new = bus.scratchpad(agent).write(text, revision=revision, event_id=event_id)
-    document = {"agent": agent, "characters": len(text), "revision": new}
-    session.out.result(document, Cell("saved", "green"), Cell(f"{plural(len(text), 'character')} for {agent}"))
+    new = pad.write(content, **how)
+    document = {"agent": agent, "characters": len(content), "revision": new}
+    session.out.result(document, Cell("saved", "green"), Cell(f"{plural(len(content), 'character')} for {agent}"))
 
 
 @scratchpad.command("whoami", examples=("scratchbus scratchpad whoami analyst",))
-@click.argument("agent")
-@pass_session
-def whoami(session: Session, agent: str) -> None:
+@agent_memory("scratchpad")
+def whoami(session: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
     """Print the text that an agent gets at the start of a run."""
-    session.speak_as(agent)
-    with session.connect() as bus:
-        text = bus.scratchpad(agent).whoami()
+    text = pad.whoami()
     _show_text(session, {"agent": agent, "text": text}, text)
 
 
-def _show_text(session: Session, document: dict[str, Any], text: str | None) -> None:
+def _show_text(session: Invocation, document: dict[str, Any], text: str | None) -> None:
     """Print a document, or a text: unchanged into a pipe, as paragraphs on a terminal, not at all if it is empty."""
     if session.as_json:
         session.out.document(document)

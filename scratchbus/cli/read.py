@@ -10,8 +10,8 @@ from scratchbus.cli.arguments import pairs, past_moment
 from scratchbus.cli.commands import command, given
 from scratchbus.cli.completion import statuses, type_names
 from scratchbus.cli.event_view import show_history
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.observation_view import columns_at, show_card, show_gone, show_trace
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.errors import NotFound
 
 _COUNT = click.IntRange(min=1)
@@ -41,7 +41,7 @@ _EMPTY = "The page is empty; add something with `scratchbus add TYPE CONTENT --s
 @click.option("--after", metavar="ID", help="Continue after this one, the last of the previous list.")
 @pass_session
 def list_(
-    session: Session,
+    session: Invocation,
     since: str | None,
     limit: int | None,
     is_all: bool,
@@ -67,7 +67,7 @@ def list_(
 @command(examples=("scratchbus active --limit 10",))
 @click.option("--limit", type=_COUNT, metavar="N", help="The most observations to show.  [default: all]")
 @pass_session
-def active(session: Session, limit: int | None) -> None:
+def active(session: Invocation, limit: int | None) -> None:
     """Show the active observations, by priority."""
     with session.open() as opened:
         found = opened.page.active(limit)
@@ -78,7 +78,7 @@ def active(session: Session, limit: int | None) -> None:
 @click.argument("id", metavar="ID")
 @click.option("--history", "with_history", is_flag=True, help="Show its events too.")
 @pass_session
-def show(session: Session, id: str, with_history: bool) -> None:
+def show(session: Invocation, id: str, with_history: bool) -> None:
     """Show one observation in full.
 
     ID is its id, or at least the last 6 characters of it. If it has left the page, --history shows its events.
@@ -101,7 +101,7 @@ def show(session: Session, id: str, with_history: bool) -> None:
 @command(examples=("scratchbus trace goal-17", "scratchbus --json trace goal-17 | jq .motives"))
 @click.argument("action")
 @pass_session
-def trace(session: Session, action: str) -> None:
+def trace(session: Invocation, action: str) -> None:
     """Show what led to an action.
 
     Shows the observations linked to ACTION and, below each, the evidence it rests on, on any page.
@@ -114,7 +114,7 @@ def trace(session: Session, action: str) -> None:
 @command(examples=("scratchbus history 8F3K2M9Q",))
 @click.argument("id", metavar="ID")
 @pass_session
-def history(session: Session, id: str) -> None:
+def history(session: Invocation, id: str) -> None:
     """Show the events about an observation, oldest first.
 
     This also works when it has left the page.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import os.path
 import sys
 import threading
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -14,14 +13,14 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import BusGroup, command, given
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.status_view import connection_hint, engine_document, show_status
-from scratchbus.daemon.metrics_options import metrics_options, start_exporter
+from scratchbus.daemon import metrics_options, start_exporter
 from scratchbus.errors import EngineUnreachable, InvalidURL
 
 if TYPE_CHECKING:
-    from scratchbus.daemon.runtime import Run
+    from scratchbus.daemon import DaemonRun
 
 _NAP = 0.1  # seconds that a stop may go unnoticed
 
@@ -34,23 +33,23 @@ _NAP = 0.1  # seconds that a stop may go unnoticed
 )
 @metrics_options
 @pass_session
-def up(session: Session, metrics_host: str, metrics_port: int | None) -> None:
+def up(session: Invocation, metrics_host: str, metrics_port: int | None) -> None:
     """Run the engine and its background work until Ctrl-C.
 
     The background work is a projector, an expirer, and an archiver if archive_url is set. Without --url the engine is
     the embedded one, which all processes of this user share. It keeps running when this command ends; `scratchbus stop`
     stops it.
     """
-    from scratchbus.daemon.runtime import configure_logging, serve
+    from scratchbus.daemon import configure_logging, run_archiver, run_expirer, run_projector, serve
 
     configure_logging(session.settings().log_level)
     exporter = start_exporter(metrics_host, metrics_port)
     with session.connect() as bus:
         status = bus.status()
     source = session.settings().source or "up"
-    runs = [scratchbus.run_projector, scratchbus.run_expirer]
+    runs = [run_projector, run_expirer]
     if session.settings().archive_url:
-        runs.append(scratchbus.run_archiver)
+        runs.append(run_archiver)
     names = ", ".join(run.__name__.removeprefix("run_") for run in runs)
     if session.as_json:
         metrics = {"metrics": exporter.url} if exporter else {}
@@ -68,14 +67,14 @@ def up(session: Session, metrics_host: str, metrics_port: int | None) -> None:
     serve(exporter.watching(connect) if exporter else connect, _side_by_side(*runs))
 
 
-def _side_by_side(*runs: Run) -> Run:
+def _side_by_side(*runs: DaemonRun) -> DaemonRun:
     """Return a run that does all of these at once; when one of them ends or fails, all end."""
 
     def run_all(bus: scratchbus.Bus, stop: threading.Event) -> None:
         over = threading.Event()
         failures: list[BaseException] = []
 
-        def work(run: Run) -> None:
+        def work(run: DaemonRun) -> None:
             try:
                 run(bus, over)
             except BaseException as problem:  # raised again below
@@ -131,7 +130,7 @@ class _DaemonGroup(BusGroup):
 )
 @pass_session
 @click.pass_context
-def run(context: click.Context, session: Session) -> None:
+def run(context: click.Context, session: Invocation) -> None:
     """Run one of the reference daemons, until Ctrl-C.
 
     `scratchbus run NAME --help` explains its options.
@@ -146,17 +145,17 @@ def _load(module: str = "") -> ModuleType:
 
     A wheel has them as a part of scratchbus, a checkout beside it.
     """
-    package = Path(scratchbus.__file__).parent
-    if (package / "_daemons").is_dir():
+    package = os.path.dirname(scratchbus.__file__)
+    if os.path.isdir(os.path.join(package, "_daemons")):
         return import_module(f"scratchbus._daemons{module}")
-    if sys.path[0] != str(package.parent):
-        sys.path.insert(0, str(package.parent))
+    if sys.path[0] != os.path.dirname(package):
+        sys.path.insert(0, os.path.dirname(package))
     return import_module(f"daemons{module}")
 
 
 @command()
 @pass_session
-def status(session: Session) -> None:
+def status(session: Invocation) -> None:
     """Show the state of the bus.
 
     Shows the engine and how to connect to it, the log, the projection, subscriptions and pages.
@@ -172,7 +171,7 @@ def status(session: Session) -> None:
 
 @command()
 @pass_session
-def stop(session: Session) -> None:
+def stop(session: Invocation) -> None:
     """Stop the embedded engine. Nothing is lost; the next command or program that connects starts it again.
 
     Programs that are connected now wait until it is started.
@@ -194,12 +193,12 @@ def stop(session: Session) -> None:
     )
 )
 @click.option(
-    "--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--log", type=click.Path(dir_okay=False), metavar="FILE",
     help="The log to read.  [default: a small made-up one]",
 )  # fmt: skip
 @pass_session
 @click.pass_context
-def demo(context: click.Context, session: Session, log: Path | None) -> None:
+def demo(context: click.Context, session: Invocation, log: str | None) -> None:
     """Watch the daemons work on a log, for about a minute.
 
     The daemons find attacks in the log and handle them. The demo uses a temporary engine, unless --url names another.

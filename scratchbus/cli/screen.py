@@ -15,9 +15,9 @@ from rich.text import Text
 import scratchbus
 from scratchbus.cli.event_view import RECENT, columns_of
 from scratchbus.cli.follow import list_open
+from scratchbus.cli.invocation import OpenPage
 from scratchbus.cli.observation_view import columns_at
 from scratchbus.cli.output import Output
-from scratchbus.cli.session import OpenPage
 from scratchbus.cli.text import plural
 from scratchbus.errors import ScratchbusError
 

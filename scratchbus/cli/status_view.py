@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 import scratchbus
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import Cell, Column, Columns, Output
-from scratchbus.cli.session import Session
 from scratchbus.cli.text import clock, plural, span
 
 T = TypeVar("T")
@@ -21,6 +20,8 @@ _NEARLY = 0.9  # of the memory limit of the engine
 
 def engine_document(status: scratchbus.Status) -> dict[str, Any]:
     """Return the engine as a JSON document, with the socket and process of an embedded one."""
+    from pathlib import Path  # late, as all that `--help` does not need
+
     found: dict[str, Any] = {
         "url": status.url, "bus": status.bus, "engine": status.engine, "version": status.version,
         "directory": status.directory, "socket": None, "engine_pid": None,
@@ -41,7 +42,7 @@ def connection_hint(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
     if where["socket"]:
         yield "socket", Cell(f"{where['socket']} (process {where['engine_pid']})", "dim")
     bus = "" if status.bus == _default_bus() else f", bus={status.bus!r}"
-    is_default = status.directory is not None and Path(status.directory) == scratchbus.embedded_directory()
+    is_default = status.directory == str(scratchbus.embedded_directory())
     address = "" if is_default and not bus else repr(None if is_default else status.url)
     yield "connect", Cell(f"Bus.connect({address}{bus})", "cyan")
     yield "", Cell("scratchbus active" if is_default else f"scratchbus --url {status.url} active", "cyan")
@@ -53,7 +54,7 @@ def _default_bus() -> str:
     return str(Settings.model_fields["bus"].default)
 
 
-def show_status(session: Session, status: scratchbus.Status) -> None:
+def show_status(session: Invocation, status: scratchbus.Status) -> None:
     """Show the status of a bus."""
     out = session.out
     if out.as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any
 
@@ -75,6 +74,8 @@ def paragraphs(text: str) -> str:
 
 def compact(value: Any) -> str:
     """Return a JSON value on one line."""
+    import json  # late, as all that `--help` does not need
+
     return one_line(json.dumps(value, ensure_ascii=False))
 
 

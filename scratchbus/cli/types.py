@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 import scratchbus
 from scratchbus.cli.commands import BusGroup, event_id_option
+from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell, Column, Columns
-from scratchbus.cli.session import Session, pass_session
 from scratchbus.cli.text import one_line, plural, type_style
 
-_FILE = click.Path(path_type=Path)
+_FILE = click.Path()
 
 
 def _duration_cell(own: int | str | None) -> Cell:
@@ -41,7 +39,7 @@ def types() -> None:
 
 @types.command("list")
 @pass_session
-def list_types(session: Session) -> None:
+def list_types(session: Invocation) -> None:
     """Show the types of the bus, the highest priority first."""
     with session.connect() as bus:
         found = sorted(bus.types.types.values(), key=lambda each: (-each.priority, each.name))
@@ -51,13 +49,13 @@ def list_types(session: Session) -> None:
 @types.command(examples=("scratchbus types check config/observation_types.yaml",))
 @click.argument("file", type=_FILE)
 @pass_session
-def check(session: Session, file: Path) -> None:
+def check(session: Invocation, file: str) -> None:
     """Check a file of types.
 
     Prints the first error with its line. This needs no engine.
     """
     registry = scratchbus.load_registry(file)
-    document = {"file": str(file), "types": sorted(registry.types)}
+    document = {"file": file, "types": sorted(registry.types)}
     session.out.result(document, Cell("valid", "green"), Cell(f"{file} has {plural(len(registry.types), 'type')}"))
 
 
@@ -65,7 +63,7 @@ def check(session: Session, file: Path) -> None:
 @click.argument("file", type=_FILE)
 @event_id_option
 @pass_session
-def push(session: Session, file: Path, event_id: str | None) -> None:
+def push(session: Invocation, file: str, event_id: str | None) -> None:
     """Publish a file of types to the bus.
 
     Running daemons use it without a restart. A type cannot be removed, or get another lifecycle, while an observation

@@ -15,8 +15,8 @@ import click
 
 from scratchbus import Bus
 from scratchbus.daemon.exit_codes import USAGE, exit_code
-from scratchbus.daemon.metrics_options import metrics_options, start_exporter
-from scratchbus.daemon.runtime import Run, configure_logging, serve
+from scratchbus.daemon.exporter_options import metrics_options, start_exporter
+from scratchbus.daemon.runtime import DaemonRun, configure_logging, serve
 from scratchbus.daemon.usage import usage_line
 from scratchbus.domain.ownership import new_instance
 from scratchbus.domain.values import check_page, check_source, duration_ms, duration_text
@@ -51,7 +51,7 @@ class Daemon:
         where = without_password(self.settings.url) if self.settings.url else self.settings.home or ""
         return f"{where} {self.settings.bus} {self.page}"
 
-    def serve(self, run: Run, *, patient: bool = True) -> None:
+    def serve(self, run: DaemonRun, *, patient: bool = True) -> None:
         """Run the work on a connection to the bus; see `scratchbus.daemon.serve`."""
         serve(self.exporter.watching(self._connect) if self.exporter else self._connect, run, patient=patient)
 

@@ -17,12 +17,12 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (NotFound, NOT_FOUND),
     (Conflict, CONFLICT),
     (InvalidInput, INVALID_INPUT),
-    (LogRewound, CONFLICT),  # the log is not the one that was read before: read it anew, as after any conflict
+    (LogRewound, CONFLICT),  # read the log again, as after any conflict
     (EngineError, ENGINE),
     (ArchiveUnavailable, ENGINE),
 )
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code for an error; what is not in the table is internal."""
+    """Return the exit code for an error: that of its class in the table, else INTERNAL."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)

@@ -1,4 +1,4 @@
-"""Logging for short commands: structlog is configured when there is something to log, which is seldom."""
+"""Logging for short commands: structlog is configured when the first line is logged, which is seldom."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scratchbus.telemetry.logs import before_logging
 def configure_logging_late(level: Callable[[], str]) -> None:
     """Configure logging at this level before the first line is logged; see `scratchbus.daemon.runtime`.
 
-    Importing structlog takes as long as many a command does altogether.
+    Importing structlog takes as long as many whole commands.
     """
 
     def configure() -> None:

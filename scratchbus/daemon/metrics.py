@@ -1,6 +1,6 @@
-"""The metrics of a process, for Prometheus; the names of all of them are here.
+"""The metrics of a process, for Prometheus, with all their names.
 
-What the process did is counted as it goes. How the bus is, is looked up when someone asks.
+The work of the process is counted as it happens. The state of the bus is read for each scrape.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from scratchbus.bus import Bus
 
 PATIENCE = 1.0
-"""Seconds that whoever asks waits for what the engine says; after that, it is told without."""
+"""Seconds that a scrape waits for the engine; after that it is answered without the state of the bus."""
 
 Values = Iterable[tuple[list[str], float]]
 """The labels of each sample, and its value."""
 
 
 class Exporter:
-    """Serves the metrics of this process over HTTP, from now until the process ends.
+    """Serves the metrics of this process over HTTP until the process ends.
 
-    Raises SettingsError when the port cannot be had; 0 is a free one.
+    Port 0 picks a free one. Raises SettingsError if the port is not available.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -53,7 +53,7 @@ class Exporter:
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
 
     def watching(self, connect: Callable[[], Bus]) -> Callable[[], Bus]:
-        """Return what connects likewise, and has the metrics tell about the bus that was opened last."""
+        """Return a function that connects, and reports the state of the bus that it opened last."""
 
         def connect_and_watch() -> Bus:
             self._bus = connect()
@@ -63,14 +63,14 @@ class Exporter:
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, within PATIENCE."""
-        yield from _what_was_done()
+        yield from _work_done()
         status = self._status()
         yield _gauge("up", "Whether the engine answered in time.", [], [([], float(status is not None))])
         if status is not None:
-            yield from _how_it_is(status)
+            yield from _state_of(status)
 
     def _status(self) -> Status | None:
-        """Return how the bus is, None when that cannot be had in time; those who ask at once share a look at it."""
+        """Return the status of the bus, or None if it is not there in time. Simultaneous scrapes share one read."""
         bus = self._bus
         if bus is None:
             return None
@@ -88,14 +88,14 @@ class Exporter:
 def _look_at(bus: Bus, look: Future[Status]) -> None:
     try:
         look.set_result(bus.status())
-    except Exception as problem:  # raised where it is asked for
+    except Exception as problem:  # raised in the scrape
         look.set_exception(problem)
 
 
-# -- what this process did --------------------------------------------------------------------------------------------
+# -- the work of this process ----------------------------------------------------------------------------------------
 
 
-def _what_was_done() -> Iterator[Metric]:
+def _work_done() -> Iterator[Metric]:
     yield _counter("events_appended", "Events that this process appended.", ["kind"], _each(counts.appended))
     yield _counter("appends_refused", "Appends that the engine refused.", ["reason"], _each(counts.refused))
     yield _histogram("append_seconds", "How long appends took.", [], {"": counts.append_took})
@@ -123,10 +123,10 @@ def _what_was_done() -> Iterator[Metric]:
     yield _histogram("handler_seconds", "From a delivery to its ack or failure.", names, took)
 
 
-# -- how the bus is ---------------------------------------------------------------------------------------------------
+# -- the state of the bus --------------------------------------------------------------------------------------------
 
 
-def _how_it_is(status: Status) -> Iterator[Metric]:
+def _state_of(status: Status) -> Iterator[Metric]:
     yield _gauge("engine_info", "The engine.", ["engine", "version"], [([status.engine, status.version], 1)])
     yield _gauge("engine_risks", "Ways in which it may lose events.", [], [([], len(status.risks))])
     if status.memory_bytes:
@@ -154,7 +154,7 @@ def _how_it_is(status: Status) -> Iterator[Metric]:
     yield _gauge("page_live_claims", "Live claims on the busiest.", ["page"], claimed)
 
 
-# -- their form -------------------------------------------------------------------------------------------------------
+# -- their form ------------------------------------------------------------------------------------------------------
 
 
 def _each(by_name: Mapping[str, int]) -> Values:

@@ -46,31 +46,31 @@ PASSING: tuple[type[ScratchbusError], ...] = (
     PositionLost,
     PageFull,
 )
-"""What may be better in a while: a daemon waits and begins anew.
+"""Errors that may pass: a daemon waits, then starts its work again.
 
-It passes by itself, or someone mends it meanwhile, such as the state of a projector whose log was replaced;
-those who read on from the present, such as the router, have mended it by beginning anew.
+They pass by themselves, or someone repairs the cause meanwhile, such as the state of a projector whose log was
+replaced. Daemons that read from the present on, such as the router, recover by starting again.
 """
 
 GRACE = 1.0
-"""Seconds that the work has to end after a signal; what it writes is safe to cut off anywhere."""
+"""Seconds that the work has to end after a signal; its writes may safely be cut off anywhere."""
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 _SETTLED = 10.0  # seconds of work after which the next pause is a short one again
-_PROOF = 2.0  # seconds of work after which it is told to go on
+_PROOF = 2.0  # seconds of work after which the log says that it goes on
 _NAP = 0.1  # seconds that a signal may go unnoticed
 
-Run = Callable[["Bus", threading.Event], None]
-"""The work of a daemon: it goes on until the event is set, or until it is done."""
+DaemonRun = Callable[["Bus", threading.Event], None]
+"""The work of a daemon: it runs until the event is set, or until it is done."""
 
 logger = structlog.get_logger(__name__)
 
 
 def configure_logging(level: str = "info", **always: str) -> None:
-    """Log to stderr: for people on a terminal, as one JSON object a line elsewhere. `always` is in every line.
+    """Log to stderr: for people on a terminal, else as one JSON object per line. Every line has the fields `always`.
 
-    What libraries have to say, from warnings on, looks the same.
+    Warnings and errors of libraries are logged in the same form.
     """
     renderer: structlog.types.Processor = _render_json
     if sys.stderr.isatty():
@@ -106,15 +106,15 @@ def _render_json(logger: Any, name: str, line: structlog.types.EventDict) -> str
 
 
 def _render_for_people(logger: Any, name: str, line: structlog.types.EventDict) -> str:
-    """Render a line without what a terminal would obey: what is said may come from data."""
+    """Render a line without control characters, which may come from data."""
     return _console(logger, name, {key: visible(each) if isinstance(each, str) else each for key, each in line.items()})
 
 
-def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None:
+def serve(connect: Callable[[], Bus], run: DaemonRun, *, patient: bool = True) -> None:
     """Connect and do the work, until SIGTERM or SIGINT or until the work is done.
 
-    When the engine goes away, wait with growing, jittered pauses until it is back, and do the work anew on a new bus;
-    with `patient` False, raise instead. An embedded engine that someone stopped is not started by this. Any other
+    When the engine goes away, wait with growing, jittered pauses until it is back, and start the work again on a new
+    bus; with `patient` False, raise instead. This does not start an embedded engine that someone stopped. Any other
     error ends the work and is raised here. Call this from the main thread. A second signal ends the process at once.
     """
     stop, done = threading.Event(), threading.Event()
@@ -128,7 +128,7 @@ def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None
         finally:
             done.set()
 
-    gc.freeze()  # the collector need not walk what is loaded by now, again and again while a projector folds
+    gc.freeze()  # so that collections while a projector folds skip the objects loaded by now
     with _signals_set(stop):
         logger.info("started")
         threading.Thread(target=work, name="work", daemon=True).start()
@@ -141,8 +141,8 @@ def serve(connect: Callable[[], Bus], run: Run, *, patient: bool = True) -> None
     logger.info("stopped")
 
 
-def _keep_running(connect: Callable[[], Bus], run: Run, stop: threading.Event, patient: bool) -> None:
-    attempt, waiting = 0, _Waiting()
+def _keep_running(connect: Callable[[], Bus], run: DaemonRun, stop: threading.Event, patient: bool) -> None:
+    attempt, waiting = 0, _WaitLog()
     with ExitStack() as last:
         bus: Bus | None = None
         while not stop.is_set():
@@ -166,8 +166,8 @@ def _keep_running(connect: Callable[[], Bus], run: Run, stop: threading.Event, p
                 stop.wait(pause(attempt))
 
 
-class _Waiting:
-    """Tells once that the work waits, and once that it goes on; what fails again at once has not gone on."""
+class _WaitLog:
+    """Logs once that the work waits, and once that it goes on; work that fails again at once has not gone on."""
 
     def __init__(self) -> None:
         self._is_told = False
@@ -195,14 +195,14 @@ class _Waiting:
 
 
 def pause(attempt: int) -> float:
-    """Return how many seconds to wait after so many attempts that failed at once: growing, with jitter."""
+    """Return the seconds to wait after this many failed attempts: growing, with jitter."""
     longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempt, 16))
     return random.uniform(longest / 2, longest)
 
 
 @contextmanager
 def _signals_set(stop: threading.Event) -> Iterator[None]:
-    """Set the event on the first SIGTERM or SIGINT; the second one does what it does by default."""
+    """Set the event on the first SIGTERM or SIGINT; the second has its default effect."""
 
     def on_signal(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)

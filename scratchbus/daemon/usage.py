@@ -1,4 +1,4 @@
-"""How it is said that a command line is wrong."""
+"""The error line for a wrong command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 
 def usage_line(problem: click.ClickException, program: str) -> str:
-    """Return in one line what is wrong with the command line, and where the right one is described."""
+    """Return one line that says what is wrong with the command line, and which --help describes it."""
     text = " ".join(problem.format_message().split()).rstrip(".")
     context = problem.ctx if isinstance(problem, click.UsageError) else None
     command = context.command_path if context is not None else program

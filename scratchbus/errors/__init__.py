@@ -13,10 +13,10 @@ the error also has its `position`, and for a claim the `fence`.
     │   ├── BudgetTooSmall      the parts that are never cut exceed it (.budget, .needed)
     │   ├── UnknownType         a type that is not registered        (.type, .nearest, .known)
     │   ├── InvalidTTL · InvalidId · InvalidName · InvalidSource · InvalidPosition · InvalidURL
-    │   ├── RegistryError       the types file                       (.file, .line, .key, .allowed)
-    │   ├── RulesError          the logwatch or tools file           (.file, .line, .key)
+    │   ├── RegistryError       the types file                       (.file, .line, .column, .key)
+    │   ├── RulesError          the logwatch or tools file           (.file, .line, .column, .key)
     │   ├── SettingsError       a setting
-    │   │   └── SettingsFileError   the settings file             (.file, .line, .key, .allowed)
+    │   │   └── SettingsFileError   the settings file             (.file, .line, .column, .key)
     │   ├── InvalidExport       the export file to import             (.line)
     │   ├── Unauthorized        another agent's scratchpad            (.agent, .source, .kind)
     │   └── ShardsMismatch      the bus was created with other shards (.expected, .actual)
@@ -67,146 +67,75 @@ the error also has its `position`, and for a claim the `fence`.
         └── StateTooOld         the stored state has a format this code no longer reads
 """
 
-from scratchbus.errors.archive import ArchiveBusy, ArchiveDamaged, ArchiveError, ArchiveForeign, ArchiveUnavailable
-from scratchbus.errors.base import ScratchbusError, shown
-from scratchbus.errors.closed import BusClosed, ViewClosed
-from scratchbus.errors.engine import (
-    EngineAuth,
-    EngineError,
-    EngineForbidden,
-    EngineFull,
-    EngineLoading,
-    EngineMisconfigured,
-    EngineMissing,
-    EngineNotStarted,
-    EngineReadOnly,
-    EngineTooOld,
-    EngineUnreachable,
-    ForeignData,
-    NotReplicated,
-)
-from scratchbus.errors.input import (
-    BudgetTooSmall,
-    InvalidExport,
-    InvalidField,
-    InvalidId,
-    InvalidInput,
-    InvalidName,
-    InvalidPosition,
-    InvalidSource,
-    InvalidTTL,
-    InvalidURL,
-    ReadOnlyField,
-    RegistryError,
-    RulesError,
-    SettingsError,
-    SettingsFileError,
-    ShardsMismatch,
-    TooLarge,
-    Unauthorized,
-    UnknownField,
-    UnknownType,
-)
-from scratchbus.errors.log import Behind, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, StateTooOld
-from scratchbus.errors.state import (
-    Claimed,
-    Conflict,
-    EventIdReused,
-    FileGone,
-    InvalidTransition,
-    KeyHeld,
-    NotChangeable,
-    NotClaimed,
-    NotEmpty,
-    NotFound,
-    PageFull,
-    RebuildHeld,
-    RevisionConflict,
-    SessionExists,
-    SessionOver,
-    StaleFence,
-    TypeInUse,
-    VersionConflict,
-)
-from scratchbus.errors.subscribing import (
-    LeaseLost,
-    NotDelivered,
-    SubscriptionHeld,
-    SubscriptionMismatch,
-    TooManyUnacked,
-)
-
-__all__ = [
-    "ArchiveBusy",
-    "ArchiveDamaged",
-    "ArchiveError",
-    "ArchiveForeign",
-    "ArchiveUnavailable",
-    "Behind",
-    "BudgetTooSmall",
-    "BusClosed",
-    "Claimed",
-    "CodeTooOld",
-    "Conflict",
-    "EngineAuth",
-    "EngineError",
-    "EngineForbidden",
-    "EngineFull",
-    "EngineLoading",
-    "EngineMisconfigured",
-    "EngineMissing",
-    "EngineNotStarted",
-    "EngineReadOnly",
-    "EngineTooOld",
-    "EngineUnreachable",
-    "EventIdReused",
-    "FileGone",
-    "ForeignData",
-    "InvalidExport",
-    "InvalidField",
-    "InvalidId",
-    "InvalidInput",
-    "InvalidName",
-    "InvalidPosition",
-    "InvalidSource",
-    "InvalidTTL",
-    "InvalidTransition",
-    "InvalidURL",
-    "KeyHeld",
-    "LeaseLost",
-    "LogError",
-    "LogGap",
-    "LogRewound",
-    "NotChangeable",
-    "NotClaimed",
-    "NotDelivered",
-    "NotEmpty",
-    "NotFound",
-    "NotReplicated",
-    "PageFull",
-    "PositionLost",
-    "ReadOnlyField",
-    "RebuildHeld",
-    "RegistryError",
-    "RevisionConflict",
-    "RulesError",
-    "ScratchbusError",
-    "SessionExists",
-    "SessionOver",
-    "SettingsError",
-    "SettingsFileError",
-    "ShardsMismatch",
-    "StaleFence",
-    "StateTooOld",
-    "SubscriptionHeld",
-    "SubscriptionMismatch",
-    "TooLarge",
-    "TooManyUnacked",
-    "TypeInUse",
-    "Unauthorized",
-    "UnknownField",
-    "UnknownType",
-    "VersionConflict",
-    "ViewClosed",
-    "shown",
-]
+from scratchbus.errors.base import ScratchbusError as ScratchbusError
+from scratchbus.errors.base import shown as shown
+from scratchbus.errors.engine import EngineAuth as EngineAuth
+from scratchbus.errors.engine import EngineError as EngineError
+from scratchbus.errors.engine import EngineForbidden as EngineForbidden
+from scratchbus.errors.engine import EngineFull as EngineFull
+from scratchbus.errors.engine import EngineLoading as EngineLoading
+from scratchbus.errors.engine import EngineMisconfigured as EngineMisconfigured
+from scratchbus.errors.engine import EngineMissing as EngineMissing
+from scratchbus.errors.engine import EngineNotStarted as EngineNotStarted
+from scratchbus.errors.engine import EngineReadOnly as EngineReadOnly
+from scratchbus.errors.engine import EngineTooOld as EngineTooOld
+from scratchbus.errors.engine import EngineUnreachable as EngineUnreachable
+from scratchbus.errors.engine import ForeignData as ForeignData
+from scratchbus.errors.engine import NotReplicated as NotReplicated
+from scratchbus.errors.input import BudgetTooSmall as BudgetTooSmall
+from scratchbus.errors.input import InvalidExport as InvalidExport
+from scratchbus.errors.input import InvalidField as InvalidField
+from scratchbus.errors.input import InvalidId as InvalidId
+from scratchbus.errors.input import InvalidInput as InvalidInput
+from scratchbus.errors.input import InvalidName as InvalidName
+from scratchbus.errors.input import InvalidPosition as InvalidPosition
+from scratchbus.errors.input import InvalidSource as InvalidSource
+from scratchbus.errors.input import InvalidTTL as InvalidTTL
+from scratchbus.errors.input import InvalidURL as InvalidURL
+from scratchbus.errors.input import ReadOnlyField as ReadOnlyField
+from scratchbus.errors.input import RegistryError as RegistryError
+from scratchbus.errors.input import RulesError as RulesError
+from scratchbus.errors.input import SettingsError as SettingsError
+from scratchbus.errors.input import SettingsFileError as SettingsFileError
+from scratchbus.errors.input import ShardsMismatch as ShardsMismatch
+from scratchbus.errors.input import TooLarge as TooLarge
+from scratchbus.errors.input import Unauthorized as Unauthorized
+from scratchbus.errors.input import UnknownField as UnknownField
+from scratchbus.errors.input import UnknownType as UnknownType
+from scratchbus.errors.log import ArchiveDamaged as ArchiveDamaged
+from scratchbus.errors.log import ArchiveError as ArchiveError
+from scratchbus.errors.log import ArchiveForeign as ArchiveForeign
+from scratchbus.errors.log import ArchiveUnavailable as ArchiveUnavailable
+from scratchbus.errors.log import Behind as Behind
+from scratchbus.errors.log import CodeTooOld as CodeTooOld
+from scratchbus.errors.log import LogError as LogError
+from scratchbus.errors.log import LogGap as LogGap
+from scratchbus.errors.log import LogRewound as LogRewound
+from scratchbus.errors.log import PositionLost as PositionLost
+from scratchbus.errors.log import StateTooOld as StateTooOld
+from scratchbus.errors.state import ArchiveBusy as ArchiveBusy
+from scratchbus.errors.state import BusClosed as BusClosed
+from scratchbus.errors.state import Claimed as Claimed
+from scratchbus.errors.state import Conflict as Conflict
+from scratchbus.errors.state import EventIdReused as EventIdReused
+from scratchbus.errors.state import FileGone as FileGone
+from scratchbus.errors.state import InvalidTransition as InvalidTransition
+from scratchbus.errors.state import KeyHeld as KeyHeld
+from scratchbus.errors.state import LeaseLost as LeaseLost
+from scratchbus.errors.state import NotChangeable as NotChangeable
+from scratchbus.errors.state import NotClaimed as NotClaimed
+from scratchbus.errors.state import NotDelivered as NotDelivered
+from scratchbus.errors.state import NotEmpty as NotEmpty
+from scratchbus.errors.state import NotFound as NotFound
+from scratchbus.errors.state import PageFull as PageFull
+from scratchbus.errors.state import RebuildHeld as RebuildHeld
+from scratchbus.errors.state import RevisionConflict as RevisionConflict
+from scratchbus.errors.state import SessionExists as SessionExists
+from scratchbus.errors.state import SessionOver as SessionOver
+from scratchbus.errors.state import StaleFence as StaleFence
+from scratchbus.errors.state import SubscriptionHeld as SubscriptionHeld
+from scratchbus.errors.state import SubscriptionMismatch as SubscriptionMismatch
+from scratchbus.errors.state import TooManyUnacked as TooManyUnacked
+from scratchbus.errors.state import TypeInUse as TypeInUse
+from scratchbus.errors.state import VersionConflict as VersionConflict
+from scratchbus.errors.state import ViewClosed as ViewClosed

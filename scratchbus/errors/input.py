@@ -99,13 +99,20 @@ class _FileError(InvalidInput):
     """A YAML file has an error."""
 
     def __init__(
-        self, file: str, line: int | None, key: str | None, problem: str, allowed: Iterable[str] | None = None
+        self,
+        file: str,
+        line: int | None,
+        key: str | None,
+        problem: str,
+        allowed: Iterable[str] | None = None,
+        column: int | None = None,
     ) -> None:
         self.file = file
         self.line = line
+        self.column = column
         self.key = key
         self.allowed = sorted(allowed) if allowed is not None else None
-        where = file if line is None else f"{file}:{line}"
+        where = ":".join(str(part) for part in (file, line, column) if part is not None)
         text = f"{where}: {key}: {problem}" if key else f"{where}: {problem}"
         if self.allowed is not None:
             text += f"; allowed: {listed(self.allowed)}"

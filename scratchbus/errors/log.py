@@ -1,4 +1,4 @@
-"""Errors in reading the log."""
+"""Errors of the log and its archive."""
 
 from __future__ import annotations
 
@@ -31,3 +31,19 @@ class CodeTooOld(LogError):
 
 class StateTooOld(LogError):
     """The state is stored in a format that this code no longer reads; run `scratchbus rebuild`."""
+
+
+class ArchiveError(ScratchbusError):
+    """The archive failed."""
+
+
+class ArchiveDamaged(ArchiveError):
+    """A file of the archive is missing or has changed."""
+
+
+class ArchiveForeign(ArchiveError):
+    """The archive belongs to another bus, or to another log of this bus."""
+
+
+class ArchiveUnavailable(ArchiveError):
+    """The archive cannot be read or written: it is missing, no permission, no space, no response."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any, Final, NotRequired
+from typing import Annotated, Any, Final, NotRequired, cast
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
@@ -17,7 +17,7 @@ SHORT: Final = 500
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
-class Seen(TypedDict):
+class ObservationAnswer(TypedDict):
     """An observation."""
 
     id: str
@@ -52,7 +52,7 @@ _IN_BRIEF: Final = {
     "items": {
         "type": "object",
         "description": "A brief observation; `get_observation` describes the fields.",
-        "properties": dict.fromkeys(Seen.__annotations__, True),
+        "properties": dict.fromkeys(ObservationAnswer.__annotations__, True),
         "required": ["id", "type", "status", "priority", "source", "content", "created_at", "version"],
     },
 }
@@ -63,13 +63,13 @@ answer, and validating the types took longer than everything else together."""
 class Page(TypedDict):
     """A page of observations, in order."""
 
-    observations: Annotated[list[Seen], WithJsonSchema(_IN_BRIEF)]
+    observations: Annotated[list[ObservationAnswer], WithJsonSchema(_IN_BRIEF)]
     next_cursor: NotRequired[
         Annotated[str, Field(description="Pass it as `cursor` for the next page; absent on the last page.")]
     ]
 
 
-class Held(TypedDict):
+class HeldClaim(TypedDict):
     """A claim that you hold."""
 
     id: str
@@ -79,7 +79,7 @@ class Held(TypedDict):
     until: Moment
 
 
-class Cleared(TypedDict):
+class ClearedIds(TypedDict):
     """The observations removed from the page; their history stays."""
 
     cleared: list[str]
@@ -104,58 +104,54 @@ class News(TypedDict):
     has_more: Annotated[bool, Field(description="True when more events are available now.")]
 
 
-def brief(observation: Observation) -> Seen:
+def brief(observation: Observation) -> ObservationAnswer:
     """Return an observation as lists show it."""
-    content = observation.content
-    seen: Seen = {
+    content, claim = observation.content, observation.claim
+    is_cut = len(content) > SHORT
+    seen: ObservationAnswer = {
         "id": observation.id,
         "type": observation.type,
         "status": observation.status,
         "priority": observation.priority,
         "source": observation.source,
-        "content": content,
+        "content": f"{content[: SHORT - 1]}…" if is_cut else content,
         "created_at": text_of(observation.created_at),
         "version": observation.version,
     }
-    if len(content) > SHORT:
-        seen["content"] = f"{content[: SHORT - 1]}…"
-        seen["full_length"] = len(content)
-    if observation.confidence != 1.0:
-        seen["confidence"] = observation.confidence
-    if observation.tags:
-        seen["tags"] = observation.tags
-    if observation.owner:
-        seen["owner"] = observation.owner
-    if observation.occurrences > 1:
-        seen["occurrences"] = observation.occurrences
-    if observation.claim:
-        seen["claimed_by"] = observation.claim.by
-        seen["claimed_until"] = text_of(observation.claim.until)
-    if observation.links:
-        seen["links"] = observation.links
-    return seen
+    return _with(
+        seen,
+        full_length=len(content) if is_cut else None,
+        confidence=None if observation.confidence == 1.0 else observation.confidence,
+        tags=observation.tags,
+        owner=observation.owner,
+        occurrences=observation.occurrences if observation.occurrences > 1 else None,
+        claimed_by=claim and claim.by,
+        claimed_until=claim and text_of(claim.until),
+        links=observation.links,
+    )
 
 
-def whole(observation: Observation, owner: str) -> Seen:
+def whole(observation: Observation, owner: str) -> ObservationAnswer:
     """Return a complete observation, with the fence of its claim if `owner` holds it."""
-    seen = brief(observation)
-    if observation.claim and observation.claim.owner == owner:
-        seen["your_fence"] = observation.claim.fence
+    seen, claim = brief(observation), observation.claim
     seen["content"] = observation.content
     seen.pop("full_length", None)
-    if observation.evidence:
-        seen["evidence"] = observation.evidence
-    if observation.reason:
-        seen["reason"] = observation.reason
-    if observation.expires_at:
-        seen["expires_at"] = text_of(observation.expires_at)
-    if observation.dedupe_key:
-        seen["dedupe_key"] = observation.dedupe_key
-    if observation.context:
-        seen["context"] = observation.context
-    if observation.metadata:
-        seen["metadata"] = observation.metadata
-    return seen
+    return _with(
+        seen,
+        your_fence=claim.fence if claim and claim.owner == owner else None,
+        evidence=observation.evidence,
+        reason=observation.reason,
+        expires_at=observation.expires_at and text_of(observation.expires_at),
+        dedupe_key=observation.dedupe_key,
+        context=observation.context,
+        metadata=observation.metadata,
+    )
+
+
+def _with(seen: ObservationAnswer, **fields: object) -> ObservationAnswer:
+    """Return the observation with these fields too, but for those that are None or empty."""
+    given = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    return cast(ObservationAnswer, {**seen, **given})
 
 
 def page_of(observations: Iterable[Observation], next_cursor: str = "") -> Page:
@@ -166,7 +162,7 @@ def page_of(observations: Iterable[Observation], next_cursor: str = "") -> Page:
     return page
 
 
-def held(id: str, claim: Claim) -> Held:
+def held(id: str, claim: Claim) -> HeldClaim:
     """Return a claim as its holder sees it."""
     return {"id": id, "fence": claim.fence, "until": text_of(claim.until)}
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.daemon.telemetry import counts
+from scratchbus.daemon import counts
 from scratchbus.mcp.desk import Desk
-from scratchbus.mcp.toolbox import SETS, Row
+from scratchbus.mcp.parameters import EventId
+from scratchbus.mcp.toolbox import SETS, ToolGroup, tool
 
 LARGEST: Final = 200_000
-
-EventId = Annotated[
-    str | None, Field(description="Your own id for this call; a retry with the same id records it only once.")
-]
 
 
 class Assembled(TypedDict):
@@ -26,15 +23,14 @@ class Assembled(TypedDict):
     left_out: Annotated[dict[str, int], Field(description="Number of items per section that did not fit the budget.")]
 
 
-class Contexts:
+class Contexts(ToolGroup):
     """The tool that shows an agent its own memory, its session and its page."""
-
-    TOOLS: ClassVar[tuple[Row, ...]] = (Row("get_context", "Get your context", SETS),)
 
     def __init__(self, desk: Desk) -> None:
         self._context = desk.bus.context
         self._identity = desk.identity
 
+    @tool("Get your context", SETS)
     async def get_context(
         self,
         budget: Annotated[

@@ -17,7 +17,7 @@ from mcp.server.auth.provider import TokenVerifier
 from starlette.authentication import AuthCredentials, BaseUser
 from starlette.requests import HTTPConnection
 
-from scratchbus.daemon.telemetry import stderr_logger
+from scratchbus.daemon import stderr_logger
 
 FIRST: Final = 0.05
 """Seconds by which the answer to a client's first wrong token is delayed; each further one doubles the delay."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Protocol
+from typing import Final
 
 from scratchbus.mcp.context import Contexts
 from scratchbus.mcp.desk import Desk
@@ -12,18 +12,9 @@ from scratchbus.mcp.observations import Observations
 from scratchbus.mcp.scratchpad import Scratchpad
 from scratchbus.mcp.sessions import Sessions
 from scratchbus.mcp.todo import Todo
-from scratchbus.mcp.toolbox import BoundTool, Row, Toolbox
+from scratchbus.mcp.toolbox import BoundTool, Toolbox, ToolGroup
 
-
-class _Group(Protocol):
-    """Related tools: a table of them, and a method for each."""
-
-    TOOLS: ClassVar[tuple[Row, ...]]
-
-    def __init__(self, desk: Desk) -> None: ...
-
-
-GROUPS: Final[dict[str, type[_Group]]] = {
+GROUPS: Final[dict[str, type[ToolGroup]]] = {
     "observations": Observations,
     "notes": Notes,
     "notepad": Notepad,
@@ -35,11 +26,11 @@ GROUPS: Final[dict[str, type[_Group]]] = {
 
 
 def toolbox_of(desk: Desk) -> Toolbox:
-    """Return the tools of an identity, in the order of the groups and their tables."""
+    """Return the tools of an identity, in the order of the groups and of their methods."""
     tools = []
     for name, group in GROUPS.items():
         if name in desk.identity.tools:
-            methods = group(desk)
-            tools += [BoundTool(getattr(methods, row.name), row) for row in group.TOOLS]
-    elsewhere = {row.name: name for name, group in GROUPS.items() for row in group.TOOLS}
+            bound = group(desk)
+            tools += [BoundTool(getattr(bound, method)) for method in group.names()]
+    elsewhere = {method: name for name, group in GROUPS.items() for method in group.names()}
     return Toolbox(desk.identity, tools, elsewhere)

@@ -31,7 +31,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from scratchbus.daemon.telemetry import stderr_logger
+from scratchbus.daemon import stderr_logger
 from scratchbus.errors import ScratchbusError, SettingsError, shown
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.failures import SlowingBackend

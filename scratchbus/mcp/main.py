@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from scratchbus.daemon.telemetry import stderr_logger
+from scratchbus.daemon import stderr_logger
 from scratchbus.errors import SettingsError
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.http import Reception, is_local, listen, serve_http

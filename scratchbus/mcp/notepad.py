@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.mcp.desk import Desk
-from scratchbus.mcp.revisions import Based, EventId, Overwrite, base_of, explained
-from scratchbus.mcp.toolbox import EDITS, READS, REPLACES, Row
+from scratchbus.mcp.parameters import Based, EventId, Overwrite, base_of, explained
+from scratchbus.mcp.toolbox import EDITS, READS, REPLACES, ToolGroup, tool
 
 
-class Text(TypedDict):
+class NotepadText(TypedDict):
     """The text of the notepad."""
 
     content: str
@@ -31,23 +31,19 @@ def done(revision: int) -> Done:
     return {"ok": True, "revision": revision}
 
 
-class Notepad:
+class Notepad(ToolGroup):
     """The tools for the notepad of one session."""
-
-    TOOLS: ClassVar[tuple[Row, ...]] = (
-        Row("read_notepad", "Read the notepad", READS),
-        Row("write_notepad", "Rewrite the notepad", REPLACES),
-        Row("update_notepad", "Edit the notepad", EDITS),
-    )
 
     def __init__(self, desk: Desk) -> None:
         self._notepad = desk.bus.notepad(desk.session)
 
-    async def read_notepad(self) -> Text:
+    @tool("Read the notepad", READS)
+    async def read_notepad(self) -> NotepadText:
         """Read the session notepad in full. It is empty until you write to it."""
         content, revision = await self._notepad.read_with_revision()
         return {"content": content, "revision": revision}
 
+    @tool("Rewrite the notepad", REPLACES)
     async def write_notepad(
         self,
         content: Annotated[str, Field(description="The complete new text; an empty text clears the notepad.")],
@@ -59,6 +55,7 @@ class Notepad:
         with explained("notepad", "read_notepad", revision):
             return done(await self._notepad.write(content, revision=base_of(revision, overwrite), event_id=event_id))
 
+    @tool("Edit the notepad", EDITS)
     async def update_notepad(
         self,
         operation: Literal["find_replace", "append", "prepend", "delete"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, NotRequired, cast
+from typing import Annotated, NotRequired, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
@@ -12,16 +12,13 @@ from scratchbus import Note, NoteResult
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.answers import Moment, text_of
 from scratchbus.mcp.desk import Desk
-from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, Row
+from scratchbus.mcp.parameters import Cursor, EventId
+from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
 
 Id = Annotated[str, Field(description="The id of a note, such as note_1764000000000.")]
 Content = Annotated[str, Field(description="One topic, specific enough to act on; at most 4,000 characters.")]
 Tags = Annotated[list[str] | None, Field(description="Topics to find it by; at most 10.")]
-EventId = Annotated[
-    str | None, Field(description="Your own id for this call; a retry with the same id changes nothing twice.")
-]
 Limit = Annotated[int, Field(ge=1, le=100, description="Maximum number of notes to return.")]
-Cursor = Annotated[str | None, Field(description="The `next_cursor` of the previous answer.")]
 
 
 class Noted(TypedDict):
@@ -42,7 +39,7 @@ class Totals(TypedDict):
     total_tags: int
 
 
-class Kept(TypedDict):
+class NoteAnswer(TypedDict):
     """The result of a change to a note."""
 
     message: str
@@ -67,7 +64,7 @@ class Found(TypedDict):
     next_cursor: NotRequired[str]
 
 
-class Filter(TypedDict):
+class TagFilter(TypedDict):
     """The tag filter, and the total number of notes listed."""
 
     note_count: int
@@ -79,7 +76,7 @@ class Listed(TypedDict):
 
     message: str
     notes: list[Noted]
-    metadata: Filter
+    metadata: TagFilter
     next_cursor: NotRequired[str]
 
 
@@ -97,27 +94,19 @@ class Tagged(TypedDict):
     metadata: TagCount
 
 
-class Notes:
+class Notes(ToolGroup):
     """The tools for the notes of one session."""
-
-    TOOLS: ClassVar[tuple[Row, ...]] = (
-        Row("add_note", "Add a note", ADDS),
-        Row("search_notes", "Search the notes", READS),
-        Row("list_notes", "List the notes", READS),
-        Row("update_note", "Change a note", REPLACES),
-        Row("delete_note", "Delete a note", REPLACES),
-        Row("scratch_note", "Add a quick note", ADDS),
-        Row("list_tags", "List the tags", READS),
-    )
 
     def __init__(self, desk: Desk) -> None:
         self._notes = desk.bus.notes(desk.session)
 
-    async def add_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> Kept:
+    @tool("Add a note", ADDS)
+    async def add_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> NoteAnswer:
         """Save a note for the rest of this session, outside the conversation and its token budget. Search first."""
         result = await self._notes.add(content, tags or (), event_id=event_id)
         return _kept(result)
 
+    @tool("Search the notes", READS)
     async def search_notes(
         self,
         query: Annotated[str, Field(description="Text to find in the content, ignoring case.")] = "",
@@ -133,6 +122,7 @@ class Notes:
             found["next_cursor"] = following
         return found
 
+    @tool("List the notes", READS)
     async def list_notes(
         self,
         tag: Annotated[str | None, Field(description="Only notes with this tag.")] = None,
@@ -142,39 +132,43 @@ class Notes:
         """List the session's notes, newest first."""
         result = await self._notes.list(tag)
         notes, following = _part(result.notes, limit, cursor)
-        listed: Listed = {"message": result.message, "notes": notes, "metadata": cast(Filter, result.metadata)}
+        listed: Listed = {"message": result.message, "notes": notes, "metadata": cast(TagFilter, result.metadata)}
         if following:
             listed["next_cursor"] = following
         return listed
 
+    @tool("Change a note", REPLACES)
     async def update_note(
         self,
         id: Id,
         content: Annotated[str | None, Field(description="The new content.")] = None,
         tags: Annotated[list[str] | None, Field(description="The new tags, replacing the old ones.")] = None,
         event_id: EventId = None,
-    ) -> Kept:
+    ) -> NoteAnswer:
         """Replace the content or tags of a note, or both. Arguments you leave out change nothing."""
         result = await self._notes.update(id, content, tags, event_id=event_id)
         return _kept(result)
 
-    async def delete_note(self, id: Id, event_id: EventId = None) -> Kept:
+    @tool("Delete a note", REPLACES)
+    async def delete_note(self, id: Id, event_id: EventId = None) -> NoteAnswer:
         """Delete a note you no longer need."""
         result = await self._notes.delete(id, event_id=event_id)
         return {"message": result.message, "metadata": cast(Totals, result.metadata)}
 
-    async def scratch_note(self, content: Content, event_id: EventId = None) -> Kept:
+    @tool("Add a quick note", ADDS)
+    async def scratch_note(self, content: Content, event_id: EventId = None) -> NoteAnswer:
         """Save a quick note without tags for the rest of this session."""
         result = await self._notes.scratch(content, event_id=event_id)
         return _kept(result)
 
+    @tool("List the tags", READS)
     async def list_tags(self) -> Tagged:
         """List the tags in use, each with its number of notes."""
         result = await self._notes.tags()
         return {"message": result.message, "tags": result.tags, "metadata": cast(TagCount, result.metadata)}
 
 
-def _kept(result: NoteResult) -> Kept:
+def _kept(result: NoteResult) -> NoteAnswer:
     return {"message": result.message, "note": _noted(result.note), "metadata": cast(Totals, result.metadata)}
 
 

@@ -25,7 +25,7 @@ from mcp_types import (
 )
 
 from scratchbus import Change
-from scratchbus.daemon.telemetry import stderr_logger
+from scratchbus.daemon import stderr_logger
 from scratchbus.errors import ScratchbusError
 from scratchbus.mcp.desk import Desk
 

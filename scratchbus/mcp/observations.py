@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final
 from uuid import uuid4
 
 from pydantic import AwareDatetime, Field
 
 from scratchbus import EVENT_KINDS, Observation, Position
 from scratchbus.errors import EngineError, InvalidField, InvalidPosition, NotFound, shown
-from scratchbus.mcp.answers import Cleared, Happened, Held, News, Page, Seen, brief, happened, held, page_of, whole
+from scratchbus.mcp.answers import (
+    ClearedIds,
+    Happened,
+    HeldClaim,
+    News,
+    ObservationAnswer,
+    Page,
+    brief,
+    happened,
+    held,
+    page_of,
+    whole,
+)
 from scratchbus.mcp.desk import Desk
-from scratchbus.mcp.toolbox import ADDS, EDITS, READS, REPLACES, SETS, Row
+from scratchbus.mcp.parameters import Cursor, EventId, Tags
+from scratchbus.mcp.toolbox import ADDS, EDITS, READS, REPLACES, SETS, ToolGroup, tool
 
 MOST: Final = 100
 LONGEST_CURSOR: Final = 30
@@ -20,41 +33,23 @@ NEWS: Final = tuple(kind for kind in EVENT_KINDS if kind != "context_rendered")
 """The kinds of events that `changes_since` reports: all but the record that a context was shown."""
 
 Id = Annotated[str, Field(description="The id of an observation.")]
-Tags = Annotated[list[str] | None, Field(description="Topics to find it by.")]
 Content = Annotated[str, Field(description="What you observed, in one or a few sentences; at most 64 KiB.")]
 Confidence = Annotated[float | None, Field(ge=0, le=1, description="How sure you are, from 0 to 1.")]
 Context = Annotated[dict[str, Any] | None, Field(description='What it relates to, such as {"task": "T-1"}.')]
 Metadata = Annotated[dict[str, Any] | None, Field(description="Details for programs.")]
 Reason = Annotated[str | None, Field(description="Why; kept in the history.")]
 Fence = Annotated[int | None, Field(description="The fence of your claim, if you hold one.")]
-EventId = Annotated[
-    str | None, Field(description="Your own id for this call; a retry with the same id changes nothing twice.")
-]
 Limit = Annotated[int, Field(ge=1, le=MOST, description="Maximum number to return.")]
-Cursor = Annotated[str | None, Field(description="The `next_cursor` of the previous answer.")]
 
 
-class Observations:
+class Observations(ToolGroup):
     """The tools for the observations of one page."""
-
-    TOOLS: ClassVar[tuple[Row, ...]] = (
-        Row("add_observation", "Add an observation", ADDS),
-        Row("get_active_observations", "See active observations", READS),
-        Row("list_observations", "Find observations", READS),
-        Row("get_observation", "Get an observation", READS),
-        Row("update_observation", "Change an observation", REPLACES),
-        Row("resolve_observation", "Resolve an observation", SETS),
-        Row("archive_observation", "Archive an observation", REPLACES),
-        Row("clear_resolved", "Clear resolved observations", EDITS),
-        Row("claim_observation", "Claim an observation", ADDS),
-        Row("link_observation", "Link an action to an observation", SETS),
-        Row("changes_since", "See recent changes", READS),
-    )
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._page = desk.page
 
+    @tool("Add an observation", ADDS)
     async def add_observation(
         self,
         type: Annotated[str, Field(description="A registered type; the error for an unknown type lists them.")],
@@ -73,7 +68,7 @@ class Observations:
         times: Annotated[int, Field(ge=1, description="How often you saw it.")] = 1,
         evidence: Annotated[list[str] | None, Field(description="Ids of the observations that support it.")] = None,
         event_id: EventId = None,
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Share what you observed with everyone who works on this page. You are recorded as its source."""
         added = await self._page.add(
             type, content, confidence=confidence, tags=tags, owner=owner, ttl=ttl, context=context,
@@ -81,6 +76,7 @@ class Observations:
         )  # fmt: skip
         return brief(added)
 
+    @tool("See active observations", READS)
     async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> Page:
         """See what is going on: the active observations of the page, highest priority first, then newest first."""
         place = _rank_of(cursor) if cursor is not None else None
@@ -88,6 +84,7 @@ class Observations:
         found = view.active(limit + 1) if place is None else [x for x in view.active() if _rank(x) > place]
         return page_of(found[:limit], _cursor_of(found[limit - 1]) if len(found) > limit else "")
 
+    @tool("Find observations", READS)
     async def list_observations(
         self,
         type: str | None = None,
@@ -116,13 +113,15 @@ class Observations:
         )  # fmt: skip
         return page_of(found[:limit], str(found[limit - 1].added) if len(found) > limit else "")
 
-    async def get_observation(self, id: Id) -> Seen:
+    @tool("Get an observation", READS)
+    async def get_observation(self, id: Id) -> ObservationAnswer:
         """Get one observation in full: complete content, evidence, context and metadata."""
         found = (await self._desk.look()).get(id)
         if found is None:
             raise NotFound(f"there is no {id} on page {self._page.name!r}; find ids with list_observations")
         return whole(found, self._desk.bus.owner)
 
+    @tool("Change an observation", REPLACES)
     async def update_observation(
         self,
         id: Id,
@@ -141,7 +140,7 @@ class Observations:
         fence: Fence = None,
         release: Annotated[bool, Field(description="Also release your claim.")] = False,
         event_id: EventId = None,
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Change fields of an observation. Arguments you leave out change nothing."""
         fields: dict[str, Any] = {"content": content, "status": status, "owner": owner, "confidence": confidence}
         fields |= {"tags": tags, "context": context, "metadata": metadata}
@@ -159,47 +158,53 @@ class Observations:
             error.in_doubt()
             raise
 
+    @tool("Resolve an observation", SETS)
     async def resolve_observation(
         self, id: Id, reason: Reason = None, fence: Fence = None, event_id: EventId = None
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Close an observation that has been dealt with."""
         return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
 
+    @tool("Archive an observation", REPLACES)
     async def archive_observation(
         self, id: Id, reason: Reason = None, fence: Fence = None, event_id: EventId = None
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Archive an observation that no longer matters; its history stays."""
         return brief(await self._page.archive(id, reason=reason, fence=fence, event_id=event_id))
 
+    @tool("Clear resolved observations", EDITS)
     async def clear_resolved(
         self,
         ids: Annotated[list[str], Field(min_length=1, max_length=1000, description="Ids of resolved observations.")],
         event_id: EventId = None,
-    ) -> Cleared:
+    ) -> ClearedIds:
         """Remove resolved observations from the page, all of them or none; their history stays."""
         await self._page.clear_resolved(ids, event_id=event_id)
         return {"cleared": ids}
 
+    @tool("Claim an observation", ADDS)
     async def claim_observation(
         self,
         id: Id,
         ttl: Annotated[str, Field(description='How long you need it, such as "30s" or "10m".')] = "5m",
         fence: Annotated[int | None, Field(description="To renew your claim: its fence.")] = None,
         event_id: EventId = None,
-    ) -> Held:
+    ) -> HeldClaim:
         """Claim an open observation before you act on it, so that nobody else does. The claim ends after `ttl`."""
         return held(id, await self._page.claim(id, ttl=ttl, fence=fence, event_id=event_id))
 
+    @tool("Link an action to an observation", SETS)
     async def link_observation(
         self,
         id: Id,
         action: Annotated[str, Field(description="What you did because of it, such as a ticket or commit.")],
         fence: Fence = None,
         event_id: EventId = None,
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Record an action you took because of an observation, so that it can be traced back."""
         return brief(await self._page.link(id, action, fence=fence, event_id=event_id))
 
+    @tool("See recent changes", READS)
     async def changes_since(
         self,
         cursor: Annotated[

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NotRequired
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.notepad import Done, done
-from scratchbus.mcp.revisions import Based, EventId, Overwrite, base_of, explained
-from scratchbus.mcp.toolbox import READS, REPLACES, Row
+from scratchbus.mcp.parameters import Based, EventId, Overwrite, base_of, explained
+from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
 
 
 class Self(TypedDict):
@@ -24,18 +24,14 @@ class Self(TypedDict):
     revision: Annotated[int, Field(description="The revision of your scratchpad; pass it to `update_scratchpad`.")]
 
 
-class Scratchpad:
+class Scratchpad(ToolGroup):
     """The tools for the scratchpad of the agent itself."""
-
-    TOOLS: ClassVar[tuple[Row, ...]] = (
-        Row("whoami", "Who am I?", READS),
-        Row("update_scratchpad", "Rewrite the scratchpad", REPLACES),
-    )
 
     def __init__(self, desk: Desk) -> None:
         self._identity = desk.identity
         self._scratchpad = desk.bus.scratchpad(desk.identity.agent)
 
+    @tool("Who am I?", READS)
     async def whoami(self) -> Self:
         """See who you are, where you work, and your scratchpad. Call it when you start."""
         who = self._identity
@@ -46,6 +42,7 @@ class Scratchpad:
             found["session"] = who.session
         return found
 
+    @tool("Rewrite the scratchpad", REPLACES)
     async def update_scratchpad(
         self,
         content: Annotated[str, Field(description="The complete new text; at most 10,000 characters.")],

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.errors import NotFound, shown
-from scratchbus.mcp.answers import Seen, brief
+from scratchbus.mcp.answers import ObservationAnswer, brief
 from scratchbus.mcp.desk import Desk
-from scratchbus.mcp.toolbox import ADDS, Row
+from scratchbus.mcp.parameters import EventId
+from scratchbus.mcp.toolbox import ADDS, ToolGroup, tool
 
 
 class NewSession(TypedDict):
@@ -32,26 +33,14 @@ class Ended(TypedDict):
     text: Annotated[str, Field(description="Replaces the part of the conversation in which the task was done.")]
 
 
-EventId = Annotated[
-    str | None, Field(description="Your own id for this call; a retry with the same id changes nothing twice.")
-]
-
-
-class Sessions:
+class Sessions(ToolGroup):
     """The tools that start sessions and tasks from one session, and end them."""
-
-    TOOLS: ClassVar[tuple[Row, ...]] = (
-        Row("spawn_session", "Spawn a session", ADDS),
-        Row("fork_session", "Fork this session", ADDS),
-        Row("begin_task", "Start a task", ADDS),
-        Row("end_task", "End a task", ADDS),
-        Row("report_result", "Report to the parent session", ADDS),
-    )
 
     def __init__(self, desk: Desk) -> None:
         self._bus = desk.bus
         self._session = desk.session
 
+    @tool("Spawn a session", ADDS)
     async def spawn_session(
         self,
         copy_notepad: Annotated[
@@ -63,17 +52,20 @@ class Sessions:
         new = await self._bus.spawn_session(self._session, copy_notepad=copy_notepad, event_id=event_id)
         return {"session": new, "parent": self._session}
 
+    @tool("Fork this session", ADDS)
     async def fork_session(self, event_id: EventId = None) -> NewSession:
         """Start a session with a copy of everything this one has noted. After that the two are independent."""
         new = await self._bus.fork_session(self._session, event_id=event_id)
         return {"session": new, "parent": self._session}
 
+    @tool("Start a task", ADDS)
     async def begin_task(
         self, title: Annotated[str, Field(description="What the task is.")], event_id: EventId = None
     ) -> Begun:
         """Start a task. When you end it, its summary replaces that part of the conversation."""
         return {"task": await self._bus.begin_task(self._session, title, event_id=event_id)}
 
+    @tool("End a task", ADDS)
     async def end_task(
         self,
         task: Annotated[str, Field(description="The id from `begin_task`.")],
@@ -85,10 +77,11 @@ class Sessions:
             raise NotFound(f"task: {shown(task)} is not a task of session {self._session}; pass the id from begin_task")
         return {"text": await self._bus.end_task(task, summary, event_id=event_id)}
 
+    @tool("Report to the parent session", ADDS)
     async def report_result(
         self,
         result: Annotated[str, Field(description="A self-contained summary for readers who did not follow the work.")],
         event_id: EventId = None,
-    ) -> Seen:
+    ) -> ObservationAnswer:
         """Report the result of this session to its parent session. No notepad is changed."""
         return brief(await self._bus.report_result(self._session, result, event_id=event_id))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus import TodoItem
 from scratchbus.mcp.desk import Desk
-from scratchbus.mcp.revisions import Based, EventId, Overwrite, base_of, explained
-from scratchbus.mcp.toolbox import REPLACES, Row
+from scratchbus.mcp.parameters import Based, EventId, Overwrite, base_of, explained
+from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 
 _GIVEN = {
     "type": "array",
@@ -26,7 +26,7 @@ _GIVEN = {
 }
 
 
-class Item(TypedDict):
+class ItemAnswer(TypedDict):
     """A todo item."""
 
     id: str
@@ -34,22 +34,21 @@ class Item(TypedDict):
     status: str
 
 
-class Plan(TypedDict):
+class TodoAnswer(TypedDict):
     """The todo list; `revision` grows when it changes, and `summary` counts by status."""
 
-    todos: list[Item]
+    todos: list[ItemAnswer]
     revision: int
     summary: dict[str, int]
 
 
-class Todo:
+class Todo(ToolGroup):
     """The tool for the todo list of one session."""
-
-    TOOLS: ClassVar[tuple[Row, ...]] = (Row("todo", "Read or write the todo list", REPLACES),)
 
     def __init__(self, desk: Desk) -> None:
         self._todo = desk.bus.todo(desk.session)
 
+    @tool("Read or write the todo list", REPLACES)
     async def todo(
         self,
         todos: Annotated[  # validated by the list itself, whose errors are clearer than those of a schema
@@ -65,7 +64,7 @@ class Todo:
         revision: Based = None,
         overwrite: Overwrite = False,
         event_id: EventId = None,
-    ) -> Plan:
+    ) -> TodoAnswer:
         """Read or write the session's todo list. To replace it without `merge`, pass the `revision` you read."""
         if todos is None:
             plan = await self._todo.read()
@@ -73,5 +72,7 @@ class Todo:
             with explained("todo list", "todo without arguments", revision):
                 base = base_of(revision, overwrite or merge)
                 plan = await self._todo.write(todos, merge, revision=base, event_id=event_id)
-        items: list[Item] = [{"id": each.id, "content": each.content, "status": each.status} for each in plan.todos]
+        items: list[ItemAnswer] = [
+            {"id": each.id, "content": each.content, "status": each.status} for each in plan.todos
+        ]
         return {"todos": items, "revision": plan.revision, "summary": plan.summary}

@@ -14,21 +14,21 @@ import tempfile
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Self
 
 import yaml
+from pydantic import AfterValidator, model_validator
 
 from scratchbus import check_source
-from scratchbus.daemon.yaml_files import Spot, compose
+from scratchbus.daemon import Items, Text, YamlModel, YamlProblem, YamlText
 from scratchbus.errors import InvalidInput, NotFound, SettingsError, SettingsFileError, shown
 from scratchbus.mcp.identity import Identity
+from scratchbus.settings import read_text
 
 PREFIX: Final = "sbmcp_"
 """The prefix of every token, by which people and secret scanners recognize it."""
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
-
-_FIELDS: Final = ("name", "sha256", "agent", "kind", "page", "session", "tools")
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,13 @@ class Tokens:
             state = self.path.stat()
             stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
             if stamp != self._stamp:
-                self._tokens = _read(self.path.read_text(encoding="utf-8"), str(self.path))
+                text = YamlText(read_text(self.path, SettingsFileError), str(self.path), SettingsFileError)
+                self._tokens = [entry.token() for entry in text.read(_TokensFile).tokens]
                 self._stamp = stamp
         except FileNotFoundError:
             self._tokens, self._stamp = [], None
         except OSError as problem:
             raise SettingsError(f"{self.path}: {problem.strerror or problem}; check the path") from None
-        except UnicodeDecodeError:
-            raise SettingsError(f"{self.path}: the file is not UTF-8; save it as UTF-8") from None
         return self._tokens
 
     def find(self, given: str) -> Token | None:
@@ -105,6 +104,12 @@ def _digest(token: str) -> str:
     return sha256(token.encode(errors="replace")).hexdigest()
 
 
+def _hexadecimal(digest: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise YamlProblem(f"is not a SHA-256 in lower-case hexadecimal; {_Entry.advice}")
+    return digest
+
+
 def _entry(token: Token) -> dict[str, Any]:
     who = token.identity
     entry: dict[str, Any] = {"name": token.name, "sha256": token.digest, "agent": who.agent, "kind": who.kind}
@@ -112,23 +117,27 @@ def _entry(token: Token) -> dict[str, Any]:
     return {**entry, "page": who.page, **session, "tools": list(who.tools)}
 
 
-def _read(text: str, file: str) -> list[Token]:
-    root = compose(text, file, SettingsFileError).fields(("tokens",))
-    return [_token(spot) for spot in (root["tokens"].elements() if "tokens" in root else [])]
+class _Entry(YamlModel):
+    advice = "create tokens with `scratchbus mcp token add`"
+
+    name: Text
+    sha256: Annotated[Text, AfterValidator(_hexadecimal)]
+    agent: Text
+    kind: Text = "subagent"
+    page: Text = "main"
+    session: Text | None = None
+    tools: Items[Text] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.token()
+        return self
+
+    def token(self) -> Token:
+        """Return the token. Raises InvalidInput for an invalid identity."""
+        who = Identity.of(self.agent, kind=self.kind, page=self.page, session=self.session, tools=self.tools)
+        return Token(self.name, self.sha256, who)
 
 
-def _token(spot: Spot) -> Token:
-    fields = spot.fields(_FIELDS)
-    for name in ("name", "sha256", "agent"):
-        if name not in fields:
-            raise spot.wrong(f"has no {name}; create tokens with `scratchbus mcp token add`")
-    texts = {name: fields[name].text() for name in ("agent", "kind", "page", "session") if name in fields}
-    tools = [each.text() for each in fields["tools"].elements()] if "tools" in fields else None
-    try:
-        identity = Identity.of(texts.pop("agent"), tools=tools, **texts)
-    except InvalidInput as problem:
-        raise spot.wrong(str(problem)) from None
-    digest = fields["sha256"]
-    if not _DIGEST.fullmatch(digest.text()):
-        raise digest.wrong("is not a SHA-256 in lower-case hexadecimal; create tokens with `scratchbus mcp token add`")
-    return Token(fields["name"].text(), digest.text(), identity)
+class _TokensFile(YamlModel):
+    tokens: Items[_Entry] = ()

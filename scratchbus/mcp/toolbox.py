@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from mcp.server.mcpserver.tools import Tool as Declared
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from scratchbus.daemon.telemetry import counts, stderr_logger
+from scratchbus.daemon import counts, stderr_logger
 from scratchbus.errors import (
     EngineError,
     EngineLoading,
@@ -27,6 +27,7 @@ from scratchbus.errors import (
     ScratchbusError,
     shown,
 )
+from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.identity import Identity
 
 SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
@@ -55,19 +56,40 @@ REPLACES = Hints(destructive=True, idempotent=True)
 EDITS = Hints(destructive=True)
 
 
-class Row(NamedTuple):
-    """A tool in the table of its group: the name of its method, the title people see, and its hints."""
+Method = TypeVar("Method", bound=Callable[..., Awaitable[Answer]])
 
-    name: str
-    title: str
-    hints: Hints
+
+def tool(title: str, hints: Hints) -> Callable[[Method], Method]:
+    """Make a method of a group a tool, with the title people see.
+
+    The tool has the name of the method, the description of its docstring and the arguments of its signature.
+    """
+
+    def mark(method: Method) -> Method:
+        method.tool = title, hints  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+class ToolGroup:
+    """Related tools of one identity."""
+
+    def __init__(self, desk: Desk) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of its tools in their order."""
+        return [name for name, member in vars(cls).items() if hasattr(member, "tool")]
 
 
 class BoundTool:
     """A tool of one connection."""
 
-    def __init__(self, function: Callable[..., Awaitable[Answer]], row: Row) -> None:
+    def __init__(self, function: Callable[..., Awaitable[Answer]]) -> None:
         self._function = function
+        title, hints = function.tool  # type: ignore[attr-defined]
         declared = Declared.from_function(function, structured_output=True)
         self._model = declared.fn_metadata.arg_model
         schema = _lean(declared.parameters) | {"additionalProperties": False}
@@ -76,15 +98,15 @@ class BoundTool:
         self.name = declared.name
         self.listed = Tool(
             name=declared.name,
-            title=row.title,
+            title=title,
             description=_one_paragraph(declared.description),
             input_schema=schema,
             output_schema=_lean(declared.output_schema or {}),
             annotations=ToolAnnotations(
-                title=row.title,
-                read_only_hint=row.hints.read_only,
-                destructive_hint=row.hints.destructive,
-                idempotent_hint=row.hints.idempotent,
+                title=title,
+                read_only_hint=hints.read_only,
+                destructive_hint=hints.destructive,
+                idempotent_hint=hints.idempotent,
                 open_world_hint=False,
             ),
         )

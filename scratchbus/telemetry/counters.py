@@ -1,6 +1,6 @@
-"""What this process did, in plain numbers that cost next to nothing to keep; metrics are made of them.
+"""Counters of the work of this process, from which the metrics are made.
 
-Threads share them without a lock: each is moved by one statement, which CPython does not interrupt.
+Threads share them without a lock: each is changed by one statement, which CPython does not interrupt.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 BOUNDS = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 )  # fmt: skip
-"""The upper bounds, in seconds, by which lengths of time are counted."""
+"""The upper bounds, in seconds, of the buckets of durations."""
 
 
 class Durations:
-    """How often something took how long: a count for each bound, one for what took longer, and the sum (seconds)."""
+    """A histogram of durations: a count per bound, one for longer durations, and the sum in seconds."""
 
     __slots__ = ("counts", "sum")
 
@@ -25,14 +25,14 @@ class Durations:
         self.sum = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count something that took so long."""
+        """Count a duration in seconds."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.sum += seconds
 
 
 @dataclass(slots=True)
 class Handled:
-    """What became of the deliveries of one subscription; `took` is from a delivery to its ack or failure."""
+    """The outcomes of the deliveries of one subscription; `took` is from a delivery to its ack or failure."""
 
     delivered: int = 0
     acked: int = 0
@@ -47,11 +47,11 @@ def _none() -> defaultdict[str, int]:
 
 @dataclass(slots=True)
 class Counts:
-    """All that is counted.
+    """All counters.
 
     `appended` is by kind of event, `refused` and `engine_errors` by class of error, `commits` by outcome, `fallen_due`
-    by what time did, `subscriptions` by name, `jobs` by what became of what was picked. `missed` events were gone
-    before anyone had looked whether a reminder waits for them. `tool_calls` and `tool_errors` are by MCP tool.
+    by what the passing of time caused, `subscriptions` by name, `jobs` by outcome. `missed` events were gone before an
+    expirer had checked whether a reminder waits for them. `tool_calls` and `tool_errors` are by MCP tool.
     """
 
     appended: defaultdict[str, int] = field(default_factory=_none)
@@ -75,4 +75,4 @@ class Counts:
 
 
 counts = Counts()
-"""The counts of this process, whatever buses it opens one after the other."""
+"""The counters of this process, over all buses that it opens."""

@@ -1,4 +1,4 @@
-"""Logging from inside the library: to stderr, also where nobody has configured structlog."""
+"""Logging from inside the library: to stderr, also if the program has not configured structlog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _waiting: list[Callable[[], None]] = []
 
 
 class _Stderr:
-    """Writes finished lines; structlog's own default would write to stdout, which belongs to the program."""
+    """Writes rendered lines to stderr; structlog's default is stdout, which belongs to the program."""
 
     def msg(self, message: str) -> None:
         sys.stderr.write(message + "\n")
@@ -20,7 +20,7 @@ class _Stderr:
 
 
 class _Logger:
-    """Loads structlog when there is something to say: that takes as long as many a command, which says nothing."""
+    """Imports structlog for the first line only: the import takes as long as many commands, which log nothing."""
 
     @cached_property
     def _logger(self) -> Any:
@@ -35,7 +35,7 @@ class _Logger:
 
 
 def before_logging(prepare: Callable[[], None]) -> None:
-    """Have something done before the next line is logged from inside the library, and only if there is one."""
+    """Call a function before the next line that the library logs, if there is one."""
     if "structlog" in sys.modules:
         prepare()
     else:
@@ -43,5 +43,5 @@ def before_logging(prepare: Callable[[], None]) -> None:
 
 
 def stderr_logger() -> Any:
-    """Return a structlog logger that is rendered as the program configures structlog, and goes to stderr."""
+    """Return a structlog logger that writes to stderr, in the form that the program configures."""
     return _Logger()

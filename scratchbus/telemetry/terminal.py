@@ -1,4 +1,4 @@
-"""What may go to a terminal: text from data without what a terminal would obey or hide."""
+"""Text from data made safe for a terminal: without characters that a terminal obeys or hides."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from unicodedata import category
 
 _LAYOUT = "\n\t\u200c\u200d"
-"""What is no letter and harmless: line breaks, tabs, and what joins letters or emoji, or keeps them apart."""
+"""Harmless characters that are not printable: line breaks, tabs, and joiners of letters or emoji."""
 
 
 def visible(text: str) -> str:
-    """Return a text with a mark for each character that a terminal would obey, or hide; its layout stays.
+    """Return a text with a mark for each character that a terminal would obey or hide; its layout stays.
 
-    Content may come from anyone, also from an attacker's line in a log: it must not move the cursor, or turn the
-    direction of what is read.
+    Content may come from anyone, also from an attacker's line in a log: it must not move the cursor or change the
+    direction of the text.
     """
     if text.isprintable():
         return text
@@ -25,7 +25,7 @@ def _visible(char: str) -> str:
 
 
 def escaped(document: str) -> str:
-    """Return a JSON document with an escape for each character that `visible` marks: it means the same."""
+    """Return an equal JSON document with an escape for each character that `visible` marks."""
     return document if document.isprintable() else "".join(map(_escaped, document))
 
 

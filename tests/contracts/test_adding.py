@@ -7,7 +7,7 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.commands.add import Ids, decide
-from scratchbus.domain.observation import parse
+from scratchbus.domain.observation import GivenObservation
 from scratchbus.errors import EventIdReused, InvalidField, TooLarge
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
@@ -128,7 +128,15 @@ def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
     kind = bus.types.get("observation")
     now, sharing = datetime.now(UTC), 0 if event_id is None else 2
     first, second = (
-        decide(now, Ids(new_id(), "one-id", sharing), bus.core, kind, parse(vars(_new(text))), page.name, {})
+        decide(
+            now,
+            Ids(new_id(), "one-id", sharing),
+            bus.core,
+            kind,
+            GivenObservation.parse(vars(_new(text))),
+            page.name,
+            {},
+        )
         for text in "ab"
     )
     with pytest.raises(EventIdReused, match="item 2 of 2"):

@@ -127,3 +127,12 @@ def test_a_gap_that_nothing_explains_is_refused_where_it_is(bus: Bus, copy: Bus)
     with pytest.raises(InvalidExport, match=r"^line \d: .*missing"):
         copy.import_events(lines)
     assert_untouched(copy)
+
+
+def test_deleting_most_of_a_full_notepad_is_imported(connect: Callable[..., Bus], bus_name: str) -> None:
+    notepad = connect(max_notepad=1_000_000).notepad("s1")
+    notepad.write("x" * 600_000 + "y")
+    notepad.update("delete", content="x" * 600_000)
+    copy = connect(bus=f"{bus_name}-copy")
+    copy.import_events(export(connect()))
+    assert copy.notepad("s1").read() == "y"

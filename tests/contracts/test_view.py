@@ -27,7 +27,7 @@ from scratchbus.errors import (
 from scratchbus.eventlog import reader, tail_readers
 from scratchbus.eventlog import tail as feed
 from scratchbus.scheduling.expiry import sweep
-from scratchbus.views import live_page, load
+from scratchbus.views import live_page, load, reads
 from tests.engines import ONE
 from tests.inspection import forget, keys_of, project, raw_append, send
 from tests.seeing import SeenLive, count_folds
@@ -266,7 +266,7 @@ def test_each_iterator_tells_what_changes_from_when_it_was_made(bus, page, view)
 
 
 def test_one_who_does_not_take_the_changes_is_told_that_some_are_missing(bus, page, view, monkeypatch):
-    monkeypatch.setattr(live_page, "MOST_BEHIND", 5)
+    monkeypatch.setattr(reads, "MOST_BEHIND", 5)
     slow, quick = view.changes(), view.changes()
     for n in range(7):
         page.add("observation", f"{n}")

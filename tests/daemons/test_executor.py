@@ -10,7 +10,7 @@ from daemons.tools import Choice, ToolTable
 from scratchbus.errors import InvalidField, StaleFence
 from tests.waiting import eventually
 
-TABLE = ToolTable((Choice("block", "risk_alert", frozenset({"ssh"})),))
+TABLE = ToolTable(tools=(Choice(tool="block", type="risk_alert", tags=("ssh",)),))
 
 
 class Chest:

@@ -92,7 +92,7 @@ def test_a_group_times_says_how_many_sightings_a_line_stands_for(line, times):
         (one_rule(publish='{type: observation, content: "{user!r}"}', match="(?P<user>x)"), 4, "allowed: user"),
         (one_rule(publish='{type: observation, content: "a } b"}'), 4, "literal brace twice"),
         (one_rule(publish='{type: observation, content: x, context: {a: ["{no}"]}}'), 4, "allowed: none"),
-        (one_rule(publish="{type: observation, content: x, context: [a]}"), 4, "must be a mapping"),
+        (one_rule(publish="{type: observation, content: x, context: [a]}"), 4, "is not a mapping"),
         (one_rule(publish="{type: observation, content: x, tags: a}"), 4, "not a list"),
         (one_rule(publish="{type: observation, content: x, confidence: 2}"), 4, "from 0 to 1"),
         (one_rule(publish="{type: observation, content: x, confidence: .nan}"), 4, "from 0 to 1"),

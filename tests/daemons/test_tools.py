@@ -39,7 +39,7 @@ def test_the_shipped_table_picks_by_type_and_tags(alert, type, tags, tool):
         ("", 1, "'tools' is missing"),
         ("tools:\n  - tool: blocklist\n", 2, "'type' is missing"),
         ("tools:\n  - {tool: shout, type: risk_alert}\n", 2, "allowed: blocklist, notify"),
-        ("tools:\n  - tool: notify\n    type: Risk!\n", 3, "not the name of a type"),
+        ("tools:\n  - tool: notify\n    type: Risk!\n", 3, "not a valid name"),
         ("tools:\n  - tool: notify\n    type: risk_alert\n    tag: x\n", 4, "allowed: tags, tool, type"),
         ("tools:\n  - tool: notify\n    type: risk_alert\n    tags: x\n", 4, "not a list"),
     ],

@@ -183,7 +183,7 @@ def test_windows_line_ends_and_a_byte_order_mark_are_fine():
 def test_a_wrong_value_is_refused_by_file_line_and_key(body, key, says):
     problem = refusal(f"types:\n  other:\n  x:\n    {body}\n")
     assert says in str(problem)
-    assert str(problem).startswith("types.yaml:4: ")
+    assert str(problem).startswith(f"types.yaml:4:{problem.column}: ")
     assert (problem.file, problem.line) == ("types.yaml", 4)
     assert key is None or problem.key == key
 
@@ -216,8 +216,19 @@ def test_a_file_that_is_not_a_registry_is_refused(text, line, says):
     assert problem.line == line
 
 
-def test_an_unknown_key_is_refused_with_all_there_are():
-    assert refusal("types: {x: {prority: 3}}").allowed == sorted(TYPE_KEYS)
+def test_an_unknown_key_is_refused_with_the_nearest_and_all_there_are():
+    problem = refusal("types: {x: {prority: 3}}")
+    assert problem.allowed == sorted(TYPE_KEYS)
+    assert str(problem).startswith("types.yaml:1:13: types.x.prority: unknown key 'prority' (did you mean 'priority'?)")
+
+
+def test_the_first_wrong_line_is_named():
+    problem = refusal("types:\n  b:\n    priority: 200\n  a:\n    max_tags: 1\n    max_content: 0\n")
+    assert (problem.line, problem.column, problem.key) == (3, 5, "types.b.priority")
+
+
+def test_an_entry_of_a_list_has_the_column_of_its_own():
+    assert refusal("types: {x: {dedupe: [content, colour]}}").column == 31
 
 
 @pytest.mark.parametrize(

@@ -75,14 +75,10 @@ def test_what_is_wrong_is_said_line_by_line_and_it_exits_with_1(cli: Cli, direct
 
 
 def test_without_an_archive_it_says_what_to_set(cli: Cli, tmp_path: Path):
-    for command, said in (
-        ("run", "archive_url is not set; set it to a directory"),
-        ("ls", "archive_url: it is not set; set it, or name the archive"),
-        ("verify", "archive_url: it is not set; set it, or name the archive"),
-    ):
+    for command in ("run", "ls", "verify"):
         done = cli("archive", command)
         assert done.code == 5
-        assert said in done.err
+        assert "archive_url is not set; set it to a directory" in done.err
     assert "is not an archive URL" in cli("archive", "verify", "ftp://x/y").err
     assert "no segments yet" in cli("archive", "ls", str(tmp_path / "nothing")).err
     assert cli("archive", "ls", "/proc/self/mem/x").code in (0, 6)

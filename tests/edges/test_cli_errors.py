@@ -129,7 +129,7 @@ def test_a_wrong_file_of_types_is_explained_by_its_line(cli: Cli, tmp_path: Path
     file = tmp_path / "types.yaml"
     file.write_text("types:\n  mine:\n    priorty: 3\n")
     for verb in ("check", "push"):
-        assert f"{file}:3: types.mine.priorty: unknown key" in _complaint(cli("types", verb, str(file)), 5)
+        assert f"{file}:3:5: types.mine.priorty: unknown key" in _complaint(cli("types", verb, str(file)), 5)
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["history"], ["resolve"], ["claim", "--by", "me"], ["link", "goal"]])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus.cli.session import Session
+from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.status_view import show_status
 from scratchbus.status import Gap, PageStatus, ShardStatus, Status
 from scratchbus.subscriptions import SubscriptionStatus
@@ -41,7 +41,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Any:
     """Show a status as in a pipe and return its lines."""
 
     def show(**changes: Any) -> list[str]:
-        show_status(Session(), status(**changes))
+        show_status(Invocation(), status(**changes))
         return capsys.readouterr().out.splitlines()
 
     return show

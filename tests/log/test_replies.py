@@ -26,8 +26,8 @@ def archiving() -> trimming.Archiving:
     return trimming.Archiving(KEYS, "token", "who", 1)
 
 
-def lease() -> consumers.Lease:
-    return consumers.Lease(KEYS, "name", "token", "who", 1)
+def lease() -> consumers.SubscriptionLease:
+    return consumers.SubscriptionLease(KEYS, "name", "token", "who", 1)
 
 
 ASKED: dict[str, Callable[[], Step[Any]]] = {
@@ -36,7 +36,7 @@ ASKED: dict[str, Callable[[], Step[Any]]] = {
     "trim: trim": lambda: archiving().trim("1-1"),
     "commit": lambda: checkpoint.commit(KEYS, "key", checkpoint.Checkpoint(), PLACE, b"id", []),
     "rebuild: take": lambda: rebuild_lease.take(KEYS, "who"),
-    "rebuild: switch": lambda: rebuild_lease.Lease(KEYS, "token", 2, 1).switch(),
+    "rebuild: switch": lambda: rebuild_lease.RebuildLease(KEYS, "token", 2, 1).switch(),
     "subscription: keep": lambda: lease().keep([consumers.Spot(PLACE, "id")], ""),
     "subscription: take": lambda: lease().take("{}", "1-1"),
     "subscription: remove": lambda: consumers.remove(KEYS, "name"),

@@ -10,7 +10,7 @@ from tests.edges.mcp.conftest import Connect
 
 
 def test_the_guidance_knows_the_tools_of_each_group():
-    assert {name: tuple(sorted(row.name for row in group.TOOLS)) for name, group in GROUPS.items()} == {
+    assert {name: tuple(sorted(group.names())) for name, group in GROUPS.items()} == {
         name: tuple(sorted(tools)) for name, tools in GUIDED.items()
     }
 

@@ -216,7 +216,7 @@ async def test_a_signal_ends_it_though_a_client_listens(embedded_url: str, tmp_p
     [
         (("--http", "8000"), 2, "--tokens"),
         (("--http", "8000", "--tokens", "{none}"), 5, "scratchbus mcp token add"),
-        (("--http", "8000", "--tokens", "{bad}"), 5, "bad.yaml:2: tokens[0]"),
+        (("--http", "8000", "--tokens", "{bad}"), 5, "bad.yaml:3:3: tokens[0].sha256"),
         (("--http", "where", "--tokens", "{good}"), 5, "HOST:PORT"),
         (("--http", "8000", "--tokens", "{good}", "--tools", "everything"), 5, "unknown group 'everything'"),
         (("--http", "{taken}", "--tokens", "{good}"), 5, "another host or port"),

@@ -61,10 +61,10 @@ def test_names_are_taken_once_and_those_that_are_not_there_are_not_revoked(file:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("tokens: [{name: a, sha256: b}]", "has no agent"),
+        ("tokens: [{name: a, sha256: b}]", "'agent' is missing; create tokens with"),
         ("tokens: [{name: a, sha256: b, agent: a, password: c}]", "password"),
         ("tokens: [{name: a, sha256: ключ, agent: a}]", "not a SHA-256"),
-        ("tokens: [{name: a, sha256: b, agent: a, tools: [everything]}]", "everything"),
+        (f"tokens: [{{name: a, sha256: {'a' * 64}, agent: a, tools: [everything]}}]", "everything"),
         ("tokens: {a: b}", "not a list"),
         ("users: []", "users"),
     ],

@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 import scratchbus
 from scratchbus.cli.output import Output
-from scratchbus.daemon.late_logging import configure_logging_late
+from scratchbus.daemon import configure_logging_late
 
 if TYPE_CHECKING:
     from scratchbus.settings import Settings
 
 
-@dataclass(frozen=True)
-class OpenPage:
+class OpenPage(NamedTuple):
     """An open bus and one of its pages."""
 
     bus: scratchbus.Bus
@@ -31,9 +29,11 @@ class OpenPage:
         return [self.page.whole_id(text) for text in given]
 
 
-@dataclass
-class Session:
-    """The options that every command takes. None stands for an option that was not given: the settings decide."""
+class Invocation:
+    """One call of the command line, with the options that every command takes.
+
+    None stands for an option that was not given: the settings decide.
+    """
 
     url: str | None = None
     bus: str | None = None
@@ -91,7 +91,7 @@ class Session:
         return load_settings(self.config, url=self.url, source=self.source, instance=self.instance, bus=self.bus)
 
 
-pass_session: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(Session, ensure=True)
+pass_session: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(Invocation, ensure=True)
 """Give a command its session as the first argument."""
 
 

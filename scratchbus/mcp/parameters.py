@@ -1,4 +1,4 @@
-"""Revision checks of the tools that replace a whole memory: no model overwrites what it has not read."""
+"""The arguments that several tools take, and the checks of a revision: no model overwrites what it has not read."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from scratchbus.errors import Conflict, RevisionConflict
 EventId = Annotated[
     str | None, Field(description="Your own id for this call; a retry with the same id changes nothing twice.")
 ]
+Tags = Annotated[list[str] | None, Field(description="Topics to find it by.")]
+Cursor = Annotated[str | None, Field(description="The `next_cursor` of the previous answer.")]
 Based = Annotated[
     int | None, Field(ge=0, description="The `revision` you last read; the write is refused if it has changed since.")
 ]

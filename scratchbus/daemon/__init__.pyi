@@ -1,0 +1,35 @@
+"""The public names, each with where it is defined. Programs read this list too: see `__init__.py`."""
+
+from scratchbus.archive.archiver import run_archiver as run_archiver
+from scratchbus.daemon.command import Daemon as Daemon
+from scratchbus.daemon.command import daemon as daemon
+from scratchbus.daemon.command import duration_option as duration_option
+from scratchbus.daemon.command import file_option as file_option
+from scratchbus.daemon.exit_codes import CONFLICT as CONFLICT
+from scratchbus.daemon.exit_codes import ENGINE as ENGINE
+from scratchbus.daemon.exit_codes import INTERNAL as INTERNAL
+from scratchbus.daemon.exit_codes import INTERRUPTED as INTERRUPTED
+from scratchbus.daemon.exit_codes import INVALID_INPUT as INVALID_INPUT
+from scratchbus.daemon.exit_codes import NOT_FOUND as NOT_FOUND
+from scratchbus.daemon.exit_codes import OK as OK
+from scratchbus.daemon.exit_codes import USAGE as USAGE
+from scratchbus.daemon.exit_codes import exit_code as exit_code
+from scratchbus.daemon.exporter_options import metrics_options as metrics_options
+from scratchbus.daemon.exporter_options import start_exporter as start_exporter
+from scratchbus.daemon.late_logging import configure_logging_late as configure_logging_late
+from scratchbus.daemon.runtime import DaemonRun as DaemonRun
+from scratchbus.daemon.runtime import configure_logging as configure_logging
+from scratchbus.daemon.runtime import serve as serve
+from scratchbus.daemon.usage import usage_line as usage_line
+from scratchbus.domain.yaml_model import Entries as Entries
+from scratchbus.domain.yaml_model import Items as Items
+from scratchbus.domain.yaml_model import JsonTable as JsonTable
+from scratchbus.domain.yaml_model import Text as Text
+from scratchbus.domain.yaml_model import TypeName as TypeName
+from scratchbus.domain.yaml_model import YamlModel as YamlModel
+from scratchbus.domain.yaml_model import YamlProblem as YamlProblem
+from scratchbus.domain.yaml_model import YamlText as YamlText
+from scratchbus.readmodel.projector import run_projector as run_projector
+from scratchbus.scheduling.expiry import run_expirer as run_expirer
+from scratchbus.telemetry.counters import counts as counts
+from scratchbus.telemetry.logs import stderr_logger as stderr_logger

@@ -1,0 +1,300 @@
+"""YAML texts read into pydantic models; an error names the file, line, column and key, and what to write instead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from yaml.constructor import SafeConstructor
+
+from scratchbus.domain.values import is_type_name
+from scratchbus.errors import shown
+
+# The C parser is ten times faster; a PyYAML built without it has only the plain one.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NULL = "tag:yaml.org,2002:null"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_DEEPEST_FILE = 64
+_DEEPEST_JSON = 32
+_MOST_REPEATED = 100_000
+
+K = TypeVar("K")
+T = TypeVar("T")
+M = TypeVar("M", bound="YamlModel")
+Path = tuple[str | int, ...]
+
+
+class YamlProblem(ValueError):
+    """What is wrong with a value; validators of a YamlModel raise it.
+
+    A problem that begins with `{}` shows the value there. `at` is the path from the validated value to the wrong one.
+    """
+
+    def __init__(self, problem: str, allowed: Iterable[str] | None = None, at: Path = ()) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.allowed = allowed
+        self.at = at
+
+    @classmethod
+    def unknown(cls, what: str, name: str, known: Collection[str], at: Path = ()) -> YamlProblem:
+        """Return the problem of a name that is not among the known ones, with the nearest of these."""
+        near = get_close_matches(name, known, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        return cls(f"unknown {what} {shown(name)}{hint}", known, at)
+
+
+FileError = Callable[..., Exception]
+"""What makes the error of a file: RegistryError, RulesError, SettingsFileError."""
+
+
+# -- what the fields of a model may be -------------------------------------------------------------------------------
+
+
+class YamlModel(BaseModel):
+    """A mapping of the file with these keys. A key without a value reads as an empty mapping or list, or None."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    noun: ClassVar[str] = "key"
+    """What errors call a key."""
+
+    advice: ClassVar[str] = "add it"
+    """What to do about a key that is missing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, given: Any) -> Any:
+        given = _mapping(given)
+        fields = {field.alias or name: field for name, field in cls.model_fields.items()}
+        for name in given:
+            if name not in fields:
+                raise YamlProblem.unknown(cls.noun, name, fields, (name,))
+        for name, field in fields.items():
+            if field.is_required() and name not in given:
+                raise YamlProblem(f"{name!r} is missing; {cls.advice}", fields)
+        return given
+
+
+def _mapping(value: Any) -> Any:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise YamlProblem("{} is not a mapping; write one `name: value` per line")
+    return value
+
+
+def _items(value: Any) -> Any:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise YamlProblem("{} is not a list; write it as [one, two]")
+    return value
+
+
+def _not_empty(value: tuple[T, ...]) -> tuple[T, ...]:
+    if not value:
+        raise YamlProblem("is empty; it needs at least one entry")
+    return value
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise YamlProblem("must be a single value, not a list or mapping")
+    return value
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(_scalar(value), str):
+        raise YamlProblem("{} is not a text; put it in quotes")
+    if not value.strip():
+        raise YamlProblem("is empty; write a text or leave the key out")
+    return value
+
+
+def _type_name(value: str) -> str:
+    if not is_type_name(value):
+        raise YamlProblem(
+            f"{shown(value)} is not a valid name; use 1–64 lower-case letters, digits and _, and begin with a letter"
+        )
+    return value
+
+
+def _json(value: Any, path: Path = ()) -> Any:
+    """Return the value of a mapping that JSON can express. Raises YamlProblem for an infinite number in it."""
+    if len(path) > _DEEPEST_JSON:
+        raise YamlProblem(f"is nested more than {_DEEPEST_JSON} deep", at=path)
+    if isinstance(value, dict | list):
+        for step, each in value.items() if isinstance(value, dict) else enumerate(value):
+            _json(each, (*path, step))
+        return value
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise YamlProblem("{} is not a JSON number", at=path) from None
+    return value
+
+
+def whole(lowest: int, highest: int) -> BeforeValidator:
+    """Return the validator of a whole number within these bounds, both included."""
+
+    def check(value: Any) -> Any:
+        if isinstance(_scalar(value), bool) or not isinstance(value, int) or not lowest <= value <= highest:
+            raise YamlProblem(f"{{}} is not a whole number from {lowest} to {highest}")
+        return value
+
+    return BeforeValidator(check)
+
+
+Scalar = Annotated[Any, BeforeValidator(_scalar)]
+Text = Annotated[str, BeforeValidator(_text)]
+TypeName = Annotated[Text, AfterValidator(_type_name)]
+Items = Annotated[tuple[T, ...], BeforeValidator(_items)]
+Entries = Annotated[tuple[T, ...], AfterValidator(_not_empty), BeforeValidator(_items)]
+Table = Annotated[dict[K, T], BeforeValidator(_mapping)]
+JsonTable = Annotated[dict[str, Any], BeforeValidator(_json), BeforeValidator(_mapping)]
+
+
+# -- the text --------------------------------------------------------------------------------------------------------
+
+
+class _Spot(NamedTuple):
+    """Where a value stands: the line and column of its key, or of the entry in a list."""
+
+    line: int
+    column: int
+    key: str
+    node: yaml.Node
+
+    def inner(self, step: object, node: yaml.Node, begin: yaml.Node) -> _Spot:
+        mark = begin.start_mark
+        key = f"{self.key}[{step}]" if isinstance(step, int) else f"{self.key}.{step}" if self.key else str(step)
+        return _Spot(mark.line + 1, mark.column + 1, key, node)
+
+
+class YamlText:
+    """A YAML text; `file` is its name in errors, `error` their class. Dates are texts."""
+
+    def __init__(self, text: str, file: str, error: FileError) -> None:
+        self._file = file
+        self._error = error
+        self._walked: set[int] = set()  # the ids of the nodes that `_plain` has met
+        self._repeated = 0
+        try:
+            self._check_nesting(text)
+            node = yaml.compose(text, Loader=_Loader)
+        except (yaml.YAMLError, UnicodeError) as problem:
+            mark = getattr(problem, "problem_mark", None)
+            at = (mark.line + 1, mark.column + 1) if mark else (None, None)
+            raise error(file, at[0], None, f"not YAML: {_reason(problem)}", None, at[1]) from None
+        self._root = _Spot(1, 1, "", yaml.ScalarNode(_NULL, "") if node is None else node)
+        self._data = self._plain(self._root)
+
+    def read(self, model: type[M]) -> M:
+        """Return the text as a model. Raises the error of the first line that is wrong."""
+        try:
+            return model.model_validate(self._data)
+        except ValidationError as problem:
+            found = []
+            for each in problem.errors(include_url=False):
+                cause = each.get("ctx", {}).get("error", each["msg"])
+                if not isinstance(cause, YamlProblem):
+                    cause = YamlProblem(str(cause).removeprefix(f"{''.join(map(str, each['loc'][-1:]))}: "))
+                found.append((self._find((*each["loc"], *cause.at)), cause))
+            spot, wrong = min(found, key=lambda each: each[0][:2])
+            raise self._wrong(spot, wrong) from None
+
+    def wrong(self, problem: YamlProblem) -> Exception:
+        """Return the error for a problem, whose `at` begins at the root."""
+        return self._wrong(self._find(problem.at), problem)
+
+    def place(self, *path: str | int) -> str:
+        """Return file, line and column of a value, as errors show them."""
+        spot = self._find(path)
+        return f"{self._file}:{spot.line}:{spot.column}"
+
+    def _wrong(self, spot: _Spot, problem: YamlProblem) -> Exception:
+        text = problem.problem
+        if text.startswith("{}"):
+            text = _shown(spot.node) + text.removeprefix("{}")
+        return self._error(self._file, spot.line, spot.key or None, text, problem.allowed, spot.column)
+
+    def _find(self, path: Path) -> _Spot:
+        """Return the value at the end of a path; steps that the file does not have are those of pydantic."""
+        spot = self._root
+        for step in path:
+            if isinstance(spot.node, yaml.MappingNode):
+                for key, node in spot.node.value:
+                    if key.value == step:
+                        spot = spot.inner(step, node, key)
+                        break
+            elif isinstance(spot.node, yaml.SequenceNode) and isinstance(step, int):
+                node = spot.node.value[step]
+                spot = spot.inner(step, node, node)
+        return spot
+
+    def _plain(self, spot: _Spot) -> Any:
+        """Return a value as dicts, lists, texts, numbers, true, false and None. Refuses a key that is given twice."""
+        if id(spot.node) in self._walked:
+            self._repeated += 1
+            if self._repeated > _MOST_REPEATED:
+                raise self._wrong(
+                    spot, YamlProblem(f"its aliases repeat more than {_MOST_REPEATED:,} values; use fewer")
+                )
+        self._walked.add(id(spot.node))
+        if isinstance(spot.node, yaml.SequenceNode):
+            return [self._plain(spot.inner(index, node, node)) for index, node in enumerate(spot.node.value)]
+        if not isinstance(spot.node, yaml.MappingNode):
+            return self._scalar(spot)
+        found: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key, node in spot.node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._wrong(spot.inner("?", node, key), YamlProblem("is not a plain name"))
+            name, inner = str(key.value), spot.inner(key.value, node, key)
+            if name in found:
+                raise self._wrong(inner, YamlProblem(f"is given twice, first in line {lines[name]}; keep one"))
+            found[name], lines[name] = self._plain(inner), inner.line
+        return found
+
+    def _scalar(self, spot: _Spot) -> str | int | float | bool | None:
+        if spot.node.tag == _TIMESTAMP:
+            return str(spot.node.value)
+        try:
+            value = SafeConstructor().construct_document(spot.node)
+        except (yaml.YAMLError, ValueError) as problem:
+            raise self._wrong(spot, YamlProblem(f"{{}} cannot be read: {_reason(problem)}")) from None
+        if value is None or isinstance(value, str | int | float):
+            return value
+        raise self._wrong(spot, YamlProblem("{} is not a text or number; put it in quotes"))
+
+    def _check_nesting(self, text: str) -> None:
+        """Refuse a text in which the composer would run out of stack, and one with a value inside itself."""
+        anchors: list[str | None] = []  # of the values around the event
+        for event in yaml.parse(text, Loader=_Loader):
+            problem, mark = None, event.start_mark
+            if isinstance(event, yaml.AliasEvent) and event.anchor in anchors:
+                problem = f"alias *{event.anchor} is inside its own anchor; write the value out"
+            elif isinstance(event, yaml.CollectionStartEvent):
+                anchors.append(event.anchor)
+                if len(anchors) > _DEEPEST_FILE:
+                    problem = f"is nested more than {_DEEPEST_FILE} deep; flatten it"
+            elif isinstance(event, yaml.CollectionEndEvent):
+                anchors.pop()
+            if problem is not None and mark is not None:
+                raise self._error(self._file, mark.line + 1, None, problem, None, mark.column + 1)
+
+
+def _shown(node: yaml.Node) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        return shown(str(node.value))
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+
+
+def _reason(problem: Exception) -> str:
+    reason = getattr(problem, "problem", None) or getattr(problem, "reason", None) or problem
+    return " ".join(str(reason).split())
