@@ -13,6 +13,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.projector import run_projector
 from tests.engines import ONE
+from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, raw_append, send
 from tests.travelling import WAYS, assert_past, assert_reads_as, batch_ends, only, stored_snapshots, told_again
 from tests.waiting import eventually
@@ -134,7 +135,7 @@ def test_a_position_on_another_shard_counts_by_its_time(connect, clock):
     bus = connect(shards=4)
     here, there = (
         bus.page("main"),
-        next(page for page in map(bus.page, "abcdefgh") if _shard(page) != _shard(bus.page())),
+        next(page for page in map(bus.page, "abcdefgh") if _shard(bus, page) != _shard(bus, bus.page())),
     )
     here.add("observation", "before")
     clock.advance("1m")
@@ -147,8 +148,8 @@ def test_a_position_on_another_shard_counts_by_its_time(connect, clock):
     assert contents(here.as_of(bus.position()).list()) == ["after", "before"]
 
 
-def _shard(page):
-    return page._bus.core.log.shard(page.name)
+def _shard(bus, page):
+    return bus.core.log.shard(page.name)
 
 
 def test_its_history_ends_there(page, way):
@@ -163,14 +164,14 @@ def test_its_history_ends_there(page, way):
         past.history(other.id)
 
 
-def test_two_moments_differ_by_what_was_added_changed_and_gone(page, way):
+def test_two_moments_differ_by_what_was_added_changed_and_gone(bus, page, way):
     gone, changed = page.resolve(page.add("observation", "gone").id), page.add("observation", "changed", tags=["a"])
     page.add("observation", "the same")
-    before = page.as_of(page._bus.position())
+    before = page.as_of(bus.position())
     page.clear_resolved([gone.id])
     after = page.update(changed.id, content="else", tags=["b"])
     added = page.add("observation", "added")
-    now = page.as_of(page._bus.position())
+    now = page.as_of(bus.position())
     assert [(each.kind, each.id, each.fields) for each in before.diff(now)] == [
         ("gone", gone.id, ()),
         ("changed", changed.id, ("content", "tags", "version")),
@@ -211,12 +212,12 @@ def test_a_position_of_another_bus_is_refused(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_position_that_was_trimmed_is_lost(page, way):
+def test_a_position_that_was_trimmed_is_lost(bus, page, way):
     early = page.add("observation", "early")
     kept = [page.add("observation", f"{n}") for n in range(3)]
-    keys = keys_of(page._bus)
-    project(page._bus)
-    send(page._bus, "XTRIM", keys.log, "MINID", kept[1].position.stream_id)
+    keys = keys_of(bus)
+    project(bus)
+    send(bus, "XTRIM", keys.log, "MINID", kept[1].position.stream_id)
     with pytest.raises(PositionLost, match="the log was trimmed to"):
         page.as_of(early.position)
     with pytest.raises(PositionLost, match="the log was trimmed to"):
@@ -237,18 +238,17 @@ def test_reads_refuse_what_the_page_refuses(page, way):
 
 
 @pytest.fixture
-def fetched(bus, monkeypatch):
+def fetched(bus):
     """The bodies of events that each answer of the engine had."""
-    engine, counts = bus._engine, []
-    execute = engine.execute
+    counts = []
 
-    def weighing(call):
-        reply = execute(call)
-        counts.append(_bodies(reply))
-        return reply
+    def weighing(_, send):
+        replies = send()
+        counts.append(_bodies(replies))
+        return replies
 
-    monkeypatch.setattr(engine, "execute", weighing)
-    return counts
+    with interposed(bus, weighing):
+        yield counts
 
 
 def _bodies(reply):
@@ -378,7 +378,7 @@ def projector(connect):
     assert not thread.is_alive()
 
 
-def test_a_projector_that_has_nothing_to_do_writes_snapshots(page, monkeypatch, projector):
+def test_a_projector_that_has_nothing_to_do_writes_snapshots(bus, page, monkeypatch, projector):
     monkeypatch.setattr(snapshots, "LEAST_EVENTS", 5)
     monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
     monkeypatch.setattr(snapshots, "PART", 2)
@@ -386,7 +386,7 @@ def test_a_projector_that_has_nothing_to_do_writes_snapshots(page, monkeypatch, 
     projector.start()
     eventually(lambda: stored_snapshots(page) == 1)
     page.archive(kept[0].id)
-    assert_past(page, batch_ends(page._bus, page)[3:], "folded")
+    assert_past(page, batch_ends(bus, page)[3:], "folded")
     assert stored_snapshots(page) == 1, "the next one is not due yet"
 
 

@@ -124,7 +124,7 @@ def test_a_reader_that_may_not_write_folds_in_memory(connect, monkeypatch, error
 
     monkeypatch.setattr("scratchbus.readmodel.catch_up.commit", refused)
     assert len(page.list(limit=None)) == len(page.active()) == queries.IN_MEMORY + 1
-    assert checkpoint(page._bus) is None
+    assert checkpoint(connect()) is None
 
 
 def test_a_projector_keeps_up_until_it_is_stopped(connect):

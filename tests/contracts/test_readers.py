@@ -1,6 +1,6 @@
 """A client that may read but not write is answered like any other, however much is not folded yet."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from scratchbus.errors import EngineForbidden
 from scratchbus.readmodel.catch_up import load_documents
 from scratchbus.readmodel.queries import IN_MEMORY
 from tests.engines import Connect, Engine
+from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, send
 
 READER = ("-@all", "+@read", "+eval", "+evalsha", "+eval_ro", "+evalsha_ro", "+@connection", "+info", "+time")
@@ -19,69 +20,73 @@ pytestmark = pytest.mark.engines("embedded-4-shards", "system")  # Valkey and Re
 
 
 @pytest.fixture
-def page(connect: Connect) -> Page:
-    return connect(max_observations=10_000).page()
+def bus(connect: Connect) -> Bus:
+    return connect(max_observations=10_000)
 
 
 @pytest.fixture
-def reader(engine: Engine, page: Page, bus_name: str) -> Iterator[Page]:
-    """The same page, for a user that the engine lets read and nothing else."""
-    bus = page._bus
+def reading(engine: Engine, bus: Bus, bus_name: str) -> Iterator[Bus]:
+    """The same bus, for a user that the engine lets read and nothing else."""
     scheme, _, place = engine.url.partition(":")
     socket = server.ensure_running(Path(place)).socket if scheme == "embedded" else place.removeprefix("//")
     send(bus, "ACL", "SETUSER", bus_name, "on", ">pw", "resetkeys", f"~{{{bus_name}:*", *READER)
     try:
         with Bus.connect(f"unix://{bus_name}:pw@{socket}", bus=bus_name) as other:
-            yield other.page()
+            yield other
     finally:
         send(bus, "ACL", "DELUSER", bus_name)
+
+
+@pytest.fixture
+def reader(reading: Bus) -> Page:
+    return reading.page()
 
 
 def batch(name: str, count: int, **more: object) -> list[NewObservation]:
     return [NewObservation(type="observation", content=f"{name} {n}", **more) for n in range(count)]
 
 
-def checkpoint(page: Page) -> object:
-    return send(page._bus, "GET", keys_of(page._bus).checkpoint("scratch_page"))
+def checkpoint(bus: Bus) -> object:
+    return send(bus, "GET", keys_of(bus).checkpoint("scratch_page"))
 
 
-def assert_reads_the_same(page: Page, reader: Page) -> None:
+def assert_reads_the_same(bus: Bus, page: Page, reader: Page) -> None:
     """Compare what the reader sees, which folds nothing for others, with what it is once it is folded."""
-    before = checkpoint(page)
+    before = checkpoint(bus)
     seen = reader.list(limit=None), reader.list(limit=7), reader.list(tags="t", limit=None), reader.active()
     first, newest = reader.active(limit=3), reader.list(text="new 1", limit=None)
-    assert checkpoint(page) == before
-    project(page._bus)
+    assert checkpoint(bus) == before
+    project(bus)
     assert seen == (page.list(limit=None), page.list(limit=7), page.list(tags="t", limit=None), page.active())
     assert (first, newest) == (page.active(limit=3), page.list(text="new 1", limit=None))
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
-def test_a_reader_that_is_far_behind_sees_everything(monkeypatch, page, reader, is_begun):
+def test_a_reader_that_is_far_behind_sees_everything(monkeypatch, bus, page, reader, is_begun):
     monkeypatch.setattr("scratchbus.readmodel.overlay.CHUNK", 100)
     old = page.add_many(batch("old", IN_MEMORY // 3, tags=["t"]))
     if is_begun:
-        project(page._bus)
-    begun = checkpoint(page)
+        project(bus)
+    begun = checkpoint(bus)
     for one in old[::9]:
         page.update(one.id, tags=["u"])
         page.resolve(one.id)
     page.clear_resolved([old[0].id, old[9].id])
     page.add_many(batch("new", 3 * IN_MEMORY))
-    page._bus.page("other").add_many(batch("elsewhere", 99))
-    assert checkpoint(page) == begun
+    bus.page("other").add_many(batch("elsewhere", 99))
+    assert checkpoint(bus) == begun
     assert reader.get(old[0].id) is None
     assert reader.get(old[18].id).status == "resolved"
-    assert_reads_the_same(page, reader)
+    assert_reads_the_same(bus, page, reader)
 
 
-def test_a_reader_goes_on_when_someone_folds_meanwhile(monkeypatch, page, reader):
+def test_a_reader_goes_on_when_someone_folds_meanwhile(monkeypatch, bus, page, reader):
     added = page.add_many(batch("new", 2 * IN_MEMORY))
     times: list[int] = []
 
     def overtaken(*given):
         if not times:
-            project(page._bus)
+            project(bus)
         times.append(1)
         return (yield from load_documents(*given))
 
@@ -97,19 +102,18 @@ def test_a_reader_writes_nothing(page, reader):
     assert page.list() == []
 
 
-def test_a_reader_never_asks_for_more_than_a_thousand_events_at_once(monkeypatch, page, reader):
+def test_a_reader_never_asks_for_more_than_a_thousand_events_at_once(page, reading, reader):
     for _ in range(3):
         page.add_many(batch("new", 900))
-    engine, most = reader._bus._engine, [0]
-    execute = engine.execute
+    most = [0]
 
-    def weighing(call):
-        reply = execute(call)
-        most.append(_bodies(reply))
-        return reply
+    def weighing(_: object, send: Callable[[], list[object]]) -> list[object]:
+        replies = send()
+        most.append(_bodies(replies))
+        return replies
 
-    monkeypatch.setattr(engine, "execute", weighing)
-    assert len(reader.active()) == len(page.active()) == 2700
+    with interposed(reading, weighing):
+        assert len(reader.active()) == len(page.active()) == 2700
     assert 0 < max(most) <= 1000
 
 

@@ -208,10 +208,10 @@ def test_every_page_has_room_of_its_own(connect):
     assert [contents(bus.page(name)) for name in ("main", "a", "b", "user:42")] == [["main"], ["a"], ["b"], ["user:42"]]
 
 
-def test_displacement_sees_claims_that_are_not_folded_yet(three):
+def test_displacement_sees_claims_that_are_not_folded_yet(bus, three):
     for n in range(3):
         three.add("observation", f"{n}")
-    project(three._bus)
+    project(bus)
     three.claim(three.list()[2].id)
     three.add("observation", "new")
     assert contents(three) == ["new", "2", "0"]

@@ -12,27 +12,44 @@ pytestmark = pytest.mark.engines(*ONE)
 
 
 @pytest.fixture
-def pages(connect):
-    """The same page, as it is used by the tool that is silenced, and by another."""
-    return connect("noisy", max_observations=4).page(), connect("other", max_observations=4).page()
+def buses(connect):
+    """The same bus, as it is used by the tool that is silenced, and by another."""
+    return connect("noisy", max_observations=4), connect("other", max_observations=4)
 
 
-def silent(page, *sources):
-    """Return the page as it would have been without them."""
-    return page.as_of(page._bus.position(), without_sources=sources or ["noisy"])
+@pytest.fixture
+def bus(buses):
+    return buses[1]
+
+
+@pytest.fixture
+def pages(buses):
+    """The same page, as it is used by the two."""
+    return tuple(each.page() for each in buses)
+
+
+@pytest.fixture
+def silent(bus):
+    """Return a page as it would have been without some sources."""
+    return lambda page, *sources: page.as_of(bus.position(), without_sources=sources or ["noisy"])
 
 
 def contents(page):
     return [one.content for one in page.list(limit=None)]
 
 
-def differences(page):
+@pytest.fixture
+def differences(bus, silent):
     """Return what would differ, by content."""
-    now = page.as_of(page._bus.position())
-    return [((each.before or each.after).content, each.kind, each.fields) for each in now.diff(silent(page))]
+
+    def find(page):
+        now = page.as_of(bus.position())
+        return [((each.before or each.after).content, each.kind, each.fields) for each in now.diff(silent(page))]
+
+    return find
 
 
-def test_what_it_published_is_not_there_and_all_else_is(pages):
+def test_what_it_published_is_not_there_and_all_else_is(pages, silent, differences):
     noisy, other = pages
     said, kept = noisy.add("risk_alert", "said"), other.add("observation", "kept")
     quoted = other.add("observation", "quoted", source="noisy")
@@ -44,7 +61,7 @@ def test_what_it_published_is_not_there_and_all_else_is(pages):
     assert contents(silent(other, "noisy", "other")) == []
 
 
-def test_what_it_did_to_others_is_undone(pages):
+def test_what_it_did_to_others_is_undone(pages, silent, differences):
     noisy, other = pages
     one = other.add("observation", "one", dedupe_key="k")
     noisy.add("observation", "one", dedupe_key="k", times=4)
@@ -60,7 +77,7 @@ def test_what_it_did_to_others_is_undone(pages):
     assert [name for name, kind, _ in differences(other) if kind == "changed"] == ["else", "two"]
 
 
-def test_what_happened_to_what_is_not_there_did_not_happen(pages):
+def test_what_happened_to_what_is_not_there_did_not_happen(pages, silent):
     noisy, other = pages
     said = noisy.add("observation", "said", dedupe_key="k")
     other.add("observation", "said", dedupe_key="k")
@@ -71,9 +88,9 @@ def test_what_happened_to_what_is_not_there_did_not_happen(pages):
         silent(other).history(said.id)
 
 
-def test_what_rested_on_it_is_not_there_either_however_far_away(pages):
+def test_what_rested_on_it_is_not_there_either_however_far_away(pages, bus, silent):
     noisy, other = pages
-    elsewhere = other._bus.page("elsewhere")
+    elsewhere = bus.page("elsewhere")
     said = noisy.add("observation", "said")
     first = elsewhere.add("observation", "first", evidence=[said.id])
     second = other.add("observation", "second", evidence=[first.id])
@@ -85,9 +102,11 @@ def test_what_rested_on_it_is_not_there_either_however_far_away(pages):
 
 
 @pytest.mark.parametrize("chunk", [500, 3, 1])
-def test_what_rested_on_it_within_one_millisecond_is_not_there_wherever_it_was(pages, clock, monkeypatch, chunk):
-    noisy, other = pages
-    places = [other._bus.page(f"page-{number}") for number in range(8)]
+def test_what_rested_on_it_within_one_millisecond_is_not_there_wherever_it_was(
+    pages, clock, monkeypatch, chunk, bus, silent
+):
+    noisy, _ = pages
+    places = [bus.page(f"page-{number}") for number in range(8)]
     for _ in range(2):
         clock.advance("1s")  # all that follows is of one millisecond, on several shards
         rests = noisy.add("observation", "said")
@@ -99,18 +118,18 @@ def test_what_rested_on_it_within_one_millisecond_is_not_there_wherever_it_was(p
         assert contents(silent(place)) == []
 
 
-def test_what_it_caused_is_not_there_either(pages):
+def test_what_it_caused_is_not_there_either(pages, bus, silent):
     noisy, other = pages
     said, kept = noisy.add("observation", "said"), other.add("observation", "kept")
     with because(said.position):
-        answer = other._bus.page("elsewhere").add("observation", "answer")
+        answer = bus.page("elsewhere").add("observation", "answer")
         other.archive(kept.id)
     with because(answer.position):
         other.add("observation", "answer to the answer")
     assert silent(other).list() == [kept]
 
 
-def test_what_made_way_for_it_is_still_there(pages):
+def test_what_made_way_for_it_is_still_there(pages, silent):
     noisy, other = pages
     held = [other.add("observation", f"{n}") for n in range(4)]
     rests = noisy.add("observation", "said")  # displaces the first
@@ -124,7 +143,7 @@ def test_what_made_way_for_it_is_still_there(pages):
     assert past.get(held[2].id).reason_code == "displaced"
 
 
-def test_what_the_script_does_for_it_alone_is_left_out(pages, clock):
+def test_what_the_script_does_for_it_alone_is_left_out(pages, clock, silent):
     noisy, other = pages
     said = noisy.add("observation", "said")
     key = other.add("observation", "key", dedupe_key="k", ttl="1m")
@@ -141,39 +160,39 @@ def test_what_the_script_does_for_it_alone_is_left_out(pages, clock):
     assert past.get(key.id).status == "archived", "its time was over all the same"
 
 
-def test_its_refutations_did_not_happen(pages):
+def test_its_refutations_did_not_happen(pages, bus, silent):
     noisy, other = pages
     one = other.add("observation", "one")
     rests = other.add("observation", "rests", evidence=[one.id])
     noisy.refute(one.id, reason="because I say so")
-    other._bus.converse(sweep(other._bus.core))
+    bus.converse(sweep(bus.core))
     assert other.get(rests.id).status == "pending_review"
     past = silent(other)
     assert past.list() == [rests, one]
 
 
-def test_it_is_judged_up_to_the_moment_asked_for(pages):
+def test_it_is_judged_up_to_the_moment_asked_for(pages, bus):
     noisy, other = pages
     kept = other.add("observation", "kept")
     noisy.resolve(kept.id)
-    then = other._bus.position()
+    then = bus.position()
     noisy.add("observation", "later")
     past = other.as_of(then, without_sources="noisy")
     assert past.list() == [kept]
     assert past.position == then.shards[kept.shard]
 
 
-def test_progress_is_told(pages):
-    noisy, other = pages
+def test_progress_is_told(pages, buses, bus):
+    _, other = pages
     other.add("observation", "x")
-    noisy._bus.page("elsewhere").add("observation", "x")
-    project(other._bus)
+    buses[0].page("elsewhere").add("observation", "x")
+    project(bus)
     told = []
-    other.as_of(other._bus.position(), without_sources="noisy", progress=lambda done, total: told.append((done, total)))
+    other.as_of(bus.position(), without_sources="noisy", progress=lambda done, total: told.append((done, total)))
     assert told[-1] == (2, 2)
 
 
 @pytest.mark.parametrize("given", [3, None, ["not a source!"], [3], ""])
-def test_what_is_no_source_is_refused(page, given):
+def test_what_is_no_source_is_refused(page, given, bus):
     with pytest.raises(InvalidSource, match="without_sources"):
-        page.as_of(page._bus.position(), without_sources=given)
+        page.as_of(bus.position(), without_sources=given)

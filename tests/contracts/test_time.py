@@ -220,11 +220,11 @@ def test_what_was_before_a_reminder_does_not_count(bus, page):
     assert reminded(bus) == 0
 
 
-def trigger_of(page, reminder):
+def trigger_of(bus, page, reminder):
     """Return the kind and the subject of the event that made a reminder due."""
     due = page.history(reminder.id)[-1]
     assert (due.kind, due.cause) == ("due", due.trigger)
-    (event,) = [event for event in page._bus.events() if str(event.position) == due.trigger]
+    (event,) = [event for event in bus.events() if str(event.position) == due.trigger]
     return event.kind, event.subject
 
 
@@ -237,7 +237,7 @@ def test_a_trigger_counts_though_it_is_cleared_by_the_time_someone_looks(bus, pa
     if is_folded:
         project(bus)
     assert reminded(bus) == 1
-    assert trigger_of(page, reminder) == ("added", alert.id)
+    assert trigger_of(bus, page, reminder) == ("added", alert.id)
 
 
 @pytest.mark.parametrize("is_folded", [True, False])
@@ -252,8 +252,8 @@ def test_a_trigger_counts_though_it_is_changed_by_the_time_someone_looks(bus, pa
     if is_folded:
         project(bus)
     assert reminded(bus) == 2
-    assert trigger_of(page, tagged) == ("updated", alert.id)
-    assert trigger_of(page, resolved) == ("status_changed", alert.id)
+    assert trigger_of(bus, page, tagged) == ("updated", alert.id)
+    assert trigger_of(bus, page, resolved) == ("status_changed", alert.id)
 
 
 def test_what_an_observation_becomes_later_does_not_make_an_event_match(bus, page):
@@ -271,7 +271,7 @@ def test_the_first_event_that_matches_is_the_trigger(bus, page):
     page.add("risk_alert", "second")
     page.resolve(first.id)
     assert reminded(bus) == 1
-    assert trigger_of(page, reminder) == ("added", first.id)
+    assert trigger_of(bus, page, reminder) == ("added", first.id)
 
 
 def test_what_has_expired_by_the_time_someone_looks_was_active_when_it_happened(bus, page, clock):
@@ -280,7 +280,7 @@ def test_what_has_expired_by_the_time_someone_looks_was_active_when_it_happened(
     page.update(alert.id, content="z")
     clock.advance("1h")
     assert reminded(bus) == 1
-    assert trigger_of(page, reminder) == ("updated", alert.id)
+    assert trigger_of(bus, page, reminder) == ("updated", alert.id)
 
 
 def test_to_be_seen_again_is_to_happen_again(bus, page):
@@ -289,7 +289,7 @@ def test_to_be_seen_again_is_to_happen_again(bus, page):
     reminder = page.add("reminder", "x", remind_on={"tags": ["fraud"], "status": "pending_review"})
     page.add("risk_alert", "y", dedupe_key="k")
     assert reminded(bus) == 1
-    assert trigger_of(page, reminder) == ("repeated", alert.id)
+    assert trigger_of(bus, page, reminder) == ("repeated", alert.id)
 
 
 def test_who_works_on_an_observation_makes_no_reminder_due(bus, page):

@@ -456,7 +456,7 @@ def test_an_event_of_newer_code_stops_the_view(bus, page, view):
         another.active()
 
 
-def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(page, view, monkeypatch):
+def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(bus, page, view, monkeypatch):
     story = page.add("observation", "story")
     view.wait_for(story)
     changes = view.changes()
@@ -473,7 +473,7 @@ def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(page
             read()
     monkeypatch.undo()
     view.close()
-    with page._bus.view() as another:
+    with bus.view() as another:
         assert contents(another.active()) == ["later", "story"]
 
 

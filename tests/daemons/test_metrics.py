@@ -28,9 +28,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs/metrics.md"
 
 
 @pytest.fixture
-def page(engine):
+def bus(engine):
     with Bus.connect(engine.url, source="tester") as bus:
-        yield bus.page("main")
+        yield bus
 
 
 def address(daemon):
@@ -49,11 +49,11 @@ def scrape(url):
     return families, samples
 
 
-def test_a_projector_tells_what_it_folded_and_how_far_behind_everything_is(start, page):
+def test_a_projector_tells_what_it_folded_and_how_far_behind_everything_is(bus, start, page):
     ids = [page.add("observation", f"{number}").id for number in range(3)]
     page.claim(ids[0], by="worker", ttl="1h")
     page.resolve(ids[1])
-    with page._bus.subscribe("router", max_attempts=1) as deliveries:
+    with bus.subscribe("router", max_attempts=1) as deliveries:
         next(deliveries).fail("no")
         url = address(start("projector", "--metrics-port", "0"))
         assert url.startswith("http://127.0.0.1:")
@@ -167,9 +167,9 @@ def test_up_serves_metrics_of_all_that_it_runs(engine, page):
     assert up.returncode == 0
 
 
-def test_the_document_names_every_metric_and_no_other(start, page):
+def test_the_document_names_every_metric_and_no_other(bus, start, page):
     page.add("observation", "x")
-    with page._bus.subscribe("router"):
+    with bus.subscribe("router"):
         url = address(start("projector", "--metrics-port", "0"))
         eventually(lambda: scrape(url)[1]["scratchbus_up",] == 1, "the engine answers")
         families, _ = scrape(url)

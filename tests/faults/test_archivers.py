@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,12 @@ def contents(bus: Bus) -> list[str]:
     return [event.content for event in bus.events(kinds="added") if isinstance(event, Added)]
 
 
+def die(victim: BaseProcess) -> None:
+    """Wait until a process has killed itself, or has done all without coming to its step."""
+    victim.join()
+    assert victim.exitcode in (-signal.SIGKILL, 0)
+
+
 def test_an_archiver_that_is_killed_at_any_step_loses_and_repeats_nothing(
     shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path
 ) -> None:
@@ -52,7 +60,7 @@ def test_an_archiver_that_is_killed_at_any_step_loses_and_repeats_nothing(
             for _ in range(IN_A_ROW):
                 step += 1
                 add_some(bus, said)
-                crew.start(archivers.archive_and_die, shared_server.url, name, directory, step, steps).join()
+                die(crew.start(archivers.archive_and_die, shared_server.url, name, directory, step, steps))
                 assert contents(bus) == said, f"step {step}"
                 assert [event.seq for event in bus.events()] == list(range(1, 2 * len(said) + 1)), f"step {step}"
                 archivers.archive(shared_server.url, name, directory)
@@ -82,7 +90,7 @@ def test_an_eraser_that_is_killed_at_any_step_is_finished_by_who_comes_next(
                 add_some(bus, said)
                 archivers.archive(shared_server.url, name, directory)
                 assert holds(directory, word)
-                crew.start(archivers.erase_and_die, shared_server.url, name, directory, id, step, steps).join()
+                die(crew.start(archivers.erase_and_die, shared_server.url, name, directory, id, step, steps))
                 is_erased = bus.page().history(id)[-1].kind == "erased"
                 if step % 2 or not is_erased:
                     archivers.erase(shared_server.url, name, directory, id)
