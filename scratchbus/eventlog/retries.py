@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
@@ -16,17 +16,27 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineLoading, EngineUnreachable, EventIdReused
-from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
 from scratchbus.eventlog.log_reader import LogReader
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import OPS, Write
 
 if TYPE_CHECKING:
     from scratchbus.eventlog.append import Log  # which looks for what was sent before
 
 _BOUNDED = re.compile(r"[\w-]{12}[0-9a-f]+~([0-9a-f]{1,12})-([0-9a-f]{1,12})(?:/.*)?", re.ASCII)
-_TOLD = ("reason", "action", "holder", "title", "summary", "session")
-_CONTENT = {"added", "note_added", "note_updated", "notepad_written", "scratchpad_written"}
-_BATCHES = "ad"  # the ops of which a caller writes several at once
+_DECIDED: Mapping[str, set[str]] = {
+    "added": {"priority", "status_class"},
+    "status_changed": {"status_class", "archive_after", "ttl", "chain", "seen_by", "followed"},
+    "claimed": {"owner"},
+    "erased": {"positions", "version"},
+    "todo_written": {"todos", "merge"},
+    "context_rendered": {"observations", "tokens"},
+}
+"""The fields of each kind of event that depend on more than what its caller gave; those of `Event` are not compared."""
+
+_BATCHES = {OPS["ADD"], OPS["CLEAR"], OPS["UPDATE"], OPS["CHANGE_STATUS"]}  # of one caller each
+
+_UNNAMED = {OPS["ADD"], OPS["PICK"]}  # whose caller does not say which observation
 
 Wanted = Mapping[bytes, str | None]
 """The ids of the events that are looked for, each with its writer, None where no other event can have the id."""
@@ -112,37 +122,43 @@ def check_same(writes: Sequence[Write], entries: Sequence[RawEntry]) -> None:
 
     Raises EventIdReused for an event that these writes cannot have made.
     """
-    found = {entry_fields(entry)[b"id"].decode(): entry_fields(entry) for entry in entries}
+    found = {entry_fields(entry)[b"id"].decode(): entry for entry in entries}
     for write in writes:
-        fields = found.get(write.event.id)
-        if fields is None:
+        entry = found.get(write.event.id)
+        if entry is None:
             if found and write.op in _BATCHES:
                 raise EventIdReused(writes[0].event.id)
-        elif not _may_be(write, fields):
+        elif not _may_be(write, entry):
             raise EventIdReused(write.event.id)
     last = found.get(writes[-1].event.id)
     if last is not None and writes[-1].op in _BATCHES:
-        index, _, total = last[b"batch"].partition(b"/")
+        index, _, total = entry_fields(last)[b"batch"].partition(b"/")
         if index != total:
             raise EventIdReused(writes[0].event.id)
 
 
-def _may_be(write: Write, fields: Mapping[bytes, bytes]) -> bool:
-    """Say whether a write can have made an entry: in what follows from nothing but its caller's arguments."""
-    event, body = write.event, from_json(fields[b"event"])
-    kind = fields[b"kind"].decode()
-    kinds = (event.kind, "repeated") if write.op == "a" else (event.kind,)
-    names = [*_TOLD, *(("content",) if kind in _CONTENT else ()), *(("status",) if kind == "status_changed" else ())]
-    return (
-        fields[b"page"].decode() == event.page
-        and (kind in kinds or not event.kind)  # without one, it is only asked whether it is there
-        and (write.op in "ap" or event.subject.endswith("_") or fields[b"subject"].decode() == event.subject)
-        and all(_same(event, body, name) for name in names)
-    )
+def _may_be(write: Write, entry: RawEntry) -> bool:
+    """Return whether a write can have made an entry: whether what its caller gave is what the event says."""
+    event = write.event
+    try:
+        found = decode_entry(entry, 0)
+    except Poison:
+        return False
+    if found.page != event.page or not (write.op in _UNNAMED or event.subject in ("", found.subject) or _is_new(event)):
+        return False
+    if event.type not in ("", found.type):
+        return False
+    if not event.kind:
+        return True  # it is only asked whether it is there
+    if found.kind != event.kind and not (write.op == OPS["ADD"] and found.kind == "repeated"):
+        return False
+    names = type(found).model_fields.keys() - Event.model_fields.keys() - _DECIDED.get(found.kind, set())
+    return all(getattr(found, name) == getattr(event, name) for name in names)
 
 
-def _same(event: Event, body: Mapping[str, Any], name: str) -> bool:
-    return name not in type(event).model_fields or name not in body or body[name] == getattr(event, name)
+def _is_new(event: Event) -> bool:
+    """Return whether the append script gives the subject of an event its id."""
+    return event.subject.endswith("_")
 
 
 def positions_of(writes: Sequence[Write], entries: Sequence[RawEntry], shard: int) -> list[Position]:

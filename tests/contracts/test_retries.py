@@ -80,6 +80,55 @@ def test_the_same_id_for_something_else_is_refused(bus, page):
         assert log_length(bus) == length
 
 
+def test_an_id_that_an_error_names_is_for_the_same_arguments_too(bus, page):
+    """Of ids that were not given no digest is kept: what is found in the log is compared."""
+    for write, other, id, _ in each_write(page):
+        first = write(page, id)
+        made = all_events(bus)[-1]
+        once = made.id.removesuffix("/status")
+        length = log_length(bus)
+        with pytest.raises(EventIdReused, match=f"'{once}' was used before"):
+            other(page, id, event_id=once)
+        assert write(page, id, event_id=once) == first
+        assert log_length(bus) == length
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"type": "risk_alert"},
+        {"tags": ["b"]},
+        {"context": {"k": 2}},
+        {"metadata": {"m": 1}},
+        {"ttl": "3h"},
+        {"times": 2},
+    ],
+    ids=str,
+)
+def test_every_argument_of_an_addition_counts_under_an_id_that_was_made(bus, page, others):
+    given = {"type": "observation", "content": "x", "tags": ["a"], "context": {"k": 1}, "ttl": "2h"}
+    first = page.add(**given)
+    once = all_events(bus)[-1].id
+    with pytest.raises(EventIdReused):
+        page.add(**given | others, event_id=once)
+    assert page.add(**given, event_id=once) == first
+
+
+def test_every_argument_of_an_edit_of_a_memory_counts_under_an_id_that_was_made(bus):
+    notes, notepad = bus.notes("s"), bus.notepad("s")
+    for write, other in (
+        (lambda **more: notes.add("a", tags=["t"], **more), lambda **more: notes.add("a", tags=["u"], **more)),
+        (lambda **more: notepad.update("append", content="a", **more),
+         lambda **more: notepad.update("append", content="b", **more)),
+    ):  # fmt: skip
+        write()
+        once, length = all_events(bus)[-1].id, log_length(bus)
+        with pytest.raises(EventIdReused):
+            other(event_id=once)
+        write(event_id=once)
+        assert log_length(bus) == length
+
+
 def change_on(page, id):
     page.link(id, "later")
 
