@@ -334,7 +334,7 @@ def test_a_password_is_never_shown(tmp_path):
 def test_a_types_file_that_is_wrong_opens_nothing(engine_url, tmp_path):
     file = tmp_path / "types.yaml"
     file.write_text("types:\n  a:\n    priority: 500\n")
-    with pytest.raises(RegistryError, match=r"types\.yaml:3: types\.a\.priority"):
+    with pytest.raises(RegistryError, match=r"types\.yaml:3:5: types\.a\.priority"):
         Bus.connect(engine_url, observation_types=file)
 
 
