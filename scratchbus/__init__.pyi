@@ -38,7 +38,7 @@ from scratchbus.domain.memories import TagsResult as TagsResult
 from scratchbus.domain.observation import Claim as Claim
 from scratchbus.domain.observation import NewObservation as NewObservation
 from scratchbus.domain.observation import Observation as Observation
-from scratchbus.domain.patch import ObservationPatch as ObservationPatch
+from scratchbus.domain.observation import ObservationPatch as ObservationPatch
 from scratchbus.domain.position import BusPosition as BusPosition
 from scratchbus.domain.position import Position as Position
 from scratchbus.domain.registry import ObservationType as ObservationType

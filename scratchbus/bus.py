@@ -22,6 +22,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineError
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.consumers import remove
+from scratchbus.eventlog.cursor import bus_position
 from scratchbus.eventlog.follow import follow_events
 from scratchbus.eventlog.tail_readers import Feeds
 from scratchbus.memory import Memories
@@ -38,8 +39,7 @@ from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts
 from scratchbus.views.shared import LivePages
 from scratchbus.views.view import View
-from scratchbus.work import Terms as WorkTerms
-from scratchbus.work import Work
+from scratchbus.work import Work, WorkTerms
 
 T = TypeVar("T")
 
@@ -190,7 +190,7 @@ class Bus(Memories):
 
     def position(self) -> BusPosition:
         """Return the end of all logs of the bus, as an opaque token for `events(after=…)`."""
-        return self.converse(reader.bus_position(self.core.log))
+        return self.converse(bus_position(self.core.log))
 
     @property
     def context(self) -> Contexts:

@@ -20,6 +20,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineError
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.consumers import remove
+from scratchbus.eventlog.cursor import bus_position
 from scratchbus.eventlog.follow_async import follow_events
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.memory import AsyncMemories
@@ -36,8 +37,7 @@ from scratchbus.subscriptions.options import check_name
 from scratchbus.telemetry.counters import counts
 from scratchbus.views.shared import AsyncLivePages
 from scratchbus.views.view_async import AsyncView
-from scratchbus.work import AsyncWork
-from scratchbus.work import Terms as WorkTerms
+from scratchbus.work import AsyncWork, WorkTerms
 
 T = TypeVar("T")
 
@@ -214,7 +214,7 @@ class AsyncBus(AsyncMemories):
 
     async def position(self) -> BusPosition:
         """Return the end of all logs of the bus, as an opaque token for `events(after=…)`."""
-        return await self.converse(reader.bus_position(self.core.log))
+        return await self.converse(bus_position(self.core.log))
 
     @property
     def context(self) -> AsyncContexts:

@@ -17,13 +17,14 @@ from scratchbus.commands import exposure as exposing
 from scratchbus.commands import read as looking
 from scratchbus.commands import refute as refuting
 from scratchbus.commands import trace as tracing
+from scratchbus.commands.execution import execute
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.exposure import Exposure
-from scratchbus.domain.observation import Claim, NewObservation, Observation
-from scratchbus.domain.patch import ObservationPatch
+from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
+from scratchbus.projections.filters import Filter
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Host
 from scratchbus.readmodel.short_ids import whole_id
@@ -112,7 +113,7 @@ class Page:
         any case) and `context` scan every remaining observation. `since` compares `created_at`. Raises InvalidField,
         UnknownType, and NotFound when `after` is not on the page.
         """
-        wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
+        wanted = Filter.parse(locals())
         return self._bus.converse(looking.list_all(self._bus.core, self._reads(stale_ok), wanted, limit, after))
 
     def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
@@ -134,9 +135,7 @@ class Page:
         The update is refused with VersionConflict when `expected_version` is given and is not the current version.
         Raises UnknownField, ReadOnlyField and InvalidField, and InvalidTransition for a status.
         """
-        return self._bus.converse(
-            change.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence)
-        )
+        return self._bus.converse(execute(self._bus.core, self.name, change.Update, locals()))
 
     def review(
         self,
@@ -148,9 +147,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Send it to review: it stays open, but is not active. Raises InvalidTransition, VersionConflict."""
-        return self._bus.converse(
-            change.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
-        )
+        return self._bus.converse(execute(self._bus.core, self.name, change.Review, locals()))
 
     def resolve(
         self,
@@ -162,9 +159,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Close it, because it has been dealt with. Raises InvalidTransition, Claimed, VersionConflict."""
-        return self._bus.converse(
-            change.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
-        )
+        return self._bus.converse(execute(self._bus.core, self.name, change.Resolve, locals()))
 
     def archive(
         self,
@@ -176,9 +171,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Archive it for good. Raises InvalidTransition, Claimed, VersionConflict."""
-        return self._bus.converse(
-            change.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
-        )
+        return self._bus.converse(execute(self._bus.core, self.name, change.ArchiveObservation, locals()))
 
     def reopen(
         self,
@@ -190,16 +183,14 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Make it active again. Raises InvalidTransition, PageFull, and KeyHeld when another holds its dedupe key."""
-        return self._bus.converse(
-            change.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
-        )
+        return self._bus.converse(execute(self._bus.core, self.name, change.Reopen, locals()))
 
     def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
         """Take resolved observations off the page, all or none; their history stays. `ids` may be a single id.
 
         Raises InvalidTransition when one is not resolved, and TooLarge for more than 1,000.
         """
-        return self._bus.converse(change.clear_resolved(self._bus.core, self.name, ids, event_id))
+        return self._bus.converse(change.clear_resolved(self._bus.core, self.name, locals()))
 
     def claim(
         self,
@@ -215,7 +206,7 @@ class Page:
         `ttl` is a number of seconds, or "30s", "10m"; "never" is refused. Raises Claimed, StaleFence,
         InvalidTransition.
         """
-        return self._bus.converse(claiming.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
+        return self._bus.converse(claiming.claim(self._bus.core, self.name, locals()))
 
     def claim_next(
         self,
@@ -237,18 +228,18 @@ class Page:
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
         """Release a claim. Raises NotClaimed, Claimed when another holds it, StaleFence."""
-        return self._bus.converse(claiming.release(self._bus.core, self.name, id, by, event_id, fence))
+        return self._bus.converse(execute(self._bus.core, self.name, claiming.Release, locals()))
 
     def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Record an action taken because of it; `trace` finds it by this action, a text of the caller's."""
-        return self._bus.converse(claiming.link(self._bus.core, self.name, id, action, event_id, fence))
+        return self._bus.converse(execute(self._bus.core, self.name, claiming.Link, locals()))
 
     def refute(self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Archive it as untrue; open observations on any page that rest on it as evidence go to review.
 
         Raises InvalidField without a reason, and NotChangeable when it is archived already.
         """
-        return self._bus.converse(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
+        return self._bus.converse(refuting.refute(self._bus.core, self.name, locals()))
 
     def erase(self, id: str, *, reason: str, event_id: str | None = None) -> Erased:
         """Erase its events from the log, and everything derived from them; return the tombstone.

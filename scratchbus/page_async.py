@@ -15,13 +15,14 @@ from scratchbus.commands import exposure as exposing
 from scratchbus.commands import read as looking
 from scratchbus.commands import refute as refuting
 from scratchbus.commands import trace as tracing
+from scratchbus.commands.execution import execute
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.exposure import Exposure
-from scratchbus.domain.observation import Claim, NewObservation, Observation
-from scratchbus.domain.patch import ObservationPatch
+from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
+from scratchbus.projections.filters import Filter
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.readmodel.short_ids import whole_id
@@ -110,7 +111,7 @@ class AsyncPage:
         any case) and `context` scan every remaining observation. `since` compares `created_at`. Raises InvalidField,
         UnknownType, and NotFound when `after` is not on the page.
         """
-        wanted = looking.filter_of(type, status, owner, source, tags, text, context, since)
+        wanted = Filter.parse(locals())
         return await self._bus.converse(looking.list_all(self._bus.core, self._reads(stale_ok), wanted, limit, after))
 
     async def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
@@ -132,9 +133,7 @@ class AsyncPage:
         The update is refused with VersionConflict when `expected_version` is given and is not the current version.
         Raises UnknownField, ReadOnlyField and InvalidField, and InvalidTransition for a status.
         """
-        return await self._bus.converse(
-            change.update(self._bus.core, self.name, id, changes, expected_version, event_id, fence)
-        )
+        return await self._bus.converse(execute(self._bus.core, self.name, change.Update, locals()))
 
     async def review(
         self,
@@ -146,9 +145,7 @@ class AsyncPage:
         fence: int | None = None,
     ) -> Observation:
         """Send it to review: it stays open, but is not active. Raises InvalidTransition, VersionConflict."""
-        return await self._bus.converse(
-            change.transition(self._bus.core, self.name, id, "review", reason, expected_version, event_id, fence)
-        )
+        return await self._bus.converse(execute(self._bus.core, self.name, change.Review, locals()))
 
     async def resolve(
         self,
@@ -160,9 +157,7 @@ class AsyncPage:
         fence: int | None = None,
     ) -> Observation:
         """Close it, because it has been dealt with. Raises InvalidTransition, Claimed, VersionConflict."""
-        return await self._bus.converse(
-            change.transition(self._bus.core, self.name, id, "resolve", reason, expected_version, event_id, fence)
-        )
+        return await self._bus.converse(execute(self._bus.core, self.name, change.Resolve, locals()))
 
     async def archive(
         self,
@@ -174,9 +169,7 @@ class AsyncPage:
         fence: int | None = None,
     ) -> Observation:
         """Archive it for good. Raises InvalidTransition, Claimed, VersionConflict."""
-        return await self._bus.converse(
-            change.transition(self._bus.core, self.name, id, "archive", reason, expected_version, event_id, fence)
-        )
+        return await self._bus.converse(execute(self._bus.core, self.name, change.ArchiveObservation, locals()))
 
     async def reopen(
         self,
@@ -188,16 +181,14 @@ class AsyncPage:
         fence: int | None = None,
     ) -> Observation:
         """Make it active again. Raises InvalidTransition, PageFull, and KeyHeld when another holds its dedupe key."""
-        return await self._bus.converse(
-            change.transition(self._bus.core, self.name, id, "reopen", reason, expected_version, event_id, fence)
-        )
+        return await self._bus.converse(execute(self._bus.core, self.name, change.Reopen, locals()))
 
     async def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
         """Take resolved observations off the page, all or none; their history stays. `ids` may be a single id.
 
         Raises InvalidTransition when one is not resolved, and TooLarge for more than 1,000.
         """
-        return await self._bus.converse(change.clear_resolved(self._bus.core, self.name, ids, event_id))
+        return await self._bus.converse(change.clear_resolved(self._bus.core, self.name, locals()))
 
     async def claim(
         self,
@@ -213,7 +204,7 @@ class AsyncPage:
         `ttl` is a number of seconds, or "30s", "10m"; "never" is refused. Raises Claimed, StaleFence,
         InvalidTransition.
         """
-        return await self._bus.converse(claiming.claim(self._bus.core, self.name, id, by, ttl, event_id, fence))
+        return await self._bus.converse(claiming.claim(self._bus.core, self.name, locals()))
 
     async def claim_next(
         self,
@@ -235,11 +226,11 @@ class AsyncPage:
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
         """Release a claim. Raises NotClaimed, Claimed when another holds it, StaleFence."""
-        return await self._bus.converse(claiming.release(self._bus.core, self.name, id, by, event_id, fence))
+        return await self._bus.converse(execute(self._bus.core, self.name, claiming.Release, locals()))
 
     async def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Record an action taken because of it; `trace` finds it by this action, a text of the caller's."""
-        return await self._bus.converse(claiming.link(self._bus.core, self.name, id, action, event_id, fence))
+        return await self._bus.converse(execute(self._bus.core, self.name, claiming.Link, locals()))
 
     async def refute(
         self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None
@@ -248,7 +239,7 @@ class AsyncPage:
 
         Raises InvalidField without a reason, and NotChangeable when it is archived already.
         """
-        return await self._bus.converse(refuting.refute(self._bus.core, self.name, id, reason, event_id, fence))
+        return await self._bus.converse(refuting.refute(self._bus.core, self.name, locals()))
 
     async def erase(self, id: str, *, reason: str, event_id: str | None = None) -> Erased:
         """Erase its events from the log, and everything derived from them; return the tombstone.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 from hashlib import sha1
 from types import ModuleType
 from typing import Any, Self
@@ -69,17 +70,20 @@ def _read_turned(shard: int) -> Step[float]:
 def hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every script, and every view, that asks the server for the time ask the turned clock instead."""
     monkeypatch.setattr(live_page, "read_clock", _read_turned)
-    turned = 0
-    for script in set(_scripts()):
-        if _OWN not in script.text:
-            continue
+    for script in _asking(len(Script.known)):
         text = script.text.replace(_OWN, _TURNED)
         sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
         monkeypatch.setattr(script, "text", text)
         monkeypatch.setattr(script, "sha", sha)
         monkeypatch.setitem(Script.known, sha, text)
-        turned += 1
-    assert turned >= 3, "appending, reading and sweeping all ask for the time"
+
+
+@cache
+def _asking(_known: int) -> frozenset[Script[...]]:
+    """Return the scripts that ask for the time; they are looked for again when more scripts are known."""
+    found = frozenset(script for script in _scripts() if _OWN in script.text)
+    assert len(found) >= 3, "appending, reading and sweeping all ask for the time"
+    return found
 
 
 def _scripts() -> Iterator[Script[...]]:

@@ -6,8 +6,11 @@ A test that uses `connect`, `bus` or `page` runs once per engine, each time on a
 - Without a marker: `memory`, and `embedded-4-shards` as the real engine. Four shards exercise everything that one does,
   and what happens across shards besides.
 - `@pytest.mark.engines(*ALL)`: tests of what the Lua scripts decide, such as guards, claims, idempotency keys, room on
-  a page and imports. A script may behave differently in the fake engine, in Redis and in Valkey, and with one shard.
-- `@pytest.mark.engines(*REAL)`, or some names: tests that need what only those engines have, such as access lists.
+  a page and imports. A script may behave differently in the fake engine, in Valkey (with four shards here) and in Redis
+  (with one).
+- `@pytest.mark.engines(*ONE)`: tests of what Python does with what it has read, such as archives, pages of the past,
+  poison and verification, and tests with hundreds of events, for which the fake engine takes several times as long.
+- `@pytest.mark.engines("embedded")`, or some other names: tests that need what only those engines have.
 
 Only tests of arguments that are refused before any engine is asked run on the fake engine alone. Servers start once per
 session, on unix sockets in temporary directories, and stop when it ends, whether tests passed or failed.
@@ -54,9 +57,9 @@ _TOPOLOGIES = {
     "system": ("system", 1),
 }
 
-ALL = tuple(_TOPOLOGIES)
-REAL = tuple(name for name in ALL if name != "memory")
+ALL = ("memory", "embedded-4-shards", "system")
 USUAL = ("memory", "embedded-4-shards")
+ONE = ("embedded-4-shards",)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -68,7 +71,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _as_parameter(name: str) -> Any:
-    return pytest.param(_TOPOLOGIES[name], id=name, marks=[pytest.mark.real] if name in REAL else [])
+    return pytest.param(_TOPOLOGIES[name], id=name, marks=[pytest.mark.real] if name != "memory" else [])
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
@@ -14,7 +14,7 @@ from scratchbus import Bus, Event, Observation
 from scratchbus.archive.archiver import Archived, archive_bus
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Call, Step, ask
+from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import paged_out as paged
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
@@ -39,24 +39,61 @@ Documents = dict[tuple[str, str], Observation]
 _INDEX = re.compile(r"\}:p\d+:(all|type|tag|owner|waiting):")
 
 
-_replies: dict[tuple[Any, ...], Any] | None = None
-"""What was answered while nothing changes, by command; None while things may change."""
+class _Replies(dict[tuple[Any, ...], Any]):
+    """What the engine of a bus answers while nothing changes, by command.
+
+    All keys of the bus are read at once, in three round trips; anything else is asked for once. To look at everything
+    from all sides is most of what many tests do.
+    """
+
+    def __init__(self, bus: Host) -> None:
+        self._bus = bus
+        self._keys = frozenset(map(bytes.decode, self["KEYS", f"{{{bus.core.log.bus}:*"]))
+        kinds = self._ask_all(("TYPE", key) for key in self._keys)
+        self._ask_all(_WHOLE[kind](key) for (_, key), kind in kinds.items())
+
+    def _ask_all(self, commands: Iterable[tuple[Any, ...]]) -> dict[tuple[Any, ...], Any]:
+        asked = list(commands)
+        replies = dict(zip(asked, self._bus.converse(ask_all(0, asked)), strict=True)) if asked else {}
+        self.update(replies)
+        return replies
+
+    def __missing__(self, command: tuple[Any, ...]) -> Any:
+        verb, key, *_ = command
+        if verb in _NOTHING and key not in self._keys:
+            self[command] = _NOTHING[verb]
+        else:
+            self[command] = self._bus.converse(ask(0, *command))
+        return self[command]
+
+
+_WHOLE: dict[bytes, Callable[[str], tuple[Any, ...]]] = {
+    b"string": lambda key: ("GET", key),
+    b"hash": lambda key: ("HGETALL", key),
+    b"zset": lambda key: ("ZRANGE", key, 0, -1, "WITHSCORES"),
+    b"stream": lambda key: ("XRANGE", key, "(0-0", "+"),
+    b"list": lambda key: ("LRANGE", key, 0, -1),
+    b"set": lambda key: ("SMEMBERS", key),
+}
+"""How a key of each type is read whole."""
+
+_NOTHING: dict[str, Any] = {"GET": None, "HGETALL": [], "ZRANGE": [], "XRANGE": []}
+"""What these commands answer for a key that is not there."""
+
+_replies: _Replies | None = None
+"""The replies that hold while nothing changes; None while things may change."""
 
 
 def send(bus: Host, *command: Any) -> Any:
     """Send one bare command to the engine of a bus."""
-    if _replies is None:
-        return bus.converse(ask(0, *command))
-    if command not in _replies:
-        _replies[command] = bus.converse(ask(0, *command))
-    return _replies[command]
+    return bus.converse(ask(0, *command)) if _replies is None else _replies[command]
 
 
 @contextmanager
-def _nothing_changes() -> Iterator[None]:
-    """Have each command sent once: to look at everything from all sides is most of what many tests do."""
+def _nothing_changes(bus: Host) -> Iterator[None]:
+    """Have each key read once."""
     global _replies
-    _replies = {}
+    _replies = _Replies(bus)
     try:
         yield
     finally:
@@ -124,7 +161,9 @@ def archive(bus: Bus, **how: Any) -> list[Archived]:
 def project(bus: Host) -> None:
     """Fold everything there is, as a projector does."""
     for shard in range(bus.core.log.shards):
-        eventually(partial(_fold, bus, shard))
+        keys = bus.core.log.keys(shard)
+        if bus.converse(ask(shard, "EXISTS", keys.tail, checkpoint_key(keys))):
+            eventually(partial(_fold, bus, shard))
 
 
 def _fold(bus: Host, shard: int) -> bool:
@@ -167,12 +206,12 @@ def documents(bus: Bus) -> Documents:
     return state
 
 
-def paged_out(bus: Bus) -> dict[tuple[str, str], paged.Place]:
+def paged_out(bus: Bus) -> dict[tuple[str, str], paged.PagedOut]:
     """Return where the last events of paged-out observations are."""
-    found: dict[tuple[str, str], paged.Place] = {}
+    found: dict[tuple[str, str], paged.PagedOut] = {}
     for keys, page in _pages(bus):
         names = PageKeys(keys, page, _build(bus, keys))
-        places: dict[int, paged.Place] = {}
+        places: dict[int, paged.PagedOut] = {}
         for name, row in _pairs(bus, names.places):
             places |= paged.places_in(row) if name.isdigit() else {}
         ids = {id: at for _, row in _pairs(bus, names.paged) for id, at in paged.ids_in(row).items()}
@@ -205,12 +244,14 @@ def forget(bus: Bus) -> None:
 def assert_sound(bus: Bus) -> None:
     """Check that log, documents, heads and indexes agree, and that the log is whole and in order."""
     project(bus)
-    with _nothing_changes():
+    with _nothing_changes(bus):
         for shard in range(bus.core.log.shards):
             _assert_ordered(bus, bus.core.log.keys(shard))
         state, memories = _fold_log(bus)
         gone = paged_out(bus)
-        assert {key: paged.Place.of(state[key]) for key in gone} == gone, "what is paged out is not the fold of the log"
+        assert {key: paged.PagedOut.of(state[key]) for key in gone} == gone, (
+            "what is paged out is not the fold of the log"
+        )
         assert all(scratch_page.may_be_paged_out(state[key]) for key in gone), (
             "something is paged out that is not final"
         )
@@ -254,7 +295,7 @@ def _scores(bus: Bus, key: str) -> dict[str, int]:
 def _assert_ordered(bus: Bus, keys: ShardKeys) -> None:
     log = entries(bus, keys.shard)
     positions = [entry_position(entry, keys.shard) for entry in log]
-    erased = {int(seq) for seq in send(bus, "ZRANGE", keys.erased, 0, -1)}
+    erased = set(map(int, _scores(bus, keys.erased)))
     seqs = sorted({position.seq for position in positions} | erased)
     assert seqs == list(range(1, len(log) + len(erased) + 1)), "seq has a gap"
     assert all(a.ms <= b.ms for a, b in pairwise(positions)), "the time of the log went back"
@@ -341,7 +382,7 @@ def _assert_relations(bus: Bus) -> None:
 
 
 def _index_keys(bus: Bus) -> set[str]:
-    found = send(bus, "KEYS", f"{{{bus.core.log.bus}:*}}:p*:*")
+    found = send(bus, "KEYS", f"{{{bus.core.log.bus}:*")
     return {key for key in map(bytes.decode, found) if _INDEX.search(key)}
 
 

@@ -82,5 +82,5 @@ class SeenBack:
     def past(self) -> PastPage:
         """The page as it is by the engine's clock."""
         core = self._bus.core
-        now = self._bus.converse(look(core.log, self._page.name, core.fresh, lambda _: (), "get")).now
+        now = self._bus.converse(look(core.log, self._page.name, core.fresh, "get")).now
         return self._page.as_of(moment(now))

@@ -7,7 +7,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ import redis
 import yaml
 
 from scratchbus.engine.embedded.binary import find_binary
+from tests import launcher
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
@@ -64,7 +64,7 @@ def _runnable(command: str, service: dict[str, Any], host: Path) -> list[str]:
     command = command.replace(f"--metrics-port {port} --metrics-host 0.0.0.0", "--metrics-port 0")
     program, *arguments = shlex.split(command)
     assert program == "python"
-    return [sys.executable, *arguments]
+    return launcher.command(*arguments)
 
 
 def test_it_starts_one_engine_and_the_daemons_twice_where_one_may_fall():

@@ -1,6 +1,6 @@
 """Measure the house: its size, its rooms, and how many of them one `add` and one `active` pass through.
 
-`make house` prints the table; the figures in `docs/architecture.md` come from it.
+`make house` prints the table; with `--steps`, this also prints every function that they pass, in order.
 """
 
 from __future__ import annotations

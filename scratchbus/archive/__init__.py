@@ -1,1 +1,1 @@
-"""The archive of a log: closed ranges of it, moved to files that anyone can read and check."""
+"""The archive of a log: closed ranges of events, moved to files that anyone can read and check."""

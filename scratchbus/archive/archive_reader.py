@@ -70,7 +70,7 @@ class Archive:
         return Stretch(entries, *self._place(shelf, manifest, lines, at, shard))
 
     def at(self, shard: int, origin: str, positions: Sequence[Position]) -> list[RawEntry]:
-        """Return the entries at these positions; what was erased is left out."""
+        """Return the entries at these positions without those that were erased."""
         with self._lock:
             shelf = self.shelf(shard, origin)
             found = [self._at(shelf, position) for position in positions]
@@ -97,10 +97,7 @@ class Archive:
         return entries, rest
 
     def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
-        """Erase the events with these numbers, as far as they are archived; before each step one has to have the lease.
-
-        So it yields where the lease is to be prolonged.
-        """
+        """Erase the archived events among these numbers; yield before each step: the caller renews the lease."""
         with self._lock:
             steps = erase_events(self.shelf(shard, origin), seqs)
         while True:
@@ -118,7 +115,7 @@ class Archive:
             yield Checked(check.report.events, faults)
 
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
-        """Return where the last archived event about a subject is: the indexes are looked through, newest first."""
+        """Return the position of the last archived event about a subject, by the indexes from the newest on."""
         with self._lock:
             shelf = self.shelf(shard, origin)
             shelf.refresh()
@@ -131,7 +128,7 @@ class Archive:
         return None
 
     def last_until(self, shard: int, origin: str, ms: int) -> Position:
-        """Return where the last archived event up to a millisecond is; the start if there is none."""
+        """Return the position of the last archived event up to a millisecond, START if there is none."""
         with self._lock:
             shelf = self.shelf(shard, origin)
             shelf.refresh()

@@ -2,7 +2,7 @@
 
 Segment, index and manifest are stored in this order, each for good; the manifest makes them count. Its name is that of
 the next event to be archived, and only one can be put: of two archivers one goes on, whatever their leases say. An
-archiver may be killed anywhere: files that no manifest names are nobody's, and the next run begins where the last
+archiver may be killed anywhere: files that no manifest names do not count, and the next run begins where the last
 manifest ends.
 """
 
@@ -94,11 +94,11 @@ def archive_of(core: Core) -> Archive:
 def archive_bus(
     bus: Host, *, patience: float = 0.0, lease: float = LEASE, report: Report = lambda progress: None
 ) -> list[Archived]:
-    """Archive what is older than the settings keep live, and take out of the logs what nobody has still to read.
+    """Archive events older than the settings keep live, and trim those that no reader still needs from the logs.
 
-    A subscription that nobody has consumed for `subscription_ttl` is dropped. With `patience` (seconds) a segment that
-    is not full waits as long for more. Raises SettingsError, ArchiveBusy, ArchiveDamaged, ArchiveForeign,
-    ArchiveUnavailable, LogGap, LogRewound or EngineError; whatever it is, nothing is lost, and the next run goes on.
+    Drops subscriptions without a consumer for `subscription_ttl`. A segment that is not full waits `patience` seconds
+    for more events. Raises SettingsError, ArchiveBusy, ArchiveDamaged, ArchiveForeign,
+    ArchiveUnavailable, LogGap, LogRewound or EngineError. Nothing is lost then, and the next run goes on.
     """
     archive = archive_of(bus.core)
     ttl = bus.settings.ms("subscription_ttl")
@@ -136,7 +136,7 @@ class _LogArchiver:
         self.done = Archived(shard=shard)
 
     def run(self) -> Archived:
-        """Take the lease, archive, trim, and give the lease up."""
+        """Take the lease, archive, trim, and release the lease."""
         now = self._bus.converse(self._lease.take())
         try:
             self._run(now)
@@ -161,7 +161,7 @@ class _LogArchiver:
         trimmer = Trimmer(self._bus, shelf, self._lease, origin, limit, now)
         begun = last.chain.last.seq if last else 0
         self._tell(begun, limit)
-        for draft in drafts(self._bus, self._keys, shelf, last, limit):
+        for draft in drafts(self._bus, shelf, last, self._shard, limit):
             if not draft.is_full(self._bus.settings.archive_segment) and not self._has_waited(draft, now):
                 break
             last = self._store(shelf, draft, last)
@@ -206,14 +206,14 @@ class _LogArchiver:
             )
 
     def _has_waited(self, draft: Draft, now: int) -> bool:
-        """Say whether a segment that is not full is not to wait for more."""
+        """Return whether a segment that is not full has waited long enough."""
         waited = now - entry_position(draft.first, self._shard).ms
         return waited >= (self._bus.settings.ms("retain") or 0) + self._patience_ms
 
     def _erase(self, shelf: Shelf, last: Manifest) -> None:
-        """Erase what was erased from the log and is still in the archive.
+        """Erase events from the archive that were erased from the log.
 
-        Who erased it was killed at it, or had no archive_url; or an archiver that was late stored it all the same.
+        They are still there if the erasing process was killed or had no archive_url, or if a late archiver stored them.
         """
         erased = self._bus.converse(erased_between(self._keys, 1, last.chain.last.seq))
         try:
@@ -226,13 +226,13 @@ class _LogArchiver:
         """Store a segment for good, and then the manifest that makes it count. Raises ArchiveBusy."""
         segment = draft.finish(self._bus.core.log.bus, self._shard, self._origin, before)
         manifest, store = segment.manifest, shelf.store
-        for file, content in ((manifest.files.segment, segment.content), (manifest.files.index, segment.places)):
+        for file, content in segment.contents:
             shelf.put(file, content)
             self._bus.converse(self._lease.keep())
         name, content = shelf.folder + manifest.name, manifest.encode()
         if not store.put_new(name, content) and store.get(name) != content:
             raise ArchiveBusy(self._shard, "another archiver")
-        shelf.add(manifest, segment.lines, segment.where)
+        shelf.add(segment)
         shelf.mark_end(manifest)
         self.done.segments += 1
         self.done.events += manifest.chain.count
@@ -241,7 +241,7 @@ class _LogArchiver:
         return manifest
 
     def _tidy(self, shelf: Shelf, names: list[str], last: Manifest) -> None:
-        """Take away the files of attempts that came to nothing: those of events that by now others have."""
+        """Delete the files of failed attempts whose events are in other segments by now."""
         files = Counter(map(number_of, names))
         for name in names:
             number = number_of(name) or 0

@@ -1,4 +1,4 @@
-"""The segments of one log in a store, by their manifests; what was read lately is kept, within bounds."""
+"""The segments of one log in a store, by their manifests, with a bounded cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scratchbus.archive.manifest import (
     manifest_name,
     number_of,
 )
-from scratchbus.archive.segment import Index, unpack
+from scratchbus.archive.segment import Index, Segment, unpack
 from scratchbus.archive.stores import Store
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Recent(Generic[T]):
-    """What was loaded last, up to so many bytes; the last one is always kept."""
+    """A cache of the most recently used values, of at most so many bytes; the last one always stays."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -34,7 +34,7 @@ class Recent(Generic[T]):
         self._bytes = 0
 
     def get(self, name: str, load: Callable[[], tuple[T, int]]) -> T:
-        """Return what has this name, loaded with its size if it is not at hand."""
+        """Return the value of a name; load it, with its size, if it is not cached."""
         if name in self._kept:
             self._kept.move_to_end(name)
             return self._kept[name][0]
@@ -47,13 +47,13 @@ class Recent(Generic[T]):
         return found
 
     def drop(self, name: str) -> None:
-        """Keep what has this name no longer."""
+        """Remove a name."""
         if name in self._kept:
             self._bytes -= self._kept.pop(name)[1]
 
 
 def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
-    """Return what is in a file that a manifest names. Raises ArchiveDamaged unless it is what was put there."""
+    """Return the content of a file that a manifest names. Raises ArchiveDamaged if it was changed."""
     found = store.get(folder + file.name)
     if found is None:
         raise ArchiveDamaged("it is gone")
@@ -80,23 +80,23 @@ class Shelf:
 
     @property
     def where(self) -> str:
-        """Where the log's files are, for people."""
+        """The location of the log's files, for people."""
         return f"{self.store.where}/{self.folder.rstrip('/')}"
 
     def refresh(self) -> list[str]:
-        """Look anew which manifests there are; return the names of all files."""
+        """List the manifests again; return the names of all files."""
         names = [name.removeprefix(self.folder) for name in self.store.list(self.folder)]
         self.firsts = [int(name[:16]) for name in names if is_manifest(name)]
         self._manifests.clear()
         return [name for name in names if number_of(name) is not None]
 
-    def add(self, manifest: Manifest, lines: list[bytes], index: Index) -> None:
-        """Take in a segment that was just stored behind the others."""
-        self.firsts.append(manifest.chain.first.seq)
-        self._manifests[manifest.chain.first.seq] = manifest
-        files = manifest.files
-        self._segments.get(self.folder + files.segment.name, lambda: (lines, sum(map(len, lines))))
-        self._indexes.get(self.folder + files.index.name, lambda: (index, 10 * files.index.size))
+    def add(self, stored: Segment) -> None:
+        """Add a segment that was just stored after the others."""
+        chain, files = stored.manifest
+        self.firsts.append(chain.first.seq)
+        self._manifests[chain.first.seq] = stored.manifest
+        self._segments.get(self.folder + files.segment.name, lambda: (stored.lines, sum(map(len, stored.lines))))
+        self._indexes.get(self.folder + files.index.name, lambda: (stored.where, 10 * files.index.size))
 
     def put(self, file: StoredFile, content: bytes) -> None:
         """Store a file that a manifest is to name. Raises ArchiveDamaged unless it can be read again as it is."""
@@ -110,7 +110,7 @@ class Shelf:
             self.store.replace(self.folder + END, last.end)
 
     def replace(self, old: Manifest, new: Manifest) -> None:
-        """Have a manifest name other files, and forget what was in those before."""
+        """Replace a manifest by one that names other files, and drop the old files from the cache."""
         self.store.replace(self.folder + new.name, new.encode())
         self._manifests[new.chain.first.seq] = new
         self._segments.drop(self.folder + old.files.segment.name)
@@ -171,14 +171,14 @@ class Shelf:
         return self._indexes.get(self.folder + manifest.files.index.name, lambda: self._parsed(manifest))
 
     def content(self, file: StoredFile) -> bytes:
-        """Return what is in a file that a manifest names. Raises ArchiveDamaged unless it is what was put there."""
+        """Return the content of a file that a manifest names. Raises ArchiveDamaged if it was changed."""
         try:
             return read_file(self.store, self.folder, file)
         except ArchiveDamaged as problem:
             raise self.damaged(file.name, str(problem)) from None
 
     def damaged(self, name: str, problem: str) -> ArchiveDamaged:
-        """Return the error for a file with which something is wrong."""
+        """Return the error for a damaged file."""
         return ArchiveDamaged(f"{self.where}/{name}: {problem}; restore it from a copy of the archive")
 
     def _unpacked(self, manifest: Manifest) -> tuple[list[bytes], int]:

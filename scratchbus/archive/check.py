@@ -20,18 +20,18 @@ from scratchbus.errors import ArchiveDamaged
 from scratchbus.eventlog.codec import is_batch_end
 
 Report = Callable[[int, int], object]
-"""Told how many segments were checked, and of how many."""
+"""Receives the number of segments checked and the total."""
 
 
-class Problem(BaseModel):
-    """What is wrong with a file of an archive, or between two of them."""
+class FileProblem(BaseModel):
+    """A problem with a file of an archive, or between two of them."""
 
     file: str
     problem: str
 
 
 class LogReport(BaseModel):
-    """What the archive of one log has, and what is wrong with it."""
+    """The contents of the archive of one log, and the problems found."""
 
     bus: str
     shard: int
@@ -41,19 +41,19 @@ class LogReport(BaseModel):
     bytes: int = 0
     first: str | None = None
     last: str | None = None
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
 
 
 def verify(store: Store, report: Report = lambda done, total: None) -> list[LogReport]:
-    """Check everything in a store; return what there is of each log, and what is wrong with it.
+    """Check everything in a store; return a report for each log.
 
     Raises ArchiveUnavailable.
     """
     folders = archived_logs(store)
     total = sum(is_manifest(name) for names in folders.values() for name in names)
     done, reports = 0, []
-    for folder, names in folders.items():
-        check = LogCheck(store, folder, names)
+    for folder in folders:
+        check = LogCheck(store, folder)
         for _ in check.run():
             done += 1
             report(done, total)
@@ -64,52 +64,45 @@ def verify(store: Store, report: Report = lambda done, total: None) -> list[LogR
 class LogCheck:
     """The check of one log's files.
 
-    `origin` is that of the log, `until` the number of the event up to which it has to have all, and `erased` has the
-    numbers of those that it may not have, where these are known.
+    `origin` is that of the log. The archive must have every event up to the number `until`, and none of the content of
+    those with a number in `erased`.
     """
 
     def __init__(
-        self,
-        store: Store,
-        folder: str,
-        names: list[str] | None = None,
-        origin: str = "",
-        until: int = 0,
-        erased: Collection[int] = (),
+        self, store: Store, folder: str, origin: str = "", until: int = 0, erased: Collection[int] = ()
     ) -> None:
         bus, _, shard = folder.rstrip("/").rpartition("/")
         self.report = LogReport(bus=bus, shard=int(shard))
-        self._store, self._folder, self._names = store, folder, names
+        self._store, self._folder = store, folder
         self._origin, self._until, self._erased = origin, until, frozenset(erased)
         self._before: Manifest | None = None
         self._is_known = True  # whether what comes before the next manifest is known
         self._named: set[str] = {END}
 
     def run(self) -> Iterator[None]:
-        """Check one segment after the other, then where it ends, and whether there are files that none names."""
-        if self._names is None:
-            names = (name.removeprefix(self._folder) for name in self._store.list(self._folder))
-            self._names = [name for name in names if number_of(name) is not None]
-        for name in filter(is_manifest, self._names):
+        """Check each segment, then the end of the archive, then look for files that no manifest names."""
+        all_names = (name.removeprefix(self._folder) for name in self._store.list(self._folder))
+        names = [name for name in all_names if number_of(name) is not None]
+        for name in filter(is_manifest, names):
             manifest = self._settled(name)
             if manifest is not None:
                 self._count(manifest)
             self._before, self._is_known = manifest, manifest is not None
             yield
         self._end()
-        self._unnamed(self._names)
+        self._unnamed(names)
         yield
 
-    def take(self) -> list[Problem]:
-        """Return what was found since this was last called."""
+    def take(self) -> list[FileProblem]:
+        """Return the problems found since the last call."""
         found, self.report.problems = self.report.problems, []
         return found
 
     def _say(self, file: str, problem: str) -> None:
-        self.report.problems.append(Problem(file=self._folder + file, problem=problem))
+        self.report.problems.append(FileProblem(file=self._folder + file, problem=problem))
 
     def _settled(self, name: str) -> Manifest | None:
-        """Check a manifest and what it names; once more when it was replaced meanwhile, by an erasure."""
+        """Check a manifest and its files; again if an erasure has replaced it meanwhile."""
         while True:
             known, content = len(self.report.problems), self._store.get(self._folder + name)
             manifest = self._manifest(name, content)
@@ -149,12 +142,12 @@ class LogCheck:
             )
         if before is None:
             if chain.previous is not None and chain.first.seq == 1:
-                self._say(manifest.name, f"it is the first one, and says that {chain.previous} comes before it")
+                self._say(manifest.name, f"it is the first one, but names {chain.previous} as the one before it")
             return
         if chain.previous != before.name:
-            self._say(manifest.name, f"it says that {chain.previous} comes before it, and {before.name} does")
+            self._say(manifest.name, f"it names {chain.previous} as the one before it, instead of {before.name}")
         elif chain.previous_sha256 != before.chain.sha256:
-            self._say(before.name, f"its SHA-256 differs from the one that {manifest.name} has of it: it has changed")
+            self._say(before.name, f"its SHA-256 differs from the one in {manifest.name}: it has changed")
         if chain.origin != before.chain.origin:
             self._say(manifest.name, f"it is of another log than {before.name}: their origins differ")
         if chain.first.position.ms < before.chain.last.position.ms:
@@ -163,7 +156,7 @@ class LogCheck:
     def _segment(self, manifest: Manifest) -> None:
         """Check the segment and the index that a manifest names."""
         files, name = manifest.files, manifest.files.segment.name
-        texts = self._content(manifest, name, lambda: unpack(read_file(self._store, self._folder, files.segment)))
+        texts = self._content(name, lambda: unpack(read_file(self._store, self._folder, files.segment)))
         if texts is None:
             return
         lines = self._lines(manifest, texts)
@@ -202,20 +195,18 @@ class LogCheck:
             self._say(files.segment.name, "its last batch is not whole")
         erased = [line[2] for line in lines if restore(line[0]) is None]
         if erased != files.erased:
-            self._say(manifest.name, f"erased are the events {erased}; it says {files.erased}")
+            self._say(manifest.name, f"the erased events are {erased}, not {files.erased} as it says")
         left = sorted(self._erased.intersection(range(lines[0][2], lines[-1][2] + 1)).difference(erased))
         if left:
             self._say(
                 files.segment.name,
                 f"the events {left} were erased, and are still in it; `scratchbus archive run` ends that",
             )
-        index = self._content(
-            manifest, files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index))
-        )
+        index = self._content(files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index)))
         if index is not None and index != index_of(lines):
-            self._say(files.index.name, "it does not say what is in the segment")
+            self._say(files.index.name, "it does not match the segment")
 
-    def _content(self, manifest: Manifest, name: str, read: Callable[[], Any]) -> Any:
+    def _content(self, name: str, read: Callable[[], Any]) -> Any:
         try:
             return read()
         except ArchiveDamaged as problem:
@@ -234,13 +225,13 @@ class LogCheck:
         report.last = manifest.chain.last.at
 
     def _end(self) -> None:
-        """Look whether the last manifest is the one that was put last; the file that says so comes after it."""
+        """Check that the last manifest is the one that was written last, by the file that names it."""
         content = self._store.get(self._folder + END)
         name = last_name(content)
         if content is None and self.report.segments > 1:
-            self._say(END, "it is gone; it says which manifest is the last")
+            self._say(END, "it is gone; it names the last manifest")
         elif content is not None and not name:
-            self._say(END, "its text is not what was written: something in it was changed")
+            self._say(END, "its text differs from what was written: it was changed")
         elif name:
             self._compare_end(name, content, self._store.get(self._folder + name))
         end = self._before.chain.last.seq if self._before else 0

@@ -1,4 +1,4 @@
-"""What a store holds, of all logs that were ever archived there."""
+"""The contents of a store: all logs that were ever archived there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def archived_logs(store: Store) -> dict[str, list[str]]:
 
 
 class SegmentInfo(BaseModel):
-    """What one segment holds, by its manifest."""
+    """The contents of one segment, by its manifest."""
 
     bus: str
     shard: int

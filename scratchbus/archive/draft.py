@@ -1,36 +1,36 @@
-"""Reading what is to be archived, and dividing it into segments."""
+"""The events that are not archived yet, divided into segments."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from scratchbus.archive.catalog import Shelf
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.segment import Draft
-from scratchbus.domain.position import Position
-from scratchbus.engine.steps import ask, ask_all
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.steps import ask
 from scratchbus.errors import ArchiveDamaged, LogGap
+from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.codec import RawEntry, entry_position, is_batch_end
 from scratchbus.eventlog.gaps import are_erased
-from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.readmodel.scope import Host
 
-_CHUNK, _LONGEST_BATCH = 1_000, 4_096  # entries read at once
 
-
-def drafts(bus: Host, keys: ShardKeys, shelf: Shelf, last: Manifest | None, limit: int) -> Iterator[Draft]:
+def drafts(bus: Host, shelf: Shelf, last: Manifest | None, shard: int, limit: int) -> Iterator[Draft]:
     """Yield the segments that follow the last one, up to an event; all but the last of them are full.
 
     They hold whole batches, and more than was asked for only if a single batch has more. Raises ArchiveDamaged, LogGap
     or EngineError.
     """
     most, draft = bus.settings.archive_segment, Draft()
-    for entries in _read_ahead(_stretches(bus, keys, shelf, last, limit)):
+    for entries in _read_ahead(_unarchived(bus, shelf, last, shard, limit)):
         while entries:
-            cut = 0 if draft.is_full(most) else _fitting(entries, most - len(draft.lines))
+            cut = 0 if draft.is_full(most) else _whole_batches(entries, most - len(draft.lines))
             if not cut and not draft.lines:
-                cut = _first_batch(entries)
+                cut = next(end for end, entry in enumerate(entries, 1) if _is_end(entry))
             if cut:
                 draft.add(entries[:cut])
                 entries = entries[cut:]
@@ -42,72 +42,73 @@ def drafts(bus: Host, keys: ShardKeys, shelf: Shelf, last: Manifest | None, limi
         yield draft
 
 
-def _stretches(bus: Host, keys: ShardKeys, shelf: Shelf, last: Manifest | None, limit: int) -> Iterator[list[RawEntry]]:
-    """Yield what is not archived yet, some whole batches at a time."""
-    after, count = last.chain.last.position if last else Position(0, 0), _CHUNK
-    while after.seq < limit:
-        found: list[RawEntry] = bus.converse(
-            ask(keys.shard, "XRANGE", keys.log, f"({after.stream_id}", "+", "COUNT", count)
-        )
-        is_end = len(found) < count
-        found = _without_gaps(bus, keys, shelf, after, found)
-        cut = _fitting(found, limit - after.seq)
-        if cut:
-            after, count = entry_position(found[cut - 1], 0), _CHUNK
-            yield found[:cut]
-        elif is_end or count >= _LONGEST_BATCH:
-            return  # the rest is a batch that goes beyond the limit
-        else:
-            count = _LONGEST_BATCH
+def _unarchived(bus: Host, shelf: Shelf, last: Manifest | None, shard: int, limit: int) -> Iterator[list[RawEntry]]:
+    """Yield the events that are not archived yet, some whole batches at a time."""
+    at = last.chain.last.position if last else START
+    floor = bus.converse(read_floor(bus.core.log, shard)).position
+    if at.seq < floor.seq:
+        raise _lacks_events(shelf, shard, at.seq, floor.seq + 1)
+    reader = LogReader(bus.core.log, at._replace(shard=shard))
+    while reader.at.seq < limit:
+        before = reader.at.seq
+        entries = bus.converse(reader.read()).entries
+        fitting = entries[: bisect_right(entries, limit, key=_seq)]
+        if cut := _whole_batches(fitting, len(fitting)):
+            yield _without_gaps(bus, shelf, shard, before, entries[:cut])
+        if cut < len(entries) or not entries:
+            return
 
 
-def _without_gaps(bus: Host, keys: ShardKeys, shelf: Shelf, after: Position, entries: list[RawEntry]) -> list[RawEntry]:
-    """Return what was read with an entry without fields for each that was erased. Raises ArchiveDamaged or LogGap."""
-    if not entries or entry_position(entries[-1], 0).seq == after.seq + len(entries):
+def _without_gaps(bus: Host, shelf: Shelf, shard: int, before: int, entries: list[RawEntry]) -> list[RawEntry]:
+    """Return the entries, with one without fields for each erased event. Raises ArchiveDamaged or LogGap."""
+    if _seq(entries[-1]) == before + len(entries):
         return entries
     whole: list[RawEntry] = []
-    seq = after.seq
+    seq = before
     for entry in entries:
         position = entry_position(entry, 0)
         if position.seq > seq + 1:
-            if not bus.converse(are_erased(keys, seq, position.seq)):
-                raise _gap(bus, keys, shelf, seq, position)
+            if not bus.converse(are_erased(bus.core.log.keys(shard), seq, position.seq)):
+                raise _gap(bus, shelf, shard, seq, position)
             whole += [[b"%d-%d" % (position.ms, gone), []] for gone in range(seq + 1, position.seq)]
         whole.append(entry)
         seq = position.seq
     return whole
 
 
-def _gap(bus: Host, keys: ShardKeys, shelf: Shelf, seq: int, position: Position) -> ArchiveDamaged | LogGap:
-    """Return the error for what is missing between an event and the next one that there is."""
-    (first,) = bus.converse(ask_all(keys.shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)]))
+def _gap(bus: Host, shelf: Shelf, shard: int, seq: int, position: Position) -> ArchiveDamaged | LogGap:
+    """Return the error for events that are missing between two others."""
+    first = bus.converse(ask(shard, "XRANGE", bus.core.log.keys(shard).log, "-", "+", "COUNT", 1))
     if first and entry_position(first[0], 0) == position:
-        return ArchiveDamaged(
-            f"{shelf.where} ends at event {seq}, and the log of shard {keys.shard} begins at {position.seq}; set"
-            " archive_url to the archive that has the events between them"
-        )
-    return LogGap(f"shard {keys.shard}: events {seq + 1} to {position.seq - 1} are missing; see `scratchbus verify`")
+        return _lacks_events(shelf, shard, seq, position.seq)
+    return LogGap(f"shard {shard}: events {seq + 1} to {position.seq - 1} are missing; see `scratchbus verify`")
 
 
-def _fitting(entries: list[RawEntry], room: int) -> int:
-    """Return how many entries there are in the whole batches for which there is room."""
-    return next((end for end in range(min(len(entries), room), 0, -1) if _is_end(entries[end - 1])), 0)
+def _lacks_events(shelf: Shelf, shard: int, end: int, begin: int) -> ArchiveDamaged:
+    return ArchiveDamaged(
+        f"{shelf.where} ends at event {end}, and the log of shard {shard} begins at {begin}; set archive_url to the"
+        " archive that has the events between them"
+    )
 
 
-def _first_batch(entries: list[RawEntry]) -> int:
-    """Return how many entries there are in the first batch."""
-    return next(end for end, entry in enumerate(entries, 1) if _is_end(entry))
+def _seq(entry: RawEntry) -> int:
+    return entry_position(entry, 0).seq
+
+
+def _whole_batches(entries: list[RawEntry], most: int) -> int:
+    """Return how many entries, at most so many, are whole batches."""
+    return next((end for end in range(min(len(entries), most), 0, -1) if _is_end(entries[end - 1])), 0)
 
 
 def _is_end(entry: RawEntry) -> bool:
-    """Say whether an entry ends its batch; of one that was erased nobody knows."""
+    """Return whether an entry ends its batch; it is not known of an erased one."""
     return bool(entry[1]) and is_batch_end(entry)
 
 
-def _read_ahead(stretches: Iterator[list[RawEntry]]) -> Iterator[list[RawEntry]]:
-    """Yield them while the next one is already being read."""
+def _read_ahead(chunks: Iterator[list[RawEntry]]) -> Iterator[list[RawEntry]]:
+    """Yield the chunks, and read the next one ahead."""
     with ThreadPoolExecutor(1, "archive") as reader:
-        coming = reader.submit(next, stretches, None)
-        while (stretch := coming.result()) is not None:
-            coming = reader.submit(next, stretches, None)
-            yield stretch
+        coming = reader.submit(next, chunks, None)
+        while (chunk := coming.result()) is not None:
+            coming = reader.submit(next, chunks, None)
+            yield chunk

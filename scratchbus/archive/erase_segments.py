@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from secrets import token_hex
 
 from scratchbus.archive.catalog import Shelf
 from scratchbus.archive.lines import check_line, erase_lines
-from scratchbus.archive.manifest import Files, Manifest, StoredFile
-from scratchbus.archive.segment import index_of, pack
+from scratchbus.archive.manifest import Manifest
+from scratchbus.archive.segment import Segment, index_of
 
 
 def left_of(shelf: Shelf, seqs: Collection[int]) -> list[int]:
@@ -20,10 +19,10 @@ def left_of(shelf: Shelf, seqs: Collection[int]) -> list[int]:
 
 
 def erase_events(shelf: Shelf, seqs: Collection[int]) -> Iterator[None]:
-    """Erase the events with these numbers, as far as they are archived; yield before each step that takes the lease.
+    """Erase the archived events among these numbers; yield before each step that needs the lease.
 
-    The rewritten files get new names, then the manifest names them, then the old ones go: whoever is killed in between
-    leaves an archive that is sound, and erasing again ends it. Raises ArchiveDamaged or ArchiveUnavailable.
+    The rewritten files get new names, then the manifest names them, then the old ones are deleted: the archive is sound
+    if this is killed in between, and erasing again completes it. Raises ArchiveDamaged or ArchiveUnavailable.
     """
     shelf.refresh()
     last = shelf.last()
@@ -46,13 +45,7 @@ def _rewrite(shelf: Shelf, manifest: Manifest, seqs: set[int]) -> Manifest:
     chain, old = manifest.chain, manifest.files
     lines = erase_lines(shelf.lines(manifest), seqs)
     index = index_of([check_line(line, seq) for seq, line in enumerate(lines, chain.first.seq)])
-    stem = f"{chain.first.seq:016d}-{chain.last.seq:016d}.{token_hex(4)}"
-    text, places = pack(lines), index.encode()
-    files = Files(
-        segment=StoredFile.of(f"{stem}.jsonl.zst", text),
-        index=StoredFile.of(f"{stem}.index.json.zst", places),
-        erased=sorted({*old.erased, *seqs}),
-    )
-    for file, content in ((files.segment, text), (files.index, places)):
+    segment = Segment.of(chain, lines, index, sorted({*old.erased, *seqs}))
+    for file, content in segment.contents:
         shelf.put(file, content)
-    return Manifest(chain, files)
+    return segment.manifest

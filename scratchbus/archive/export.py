@@ -1,13 +1,44 @@
-"""The log as JSON Lines: every event as it was written, from which an equal bus can be made (see `importing`)."""
+"""The log as JSON Lines: every event as it was appended, from which `importing` makes an equal bus."""
 
 from __future__ import annotations
 
-from pydantic_core import to_json
+from datetime import UTC, datetime
+from typing import Any
 
-from scratchbus.domain.events import Event
-from scratchbus.eventlog.codec import encode_body
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json, to_json
 
-_TEXTS = ("id", "subject", "page", "kind", "type", "batch", "prev")
+from scratchbus.domain.event import Event
+from scratchbus.domain.observation import invalid
+from scratchbus.domain.position import Position, millis
+from scratchbus.errors import InvalidField, InvalidInput, shown
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, encode_body
+from scratchbus.eventlog.layouts import ENTRY, SPAN
+from scratchbus.eventlog.log_reader import LONGEST_BATCH
+
+LONGEST_LINE = 16 * 1024 * 1024
+"""The most characters of a line; no event that was ever appended makes a longer one."""
+
+_END_MS = millis(datetime(9000, 1, 1, tzinfo=UTC))  # what lives on for long after an event must end by the year 9999
+_TEXTS = tuple(ENTRY)[:-1]
+
+
+class _Line(BaseModel):
+    """A line of an export. What else is in it follows from these fields."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    id: str
+    subject: str
+    page: str
+    kind: str
+    type: str
+    batch: str = Field(pattern=r"^[1-9][0-9]{0,4}/[1-9][0-9]{0,4}$")
+    prev: str
+    ms: int = Field(ge=0, lt=_END_MS)
+    seq: int = Field(ge=1, lt=SPAN)
+    shard: int = Field(ge=0)
+    event: dict[str, Any]
 
 
 def line_of(event: Event) -> str:
@@ -26,3 +57,32 @@ def row_of(event: Event) -> dict[str, str]:
         **texts,
         "event": encode_body(event).decode(),
     }
+
+
+def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event]:
+    """Return the log entry and the event of a line.
+
+    Raises InvalidInput, or CodeTooOld for an event of newer code.
+    """
+    if not isinstance(text, str | bytes):
+        raise InvalidInput(f"{shown(text)} is not a line of text")
+    if len(text) > LONGEST_LINE:
+        raise InvalidInput(f"has {len(text):,} characters; the limit is {LONGEST_LINE:,}")
+    try:
+        line = _Line.model_validate(from_json(text, allow_inf_nan=False))
+    except ValidationError as problem:
+        raise invalid(problem, list(_Line.model_fields)) from None
+    except ValueError as problem:
+        raise InvalidInput(f"is not JSON: {problem}") from None
+    if line.shard >= shards:
+        raise InvalidInput(f"is of shard {line.shard}; this bus has {shards}")
+    index, total = map(int, line.batch.split("/"))
+    if not index <= total <= LONGEST_BATCH:
+        raise InvalidField("batch", f"{shown(line.batch)} is not i/n with n up to {LONGEST_BATCH:,}")
+    id = Position(line.ms, line.seq).stream_id.encode()
+    fields = [part for name in _TEXTS for part in (name.encode(), getattr(line, name).encode())]
+    try:
+        event = decode_entry([id, [*fields, b"event", to_json(line.event)]], line.shard)
+    except Poison as poison:
+        raise InvalidInput(f"is not an event: {poison.reason}") from None
+    return [id, [*fields, b"event", encode_body(event)]], event

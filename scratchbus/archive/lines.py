@@ -1,10 +1,10 @@
-"""A line of a segment: one event as JSON, from which the very entry of the log can be made again.
+"""A line of a segment: one event as JSON, from which its log entry can be restored byte for byte.
 
     {"seq":1,"ms":…,"id":…,"subject":…,"page":…,"kind":…,"type":…,"batch":…,"prev":…,"salt":…,"event":{…}}
 
-The body comes last, byte for byte. What has other fields, or a body that is not JSON, has `raw` in its place: all its
-fields and values, base64. The hash of an event is the SHA-256 of its line. Of one that was erased only the hash is
-left, which tells nothing of it, since nobody can guess the salt.
+The body comes last, byte for byte. An entry with other fields, or with a body that is not JSON, has `raw` instead: all
+its fields and values, base64. The hash of an event is the SHA-256 of its line. Only the hash of an erased event is
+left; it reveals nothing, since the salt cannot be guessed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Line = tuple[bytes, bytes, int, bytes, bytes]
 
 
 class BadLine(ArchiveDamaged, ValueError):
-    """What should be the line of an event is none."""
+    """A line of a segment is not the line of an event."""
 
 
 @contextmanager
@@ -76,14 +76,14 @@ def _encode(entries: Sequence[RawEntry], salts: list[bytes]) -> Iterator[Line]:
 
 
 def _are_plain(entries: Sequence[RawEntry]) -> bool:
-    """Say whether nothing in these entries has to be escaped: asked of all at once, it costs each next to nothing."""
+    """Return whether these entries need no escaping. One check of all of them costs next to nothing per entry."""
     heads = b"".join([part for _, flat in entries for part in flat[1:-1:2]])
     bodies = b"".join([flat[-1] for _, flat in entries if flat])
     return not heads.translate(None, _SAFE) and not any(word in bodies for word in _NO_JSON)
 
 
 def _encode_odd(ms: bytes, seq: bytes, flat: list[bytes], salt: bytes) -> tuple[bytes, list[bytes]]:
-    """Return a line in which something may be escaped or raw, and what is in the fields before its body."""
+    """Return a line that may need escaping or `raw`, and the values of the fields before the body."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     texts = [fields.get(name, b"").decode("utf-8", "replace") for name in LAYOUT[:-1]]
     values = [text.encode() for text in texts]
@@ -95,7 +95,7 @@ def _encode_odd(ms: bytes, seq: bytes, flat: list[bytes], salt: bytes) -> tuple[
 
 
 def _is_line(body: bytes) -> bool:
-    """Say whether a body may stand in a line: a JSON object, as RFC 8259 has it, without line breaks."""
+    """Return whether a body is a JSON object by RFC 8259, without line breaks."""
     try:
         from_json(body, allow_inf_nan=False)
     except ValueError:
@@ -154,7 +154,7 @@ def _object_of(text: bytes) -> dict[str, Any]:
 
 
 def _place(head: dict[str, Any]) -> tuple[int, int]:
-    """Return the ms and seq of what is before the salt."""
+    """Return the ms and seq of the part before the salt."""
     ms, seq = head["ms"], head["seq"]
     if not (type(ms) is int and type(seq) is int and 0 <= ms < 2**63 and 0 < seq < 2**63):
         raise BadLine("its place is not one")
@@ -162,12 +162,12 @@ def _place(head: dict[str, Any]) -> tuple[int, int]:
 
 
 def kind_of(line: bytes) -> bytes:
-    """Return the kind of the event of a line; nothing for one that was erased."""
+    """Return the kind of a line's event, b"" if it was erased."""
     return line.partition(_KIND)[2].partition(b'"')[0]
 
 
 def check_line(line: bytes, seq: int) -> Line:
-    """Return what a line says. Raises BadLine unless it is, to the byte, a line of this event."""
+    """Return the parts of a line. Raises BadLine unless it is, to the byte, the line of the event with this number."""
     entry = restore(line)
     if entry is None:
         ms, found = place_of(line)
@@ -183,7 +183,7 @@ def check_line(line: bytes, seq: int) -> Line:
 
 
 def erase_lines(lines: Sequence[bytes], seqs: Collection[int]) -> list[bytes]:
-    """Return the lines of a segment with only the hash left of these events; those erased before stay as they are."""
+    """Return the lines of a segment with these events reduced to their hashes."""
     out = []
     for line in lines:
         ms, seq = place_of(line)

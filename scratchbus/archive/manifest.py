@@ -1,7 +1,7 @@
-"""A manifest: what a segment holds, and the link to the segment before it.
+"""A manifest: the contents of a segment, and the link to the segment before it.
 
-Its `chain` never changes, and the next manifest has its SHA-256. What it says of `files` does, when an event is erased:
-the hashes that the chain is over stay the same. All of it is canonical JSON, so that not a byte can be another.
+Its `chain` never changes, and the next manifest has its SHA-256. Its `files` do when
+an event is erased, but the hashes in the chain stay the same. A manifest is canonical JSON: it has only one form.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Place(_Part):
+class EventRef(_Part):
     """An event: its stream id and its own id."""
 
     at: str
@@ -54,14 +54,14 @@ class Place(_Part):
 
 
 class Chain(_Part):
-    """What never changes: which events of which log, the hash over their hashes, and what came before."""
+    """The part that never changes: the events, the hash over their hashes, and the link to the manifest before."""
 
     format: int
     bus: str
     shard: int
     origin: str
-    first: Place
-    last: Place
+    first: EventRef
+    last: EventRef
     count: int
     events: str
     previous: str | None
@@ -87,7 +87,7 @@ class StoredFile(_Part):
 
 
 class Files(_Part):
-    """What changes when events are erased: the segment, its index, and the numbers of the erased."""
+    """The part that changes when events are erased: the segment, its index, and the numbers of the erased events."""
 
     segment: StoredFile
     index: StoredFile
@@ -112,7 +112,7 @@ class Manifest(NamedTuple):
 
     @property
     def end(self) -> bytes:
-        """What the file that names the last manifest has in it while this is the last one."""
+        """The content of the file that names the last manifest, while this is the last one."""
         return _canonical({"last": self.name, "sha256": self.chain.sha256}) + b"\n"
 
     def encode(self) -> bytes:
@@ -141,7 +141,7 @@ class Manifest(NamedTuple):
         return manifest
 
     def _check(self) -> None:
-        """Raise ValueError unless what it says can be, and its files are beside it."""
+        """Raise ValueError unless it is consistent and names files of its own folder."""
         chain, files = self.chain, self.files
         if chain.count != chain.last.seq - chain.first.seq + 1 or chain.count < 1 or chain.first.seq < 1:
             raise ValueError(f"it says that {chain.count:,} events are from {chain.first.at} to {chain.last.at}")
@@ -161,17 +161,17 @@ def folder_of(bus: str, shard: int) -> str:
 
 
 def manifest_name(first: int) -> str:
-    """Return the name of the manifest whose first event has this number: of two for the same only one can be put."""
+    """Return the name of the manifest whose first event has this number; only one can be put under a name."""
     return f"{first:016d}{_SUFFIX}"
 
 
 def is_manifest(name: str) -> bool:
-    """Say whether a file is a manifest, by its name."""
+    """Return whether a file is a manifest, by its name."""
     return name.endswith(_SUFFIX) and name[: -len(_SUFFIX)].isdigit()
 
 
 def last_name(end: bytes | None) -> str:
-    """Return the name of the manifest that is said to be the last, "" where that cannot be read."""
+    """Return the name of the last manifest, "" if it cannot be read."""
     try:
         name = json.loads(end or b"")["last"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -180,6 +180,6 @@ def last_name(end: bytes | None) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """Return the number of the first event that a file is about, None for a file of someone else's."""
+    """Return the number of the first event in a file, None if the file is not from an archive."""
     match = _NUMBER.match(name)
     return int(match[1]) if match else None

@@ -19,7 +19,7 @@ except ImportError:  # it is an extra
 
 
 class ObjectStore:
-    """Files in an object store. What was put there is kept as the store promises it."""
+    """Files in an object store, as durable as the store makes them."""
 
     def __init__(self, objects: Objects, where: str) -> None:
         self._objects = objects
@@ -55,7 +55,7 @@ class ObjectStore:
             return sorted(each["path"] for page in pages for each in page if each["path"].startswith(prefix))
 
     def get(self, name: str) -> bytes | None:
-        """Return what is in a file, None when there is no such file."""
+        """Return the content of a file, or None if there is none."""
         with self._explained(name):
             try:
                 return bytes(obstore.get(self._objects, name).bytes())
@@ -72,12 +72,12 @@ class ObjectStore:
             return True
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a file for good, in the place of the one that is there; nobody sees half of either."""
+        """Write a file durably and atomically, in place of the existing one."""
         with self._explained(name):
             obstore.put(self._objects, name, content)
 
     def delete(self, name: str) -> None:
-        """Take a file away, if it is there."""
+        """Delete a file if it exists."""
         with self._explained(name):
             try:
                 obstore.delete(self._objects, name)

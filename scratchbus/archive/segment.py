@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from secrets import token_hex
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from scratchbus.archive.lines import Line, encode_entries
-from scratchbus.archive.manifest import FORMAT, Chain, Files, Manifest, Place, StoredFile
+from scratchbus.archive.manifest import FORMAT, Chain, EventRef, Files, Manifest, StoredFile
 from scratchbus.eventlog.codec import RawEntry, entry_id, text_of
 from scratchbus.eventlog.unzip import unzip
 
@@ -58,7 +58,7 @@ class Index(NamedTuple):
         return cls(parsed["pages"], parsed["subjects"])
 
     def is_within(self, first: int, last: int) -> bool:
-        """Say whether all events it names are among these, and those of each page in order."""
+        """Return whether all events in it are within these numbers, and those of each page in order."""
         lists = self.pages.values()
         if any(not seqs or seqs[0] < first or seqs[-1] > last or seqs != sorted(seqs) for seqs in lists):
             return False
@@ -87,17 +87,12 @@ class Draft:
 
     def add(self, entries: Sequence[RawEntry]) -> None:
         """Take in the next entries."""
-        places, hashes = self._places, []
-        for text, hash, seq, page, subject in encode_entries(entries):
-            self.lines.append(text)
-            hashes.append(hash)
-            if page:
-                seqs, lasts = places[page]
-                seqs.append(seq)
-                lasts[subject] = seq
-            self.bytes += len(text)
+        lines = list(encode_entries(entries))
+        _note(self._places, lines)
+        self.lines += [text for text, *_ in lines]
+        self.bytes += sum(len(text) for text, *_ in lines)
         self._erased += [int(id.rpartition(b"-")[2]) for id, flat in entries if not flat]
-        self._digest.update(b"".join(hashes))
+        self._digest.update(b"".join([hash for _, hash, *_ in lines]))
         self._ends = [self._ends[0] if self._ends else entries[0], entries[-1]]
 
     @property
@@ -106,15 +101,12 @@ class Draft:
         return self._ends[0]
 
     def is_full(self, most: int) -> bool:
-        """Say whether it may not have more than so many events, or no more bytes, or the next batch is too long."""
+        """Return whether it has so many events, has the most bytes, or lacks room for the next batch."""
         return self.is_closed or len(self.lines) >= most or self.bytes >= MOST_BYTES
 
     def finish(self, bus: str, shard: int, origin: str, before: Manifest | None) -> Segment:
         """Return the files, with names that no other attempt at the same events has."""
-        first, last = map(_place, self._ends)
-        stem = f"{first.seq:016d}-{last.seq:016d}.{token_hex(4)}"
-        index = _index(self._places)
-        text, places = pack(self.lines), index.encode()
+        first, last = map(_ref_of, self._ends)
         chain = Chain(
             format=FORMAT,
             bus=bus,
@@ -127,26 +119,29 @@ class Draft:
             previous=before.name if before else None,
             previous_sha256=before.chain.sha256 if before else None,
         )
-        files = Files(
-            segment=StoredFile.of(f"{stem}.jsonl.zst", text),
-            index=StoredFile.of(f"{stem}.index.json.zst", places),
-            erased=self._erased,
-        )
-        return Segment(Manifest(chain, files), text, places, self.lines, index)
+        return Segment.of(chain, self.lines, _index(self._places), self._erased)
 
 
 class Segment(NamedTuple):
-    """A segment with its index and manifest, ready to be stored, and what is in them."""
+    """A segment with its index and manifest, ready to be stored; `contents` are those of the files that it names."""
 
     manifest: Manifest
-    content: bytes
-    places: bytes
+    contents: list[tuple[StoredFile, bytes]]
     lines: list[bytes]
     where: Index
 
+    @classmethod
+    def of(cls, chain: Chain, lines: list[bytes], where: Index, erased: list[int]) -> Segment:
+        """Return the files of these lines, with names that no other attempt at the same events has."""
+        stem = f"{chain.first.seq:016d}-{chain.last.seq:016d}.{token_hex(4)}"
+        packed = {f"{stem}.jsonl.zst": pack(lines), f"{stem}.index.json.zst": where.encode()}
+        contents = [(StoredFile.of(name, content), content) for name, content in packed.items()]
+        files = Files(segment=contents[0][0], index=contents[1][0], erased=erased)
+        return cls(Manifest(chain, files), contents, lines, where)
 
-def _place(entry: RawEntry) -> Place:
-    return Place(at=entry[0].decode(), id=entry_id(entry))
+
+def _ref_of(entry: RawEntry) -> EventRef:
+    return EventRef(at=entry[0].decode(), id=entry_id(entry))
 
 
 def pack(lines: Sequence[bytes]) -> bytes:
@@ -165,11 +160,15 @@ def unpack(content: bytes) -> list[bytes]:
 
 
 def index_of(lines: Sequence[Line]) -> Index:
-    """Return the index of these lines; what was erased, or is on no page, is not in it."""
+    """Return the index of these lines, without erased events."""
     places: _Places = defaultdict(lambda: ([], {}))
+    _note(places, lines)
+    return _index(places)
+
+
+def _note(places: _Places, lines: Iterable[Line]) -> None:
     for _, _, seq, page, subject in lines:
         if page:
             seqs, lasts = places[page]
             seqs.append(seq)
             lasts[subject] = seq
-    return _index(places)

@@ -1,4 +1,4 @@
-"""Conversations about an import into one shard: staged under names that nobody reads, then switched to at once.
+"""The staged keys of an import into one shard, which replace the keys of the log all at once.
 
 An import that is killed before the switch leaves staged keys and nothing else; the next import deletes them.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import Conflict, NotEmpty
+from scratchbus.errors import Conflict, NotEmpty, ScratchbusError
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
 
@@ -41,7 +41,7 @@ def _import(
 
 
 class Staging:
-    """One import's hold of one shard. Everything it says may be sent twice."""
+    """One import into one shard. Each of its requests may be sent twice."""
 
     def __init__(self, keys: ShardKeys) -> None:
         self.keys = keys
@@ -49,7 +49,7 @@ class Staging:
         self._token = token_hex(8)
 
     def take(self) -> Step[None]:
-        """Begin, in the place of whoever was importing before, and delete what that one left."""
+        """Begin, give up any other import into the shard, and delete what it left."""
         reply = yield from self._do("take")
         if reply[1]:
             yield from self._clear()
@@ -69,7 +69,7 @@ class Staging:
             yield from self._do("part", *part, part=number + 1)
 
     def switch(self, was: str, tail: str) -> Step[None]:
-        """Let what was staged be the log, if that still ends where it did. Raises NotEmpty or Conflict."""
+        """Make the staged log the log if that still ends where it did. Raises NotEmpty or Conflict."""
         reply = yield from self._do("switch", old_tail=was, new_tail=tail, new_origin=token_hex(8))
         if reply[0] == 0:
             raise NotEmpty(self.keys.shard)
@@ -79,8 +79,8 @@ class Staging:
         try:
             yield from self._clear()
             yield from self._do("leave")
-        except Conflict:
-            return
+        except ScratchbusError:
+            return  # the next import does it
 
     def _clear(self) -> Step[None]:
         at = b"0"

@@ -21,7 +21,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 class Store(Protocol):
-    """Files by name. What cannot be done raises ArchiveUnavailable; `where` says where, without any password."""
+    """Files by name. A failure raises ArchiveUnavailable; `where` is the location, without any password."""
 
     where: str
 
@@ -30,7 +30,7 @@ class Store(Protocol):
         ...
 
     def get(self, name: str) -> bytes | None:
-        """Return what is in a file, None when there is no such file."""
+        """Return the content of a file, or None if there is none."""
         ...
 
     def put_new(self, name: str, content: bytes) -> bool:
@@ -38,11 +38,11 @@ class Store(Protocol):
         ...
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a file for good, in the place of the one that is there; nobody sees half of either."""
+        """Write a file durably and atomically, in place of the existing one."""
         ...
 
     def delete(self, name: str) -> None:
-        """Take a file away, if it is there."""
+        """Delete a file if it exists."""
         ...
 
 
@@ -71,7 +71,7 @@ def open_store(url: str | None) -> Store:
 
 
 class DirectoryStore:
-    """Files in a directory, which is made when it is needed; what was put is on the disk.
+    """Files in a directory, which is created on demand; a file that was put is on the disk.
 
     Files and directories that it makes are for their owner alone (0600, 0700); one that is there keeps its mode.
     """
@@ -90,7 +90,7 @@ class DirectoryStore:
             return sorted(name for name in files if name.startswith(prefix))
 
     def get(self, name: str) -> bytes | None:
-        """Return what is in a file, None when there is no such file."""
+        """Return the content of a file, or None if there is none."""
         with self._explained(name):
             try:
                 return (self._directory / name).read_bytes()
@@ -107,18 +107,18 @@ class DirectoryStore:
             return True
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a file for good, in the place of the one that is there; nobody sees half of either."""
+        """Write a file durably and atomically, in place of the existing one."""
         with self._explained(name), self._written(name, content) as draft:
             draft.replace(self._directory / name)
 
     def delete(self, name: str) -> None:
-        """Take a file away, if it is there."""
+        """Delete a file if it exists."""
         with self._explained(name):
             (self._directory / name).unlink(missing_ok=True)
 
     @contextmanager
     def _written(self, name: str, content: bytes) -> Iterator[Path]:
-        """Write a file under another name for a while, and see that what becomes of it is on the disk."""
+        """Write a temporary file, and sync the directory after it got its final name."""
         file = self._directory / name
         _make(file.parent)
         draft = file.with_name(f".{file.name}.{token_hex(4)}.tmp")

@@ -24,7 +24,7 @@ from scratchbus.telemetry.counters import counts
 _TRIES = 3  # to trim, when the floor is lost
 
 _LASTING = (b"status_changed", b"cleared", b"linked", b"due", b"types_changed", b"note_deleted")
-"""The kinds of what may be the last event about a subject for good; after any other it is still open."""
+"""The kinds of events after which nothing more may happen to a subject."""
 
 
 class Trimmer:
@@ -36,9 +36,9 @@ class Trimmer:
         self._keys, self._shard = lease.keys, lease.keys.shard
 
     def trim(self, last: Manifest) -> int:
-        """Raise the floor as far as this last manifest and all readers allow, and trim to it; return how many went.
+        """Raise the floor as far as the archive and all readers allow, trim to it, and return how many events went.
 
-        When a failover loses the floor meanwhile, it is raised again, as far as the log that is left allows.
+        If a failover loses the floor meanwhile, it is raised again as far as the remaining log allows.
 
         Raises ArchiveBusy, LogRewound, and what reading the archive raises.
         """
@@ -73,7 +73,7 @@ class Trimmer:
         return count
 
     def _still_read(self) -> Step[int]:
-        """Return the number of the last event that all readers of the log have behind them, and that is not its last.
+        """Return the number of the last event that all readers have read and that is not the last of the log.
 
         What is read here only ever grows, so that it need not be looked at again in the moment of trimming; but for
         the checkpoint, which is.
@@ -106,7 +106,7 @@ class Trimmer:
         return None
 
     def _clear(self, manifest: Manifest, begin: int, top: int) -> int:
-        """Take events of a segment, all below the floor, out of the indexes, the heads and, last, the log."""
+        """Remove events of a segment, all below the floor, from the indexes, the heads and, last, the log."""
         lines, index, first = self._shelf.lines(manifest), self._shelf.index(manifest), manifest.chain.first.seq
         self._bus.converse(self._lease.cut([page for page, seqs in index.pages.items() if seqs[0] <= top]))
         for page, lasts in index.subjects.items():
@@ -128,7 +128,7 @@ class Trimmer:
         return count
 
     def _forget_ids(self, first: int, last: int) -> Step[None]:
-        """Delete the callers' event ids of these days, as far as they need not be remembered any longer."""
+        """Delete the callers' event ids of those days that are older than they are kept."""
         days = range(first, min(last + 1, self._now // DAY_MS - self._bus.core.log.id_days))
         for at in range(days.start, days.stop, 1_000):
             names = [f"{self._keys.ids}{day}" for day in days if at <= day < at + 1_000]

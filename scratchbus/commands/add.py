@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, cast
-
-from pydantic_core import PydanticUndefined
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, cast, get_origin
 
 from scratchbus.commands.outcome import check_statuses, recall_all
 from scratchbus.domain.checks import check_end, check_size
 from scratchbus.domain.digest import digest_of
+from scratchbus.domain.event import trusted
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
-from scratchbus.domain.observation import Given, NewObservation, Observation, parse
+from scratchbus.domain.observation import GivenObservation, NewObservation, Observation
 from scratchbus.domain.position import millis
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.trusted import trusted
-from scratchbus.domain.values import NEVER, check_event_id, check_whole
+from scratchbus.domain.values import check_event_id
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.append_replies import Written
 from scratchbus.eventlog.because import reasons
-from scratchbus.eventlog.codec import encode_body, encode_unplaced
+from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import new_event_id, new_id
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.relations import find_pages, may_be_archived
@@ -38,10 +35,8 @@ def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
     """
     for name in given["unknown"]:
         raise UnknownField(name, NewObservation.model_fields)
-    new, fence = parse(given), given["fence"]
-    if fence is not None:
-        check_whole("fence", fence)
-    (observation,) = yield from _add_all(core, page, [new], new.event_id, fence)
+    new = GivenObservation.parse(given)
+    (observation,) = yield from _add_all(core, page, [new], new.event_id)
     return observation
 
 
@@ -63,15 +58,13 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
         raise InvalidField("event_id", "two items of the batch have the same one; give each its own")
     if not items:
         return []
-    parsed = [parse(item.__dict__) for item in items]
+    parsed = [GivenObservation.parse(item.__dict__) for item in items]
     if event_id is not None:
         check_event_id(event_id)
-    return (yield from _add_all(core, page, parsed, event_id, None))
+    return (yield from _add_all(core, page, parsed, event_id))
 
 
-def _add_all(
-    core: Core, page: str, items: Sequence[Given], event_id: str | None, fence: int | None
-) -> Step[list[Observation]]:
+def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id: str | None) -> Step[list[Observation]]:
     """Add parsed observations in one batch; with `event_id` they share that of their caller."""
     sharing = len(items) if event_id is not None else 1
     first, now, why = event_id or new_event_id(), datetime.now(UTC), reasons()
@@ -83,7 +76,7 @@ def _add_all(
             yield from _check_known(core, item.remind_on)
         own = (event_id or item.event_id) is not None
         ids = Ids(new_id(), item.event_id or (f"{first}/{index}" if index else first), sharing if own else 0)
-        writes.append(decide(now, ids, core, kind, item, page, why, fence))
+        writes.append(decide(now, ids, core, kind, item, page, why))
         evidence += item.evidence or ()
     if evidence:
         yield from _check_there(core, page, evidence)
@@ -95,8 +88,7 @@ def _add_all(
     for write, row in zip(writes, done.written, strict=True):
         if row.kind == "added":
             event = cast(Added, write.event)
-            ms, seq, shard = row.position
-            added[row.subject] = scratch_page.added(event.placed(ms=ms, seq=seq, shard=shard))
+            added[row.subject] = scratch_page.added(row.placed(event))
         if row.kind != "added" or row.version > 1:
             stale[row.subject] = row
     if stale:
@@ -149,93 +141,77 @@ def decide(
     ids: Ids,
     core: Core,
     kind: ObservationType,
-    given: Given,
+    given: GivenObservation,
     page: str,
     why: Mapping[str, Any],
-    fence: int | None = None,
 ) -> Write:
     """Return the write that adds what was given, as its type and the settings have it. Raises InvalidInput."""
-    unplaced = _event_of(now, core, kind, given, why)
-    body = encode_unplaced(unplaced)
-    event = unplaced.placed(id=ids.event, page=page, subject=ids.subject, type=kind.name)
-    ttl, expires_at = event.ttl, event.expires_at
+    said, life = given.said(), kind.lifecycle
+    source = given.source or core.source or core.speaker(None)
+    by = core.source or source
+    ttl, expires_at = _life_span(now, core, kind, given)
+    values = {
+        **_UNSAID,
+        **why,
+        "owner": kind.default_owner,
+        **said,
+        "id": ids.event,
+        "page": page,
+        "subject": ids.subject,
+        "by": by,
+        "source": None if source == by else source,
+        "status": given.status or kind.initial_status,
+        "priority": kind.priority,
+        "ttl": ttl,
+        "expires_at": expires_at,
+    }
+    for name, make in _EMPTY.items():
+        if name not in said:
+            values[name] = make()
+    _check_type(core, kind, values)
+    status, key = values["status"], given.dedupe_key
+    values["status_class"] = life.statuses[status]
+    if key is None and kind.dedupe:
+        key = values["dedupe_key"] = kind.dedupe_key_of(values | {"source": source})
     argument = ""
-    if event.dedupe_key is not None:
-        again = encode_body(Repeated(**{name: getattr(event, name) for name in _REPEATED}))
-        argument = f"{len(again)}:{again.decode()}{event.dedupe_key}"
+    if key is not None:
+        again = encode_body(Repeated(**{name: values[name] for name in _REPEATED}))
+        argument = f"{len(again)}:{again.decode()}{key}"
     return Write(
-        event,
+        trusted(Added, values),
         "a",
-        digest_of("add", page, _kept(given, event), core.source, ids.sharing) if ids.sharing else "",
-        status=event.status,
-        status_class=event.status_class,
-        priority=event.priority,
+        digest_of("add", page, said, core.source, ids.sharing) if ids.sharing else "",
+        status=status,
+        status_class=values["status_class"],
+        priority=kind.priority,
         expires=f"+{ttl}" if ttl is not None else str(millis(expires_at)) if expires_at is not None else "",
-        wake=str(millis(event.remind_at)) if event.remind_at is not None else "",
+        wake=str(millis(given.remind_at)) if given.remind_at is not None else "",
         argument=argument,
-        fence=fence,
-        tags=event.tags,
-        body=body,
-        lifecycle=kind.lifecycle,
+        fence=given.fence,
+        tags=values["tags"],
+        lifecycle=life,
     )
 
 
-def _event_of(now: datetime, core: Core, kind: ObservationType, given: Given, why: Mapping[str, Any]) -> Added:
-    """Return the event that adds what was given, without its envelope. Raises InvalidInput."""
-    if given.source is None and core.source is None:
-        core.speaker(None)
-    status, life = given.status or kind.initial_status, kind.lifecycle
-    if status not in life.initial:
-        raise InvalidField(
-            "status", f"{shown(status)} cannot be the first status; start with: {', '.join(life.initial)}"
-        )
-    content, limit = given.content, min(kind.max_content, core.max_content)
+def _check_type(core: Core, kind: ObservationType, values: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for what the type, or a setting, does not allow."""
+    status, content, limit = values["status"], values["content"], min(kind.max_content, core.max_content)
+    if status not in kind.lifecycle.initial:
+        known = ", ".join(kind.lifecycle.initial)
+        raise InvalidField("status", f"{shown(status)} cannot be the first status; start with: {known}")
     if 4 * len(content) > limit:  # no character has more than 4 bytes
         check_size("content", content, limit)
-    tags, context, metadata = given.tags or [], given.context or {}, given.metadata or {}
-    if len(tags) > kind.max_tags:
-        raise TooLarge("tags", len(tags), kind.max_tags, "tags")
+    if len(values["tags"]) > kind.max_tags:
+        raise TooLarge("tags", len(values["tags"]), kind.max_tags, "tags")
     if kind.context_schema is not None:
-        kind.check_context(context)
+        kind.check_context(values["context"])
     if kind.metadata_schema is not None:
-        kind.check_metadata(metadata)
-    source = given.source or core.source
-    by = core.source or source
-    owner = kind.default_owner if given.owner is None else given.owner
-    key = given.dedupe_key
-    if key is None and kind.dedupe:
-        key = kind.dedupe_key_of(
-            {"content": content, "source": source, "owner": owner, "context": context, "metadata": metadata}
-        )
-    ttl, expires_at = _life_span(now, core, kind, given)
-    return trusted(
-        Added,
-        {
-            **_UNPLACED,
-            **why,
-            "by": by,
-            "content": content,
-            "source": None if source == by else source,
-            "owner": owner,
-            "status": status,
-            "status_class": life.statuses[status],
-            "confidence": 1.0 if given.confidence is None else given.confidence,
-            "context": context,
-            "tags": tags,
-            "metadata": metadata,
-            "priority": kind.priority,
-            "ttl": ttl,
-            "expires_at": expires_at,
-            "dedupe_key": key,
-            "times": given.times,
-            "evidence": given.evidence or [],
-            "remind_at": given.remind_at,
-            "remind_on": given.remind_on,
-        },
-    )
+        kind.check_metadata(values["metadata"])
 
 
-def _life_span(now: datetime, core: Core, kind: ObservationType, given: Given) -> tuple[int | None, datetime | None]:
+def _life_span(
+    now: datetime, core: Core, kind: ObservationType, given: GivenObservation
+) -> tuple[int | None, datetime | None]:
     """Return how long it lives (ms), or when it ends."""
     if given.expires_at is not None:
         if given.ttl is not None:
@@ -243,20 +219,15 @@ def _life_span(now: datetime, core: Core, kind: ObservationType, given: Given) -
         return None, check_end(given.expires_at, now)
     if given.ttl is None:
         return kind.ttl_ms(core.default_ttl_ms), None
-    return given.ttl // _MS if isinstance(given.ttl, timedelta) else None, None
+    return given.ttl if isinstance(given.ttl, int) else None, None
 
 
-def _kept(given: Given, event: Added) -> dict[str, Any]:
-    """Return what the caller gave, each value as it is kept: "1h" and 3600 are the same argument."""
-    kept = {**event.__dict__, "source": given.source, "ttl": NEVER if event.ttl is None else event.ttl}
-    return {name: kept[name] for name, value in given.__dict__.items() if value is not None and name != "event_id"}
-
-
-_MS = timedelta(milliseconds=1)
 _REPEATED = Repeated.model_fields.keys() & Added.model_fields.keys() - ENVELOPE
 """What the event of a repeat says as that of the addition would have."""
 
-_UNPLACED = {
-    name: field.default for name, field in Added.model_fields.items() if field.default is not PydanticUndefined
-}
-"""What an `added` has before it is given its place in the log."""
+_FIELDS = Added.model_fields.items()
+_UNSAID = {name: field.default for name, field in _FIELDS if not field.is_required()}
+"""What an `added` says by default."""
+
+_EMPTY = {name: get_origin(field.annotation) or list for name, field in _FIELDS if field.default_factory}
+"""The fields that are empty by default, each with what makes a new value."""

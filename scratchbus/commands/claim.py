@@ -3,65 +3,79 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from typing import NamedTuple, cast
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, NamedTuple, cast
 
-from scratchbus.commands.outcome import before_of, finish, recall_all
-from scratchbus.commands.read import check_some
-from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_tags
-from scratchbus.domain.digest import digest_of
-from scratchbus.domain.events import Claimed, Linked, Released
+from scratchbus.commands.execution import Command, Occasion, Speaker
+from scratchbus.commands.outcome import recall_all
+from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_some, check_tags
+from scratchbus.domain.events import Claimed, Event, Linked, Released
+from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import START, moment
-from scratchbus.domain.values import Duration, check_id, duration_ms
+from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.values import Duration, duration_ms
 from scratchbus.engine.steps import Abandoned, Step
 from scratchbus.errors import InvalidTTL
 from scratchbus.eventlog.append import append, first_end
-from scratchbus.eventlog.append_replies import Idle
-from scratchbus.eventlog.because import reasons
-from scratchbus.eventlog.ids import new_event_id
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Idle, Op, Write, Written
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core, type_of
 
 
-def claim(
-    core: Core, page: str, id: str, by: str | None, ttl: Duration, event_id: str | None, fence: int | None
-) -> Step[Claim]:
-    """Take an observation for a while, or renew one's own claim by its fence."""
-    id, holder, ttl_ms = check_id(id), core.acting(by), _ttl_ms(ttl)
-    check_guards(event_id, fence)
-    digest = digest_of("claim", page, id, holder, ttl_ms, fence) if event_id else ""
-    event = Claimed(
-        id=event_id or new_event_id(),
-        page=page,
-        subject=id,
-        by=core.by,
-        **reasons(),
-        holder=holder,
-        ttl=ttl_ms,
-        fence=fence,
-        owner=core.log.owner,
-    )
-    argument = f"{ttl_ms}:{held_as(holder, event.owner)}"
-    write = Write(event, "c", digest, argument=argument, fence=fence, verb="claimed", lifecycle=DEFAULT)
-    done = yield from append(core.log, page, [write])
-    if done.recalled is not None:
-        (after,) = yield from recall_all(core, page, done.recalled)
-        return cast(Claim, after.claim)
-    row = done.written[0]
-    return Claim(by=holder, fence=row.fence, until=moment(row.position.ms + ttl_ms), owner=event.owner)
-
-
-def _ttl_ms(ttl: Duration) -> int:
+def _ttl_ms(ttl: object) -> int:
     ms = duration_ms(ttl)
     if ms is None:
         raise InvalidTTL(
             'ttl: a claim must have an end; use a duration such as "30s" or "10m", and renew it with fence='
         )
     return ms
+
+
+Term = Annotated[int, CheckedBy(_ttl_ms)]
+"""How long a claim lasts, in milliseconds."""
+
+
+class Take(Command):
+    """Claim it for a while, or renew one's own claim by its fence."""
+
+    verb = "claim"
+    by: Speaker = None
+    ttl: Term
+
+    def said(self, by: str) -> tuple[object, ...]:
+        """See `Command`."""
+        return self.by or by, self.ttl, self.fence
+
+    def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
+        """See `Command`."""
+        log, holder = occasion.core.log, self.by or occasion.by
+        event = occasion.event(Claimed, self.id, holder=holder, ttl=self.ttl, fence=self.fence, owner=log.owner)
+        argument = f"{self.ttl}:{held_as(holder, event.owner)}"
+        return [_guarded(occasion, event, "c", "claimed", self.fence, argument)]
+
+
+def claim(core: Core, page: str, given: Mapping[str, Any]) -> Step[Claim]:
+    """Take an observation for a while, or renew one's own claim by its fence."""
+    command = Take.parse(given)
+    writes = command.decide(command.on(core, page), None, None)
+    done = yield from append(core.log, page, writes)
+    if done.recalled is not None:
+        (after,) = yield from recall_all(core, page, done.recalled)
+        return cast(Claim, after.claim)
+    return _claim(cast(Claimed, writes[0].event), done.written[0])
+
+
+def _claim(event: Claimed, row: Written) -> Claim:
+    return Claim(by=event.holder, fence=row.fence, until=moment(row.position.ms + event.ttl), owner=event.owner)
+
+
+def _guarded(
+    occasion: Occasion, event: Event, op: Op, verb: str, fence: int | None, argument: str = "", **more: Any
+) -> Write:
+    return Write(event, op, occasion.digest, argument=argument, fence=fence, verb=verb, lifecycle=DEFAULT, **more)
 
 
 class Wanted(NamedTuple):
@@ -113,24 +127,18 @@ def pick(
     before it was restarted. Raises UnknownType.
     """
     holder, ttl_ms = core.acting(by), _ttl_ms(ttl)
-    check_guards(event_id, None)
+    check_guards(event_id)
     for name in wanted.types or ():
         yield from type_of(core, name)
-    digest = digest_of("claim_next", page, wanted.types, wanted.tags, holder, ttl_ms) if event_id else ""
     takes_over = core.takes_over and work is not None
     left = (yield from first_end(core.log, core.log.shard(page))) if takes_over else START.stream_id
     soonest, below = 0, ""
     while True:
         asked = time.monotonic()
-        event = Claimed(
-            id=event_id or new_event_id(), page=page, by=core.by, **reasons(), holder=holder, ttl=ttl_ms,
-            picked=True, work=work, owner=core.log.owner,
-        )  # fmt: skip
-        write = Write(
-            event, "p", digest, allowed=wanted.types, tags=wanted.tags,
-            argument=f"{least}:{below}:{left}:{ttl_ms}:{held_as(holder, event.owner)}",
-            verb="claimed", lifecycle=DEFAULT,
-        )  # fmt: skip
+        occasion = Occasion.of(core, page, event_id, "claim_next", *wanted, holder, ttl_ms)
+        event = occasion.event(Claimed, "", holder=holder, ttl=ttl_ms, picked=True, work=work, owner=core.log.owner)
+        argument = f"{least}:{below}:{left}:{ttl_ms}:{held_as(holder, event.owner)}"
+        write = _guarded(occasion, event, "p", "claimed", None, argument, allowed=wanted.types, tags=wanted.tags)
         done = yield from append(core.log, page, [write])
         if done.recalled is not None:
             (after,) = yield from recall_all(core, page, done.recalled)
@@ -143,54 +151,36 @@ def pick(
         row = done.written[0]
         found = (yield from get(core.log, page, [row.subject], core.fresh)).get(row.subject)
         if found is not None and found.is_open and found.fence == row.fence:
-            until = moment(row.position.ms + ttl_ms)
-            return Picked(found, Claim(by=holder, fence=row.fence, until=until, owner=event.owner), asked)
+            return Picked(found, _claim(event, row), asked)
         soonest, below = 0, ""  # it was closed as soon as it was picked
         yield Abandoned()
 
 
-def release(
-    core: Core,
-    page: str,
-    id: str,
-    by: str | None,
-    event_id: str | None,
-    fence: int | None,
-    back: Back = TRIED,
-) -> Step[Observation]:
-    """Give a claimed observation back."""
-    id = check_id(id)
-    check_guards(event_id, fence)
-    write = plan_release(core, page, id, by, event_id, fence, back)
-    before, _ = yield from before_of(core, page, id, event_id)
-    done = yield from append(core.log, page, [write])
-    return (yield from finish(core, page, before, [write], done))
+class Release(Command):
+    """Give it back."""
+
+    verb = "release"
+    by: Speaker = None
+    back: Back = TRIED
+
+    def said(self, by: str) -> tuple[object, ...]:
+        """See `Command`."""
+        return self.by or by, self.fence
+
+    def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
+        """See `Command`."""
+        event = occasion.event(Released, self.id, **self.back._asdict())
+        argument = f"{self.back.backoff}:{self.back.untried:d}:{self.by or occasion.by}"
+        return [_guarded(occasion, event, "e", "released", self.fence, argument)]
 
 
-def plan_release(
-    core: Core,
-    page: str,
-    id: str,
-    by: str | None,
-    event_id: str | None,
-    fence: int | None,
-    back: Back = TRIED,
-) -> Write:
-    """Return the write that gives a claimed observation back."""
-    holder = core.acting(by)
-    event = Released(id=event_id or new_event_id(), page=page, subject=id, by=core.by, **reasons(), **back._asdict())
-    digest = digest_of("release", page, id, holder, fence) if event_id else ""
-    argument = f"{back.backoff}:{back.untried:d}:{holder}"
-    return Write(event, "e", digest, argument=argument, fence=fence, verb="released", lifecycle=DEFAULT)
+class Link(Command):
+    """Record that an action was taken because of it."""
 
+    verb = "link"
+    action: Annotated[str, CheckedBy(check_action)]
 
-def link(core: Core, page: str, id: str, action: str, event_id: str | None, fence: int | None) -> Step[Observation]:
-    """Record that an action was taken because of an observation."""
-    id, action = check_id(id), check_action(action)
-    check_guards(event_id, fence)
-    digest = digest_of("link", page, id, action) if event_id else ""
-    before, _ = yield from before_of(core, page, id, event_id)
-    event = Linked(id=event_id or new_event_id(), page=page, subject=id, by=core.by, **reasons(), action=action)
-    write = Write(event, "n", digest, fence=fence, verb="linked", lifecycle=DEFAULT)
-    done = yield from append(core.log, page, [write])
-    return (yield from finish(core, page, before, [write], done))
+    def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
+        """See `Command`."""
+        event = occasion.event(Linked, self.id, action=self.action)
+        return [_guarded(occasion, event, "n", "linked", self.fence)]

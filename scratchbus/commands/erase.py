@@ -8,18 +8,16 @@ from functools import partial
 from secrets import token_hex
 from typing import cast
 
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.outcome import not_found
 from scratchbus.domain.checks import check_guards, check_reason
-from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Fetch, Pause, Step, ask
 from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField, InvalidId
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.consumers import names
-from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections import scratch_page
@@ -28,7 +26,7 @@ from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import read_head
-from scratchbus.readmodel.rebuild_lease import Lease, clear, take
+from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
@@ -46,7 +44,7 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
         raise InvalidId("id: the record of a session itself cannot be erased; erase its notepad, notes or todo list")
     if not reason:
         raise InvalidField("reason", "say why it is erased; the tombstone records it")
-    check_guards(event_id, None, None)
+    check_guards(event_id)
     keys, who = core.log.keys(core.log.shard(page)), f"{core.by}@{socket.gethostname()}:{os.getpid()}"
     known = yield from history(core.log, page, id)
     if not known:
@@ -94,22 +92,19 @@ def _erase(
 
 
 def _entomb(
-    core: Core, lease: Lease, archiving: Archiving, page: str, id: str, reason: str, event_id: str | None
+    core: Core, lease: RebuildLease, archiving: Archiving, page: str, id: str, reason: str, event_id: str | None
 ) -> Step[None]:
     """Append the tombstone, and take what it stands for out of the log, at once."""
-    digest = digest_of("erase", page, id, reason) if event_id else ""
+    occasion = Occasion.of(core, page, event_id, "erase", id, reason)
     for _ in range(_TRIES):
         yield from catch_up(core.log, lease.keys.shard)
         head, events = (yield from read_head(core.log, page, id)), (yield from history(core.log, page, id))
         if isinstance(events[-1], Erased):
             return
-        tombstone = Erased(
-            id=event_id or new_event_id(),
-            page=page,
-            subject=id,
+        tombstone = occasion.event(
+            Erased,
+            id,
             type=events[0].type,
-            by=core.acting(),
-            **reasons(),
             reason=reason,
             positions=[event.position.stream_id for event in events],
             version=1 + (head.version if head else len(events)),
@@ -117,9 +112,8 @@ def _entomb(
         version = 0 if head is None else head.version  # an archiver may have dropped the head
         argument = _argument([lease.token, archiving.token], events)
         try:
-            yield from append(
-                core.log, page, [Write(tombstone, "r", digest, version, argument=argument, verb="erased")]
-            )
+            write = Write(tombstone, "r", occasion.digest, version, argument=argument, verb="erased")
+            yield from append(core.log, page, [write])
             return
         except EventIdReused:
             raise

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.read import list_history
 from scratchbus.domain.checks import check_guards
-from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ContextRendered
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.because import reasons
-from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections.contexts import subject_of
 from scratchbus.readmodel.exposures import exposure_of
@@ -36,21 +34,20 @@ def record(
 
     Without a caller's own `event_id` the event has `new_id`, or any.
     """
-    check_guards(event_id, None)
+    check_guards(event_id)
     viewer = f"session:{session}" if session is not None else f"agent:{agent if agent is not None else core.by}"
-    event = ContextRendered(
-        id=event_id or new_id or new_event_id(),
-        page=page,
-        subject=subject_of(viewer),
-        by=core.by,
-        **reasons(),
+    occasion = Occasion.of(core, page, event_id, "context", session, agent)
+    if event_id is None and new_id is not None:
+        occasion = occasion._replace(event_id=new_id)
+    event = occasion.event(
+        ContextRendered,
+        subject_of(viewer),
         session=session,
         agent=agent,
         observations=dict(observations),
         tokens=tokens,
     )
-    digest = digest_of("context", page, session, agent) if event_id else ""
-    done = yield from append(core.log, page, [Write(event, "g", digest)])
+    done = yield from append(core.log, page, [Write(event, "g", occasion.digest)])
     return done.recalled[0] if done.recalled else done.written[0].position
 
 

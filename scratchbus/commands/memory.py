@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from contextvars import Context, copy_context
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from scratchbus.domain.checks import check_guards
-from scratchbus.domain.digest import digest_of
+from scratchbus.commands.execution import Occasion
 from scratchbus.domain.event import Event
+from scratchbus.domain.given import CheckedBy, EventId, Given
 from scratchbus.domain.memories import Remembered, Session
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_whole
@@ -30,7 +28,6 @@ from scratchbus.errors import (
 )
 from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append
 from scratchbus.eventlog.codec import encode_body
-from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections import session
 from scratchbus.projections.table import is_over, projection_of
@@ -43,46 +40,48 @@ _LONGEST_REST = 0.1  # seconds, when others write too
 _NEVER = -1  # no subject has this version
 _MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; ids and the like come to less than the rest
 
-Make = Callable[[Remembered | None], Event | None]
-"""Returns the event that an edit of this document makes, None when it would change nothing; may raise InvalidInput."""
+
+class MemoryEdit(Given):
+    """What a caller gave to edit a subject of a memory. A subclass has the fields of one edit, and what it decides."""
+
+    verb: ClassVar[str]
+    subject: ClassVar[str]
+    ends_as: ClassVar[str] = ""
+    """The status that it leaves its subject with for good, if it is the last edit of it."""
+    event_id: EventId = None
+
+    @property
+    def about(self) -> str:
+        """The subject."""
+        return self.subject
+
+    def said(self) -> list[object]:
+        """Return what a retry has to repeat, besides the subject; a revision only where one was given."""
+        own = {name: value for name, value in self.__dict__.items() if name not in ("id", "event_id")}
+        return [value for name, value in own.items() if name != "revision" or value is not None]
+
+    def decide(self, occasion: Occasion, document: Any) -> Event | None:
+        """Return the event that it makes of its subject as it is, None for one that would change nothing.
+
+        Raises InvalidInput, NotFound, Conflict.
+        """
+        raise NotImplementedError
+
+    def on(self, core: Core, page: str) -> Occasion:
+        """Return the occasion of carrying it out now."""
+        return Occasion.of(core, page, self.event_id, self.verb, self.about, *self.said())
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One edit of one subject: its caller's own event id, and the digest by which a retry is known."""
-
-    page: str
-    subject: str
-    event_id: str | None = None
-    digest: str = ""
-
-    @classmethod
-    def of(cls, page: str, subject: str, event_id: str | None, operation: str, *given: object) -> Edit:
-        """Return the edit that an operation makes with what its caller gave. Raises InvalidId."""
-        check_guards(event_id, None)
-        digest = digest_of(operation, page, subject, *given) if event_id is not None else ""
-        return cls(page, subject, event_id, digest)
-
-    @classmethod
-    def based_on(
-        cls, revision: int | None, page: str, subject: str, event_id: str | None, operation: str, *given: object
-    ) -> Edit:
-        """Return an edit that is based on a revision, if one is given. Raises InvalidField, InvalidId."""
-        check_revision(revision)
-        basis = () if revision is None else (revision,)
-        return cls.of(page, subject, event_id, operation, *given, *basis)
-
-    def write(self, event: Event, version: int | None, status: str = "") -> Write:
-        """Return the write of an event upon a version of its subject; with a status it is the last one."""
-        event = event.placed(id=self.event_id or new_event_id(), page=self.page, subject=self.subject)
-        final = "final" if status else ""
-        return Write(event, "g", self.digest, version, status=status, status_class=final, argument=session.SUBJECT)
+def put(occasion: Occasion, event: Event, version: int | None, status: str = "") -> Write:
+    """Return the write of an event upon a version of its subject; with a status it is the last one."""
+    final = "final" if status else ""
+    return Write(event, "g", occasion.digest, version, status=status, status_class=final, argument=session.SUBJECT)
 
 
-def check_revision(revision: object) -> None:
-    """Raise InvalidField for what is no revision."""
-    if revision is not None:
-        check_whole("revision", revision, least=0, advice="give the number that reading it told")
+Revision = Annotated[
+    int | None, CheckedBy(partial(check_whole, "revision", least=0, advice="give the number that reading it told"))
+]
+"""The revision that a write of the whole of a text or a list is based on."""
 
 
 def check_based_on(what: str, revision: int | None, actual: int, content: object) -> None:
@@ -91,35 +90,38 @@ def check_based_on(what: str, revision: int | None, actual: int, content: object
         raise RevisionConflict(what, revision, actual)
 
 
-def edit(core: Core, asked: Edit, make: Make, status: str = "") -> Step[Remembered | None]:
-    """Append the event that an edit makes of the subject as it is, and return what it is then.
+def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None = None) -> Step[Remembered | None]:
+    """Append the event that an edit makes of its subject as it is, and return what the subject is then.
 
     Edits of one subject that are in flight at once in this process are queued, and appended together. When another
     process was faster they are made again of what that left. A retry is answered with what the subject was after the
-    event that is there already. Raises what `make` raises, SessionOver, EventIdReused, or Conflict when others keep
+    event that is there already. Raises what `decide` raises, SessionOver, EventIdReused, or Conflict when others keep
     changing it.
     """
-    job = _Job(asked, make, status, copy_context())
-    left: _Left = yield Queued(core.queues, (asked.page, asked.subject), job, partial(_work, core))
+    job = _Job(command, occasion or command.on(core, page))
+    left: _Left = yield Queued(core.queues, (page, command.about), job, partial(_work, core))
     if left.event is not None:
         yield Wrote(left.event.id, left.event.position)
     return left.document
 
 
 class _Job(NamedTuple):
-    """An edit that waits for its turn; it is made in the context of its caller."""
+    """An edit that waits for its turn."""
 
-    asked: Edit
-    make: Make
-    status: str
-    context: Context
+    command: MemoryEdit
+    occasion: Occasion
+
+    @property
+    def own_id(self) -> str | None:
+        """The event id that its caller gave."""
+        return self.occasion.event_id if self.occasion.digest else None
 
     def decide(self, document: Remembered | None, its_session: Remembered | None) -> Event | Exception | None:
         """Return the event that the edit makes of a document, None for none, or why it cannot be made."""
-        if isinstance(its_session, Session) and its_session.ended and self.asked.subject != session.SUBJECT:
+        if isinstance(its_session, Session) and its_session.ended and self.command.about != session.SUBJECT:
             return SessionOver(its_session.id)
         try:
-            return self.context.run(self.make, document)
+            return self.command.decide(self.occasion, document)
         except (InvalidInput, NotFound, Conflict) as error:
             return error
 
@@ -147,42 +149,42 @@ def _work(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
             if len(some) > 1 and isinstance(error, Conflict | InvalidInput | NotFound):
                 most = 1  # nothing was written; whose fault that is shows when each is alone
             else:
-                outcomes += [_copied(error, job.asked.event_id) for job in some]
+                outcomes += [_copied(error, job.own_id) for job in some]
     return outcomes
 
 
 def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
     """Append what the first of these edits make, as many as one batch takes; return what came of each of them."""
-    asked = jobs[0].asked
+    page, subject = jobs[0].occasion.page, jobs[0].command.about
     missing = 0
     for attempt in range(_TRIES):
-        found = yield from recollect(core.log, asked.page, (asked.subject, session.SUBJECT), core.fresh)
-        before = found.get(asked.subject)
+        found = yield from recollect(core.log, page, (subject, session.SUBJECT), core.fresh)
+        before = found.get(subject)
         version = before.version if before else missing
         decided, writes = _decide(jobs, before, found.get(session.SUBJECT), version)
         if not writes:
             return (yield from _answers(core, decided, before))
         try:
-            done = yield from append(core.log, asked.page, writes)
+            done = yield from append(core.log, page, writes)
         except VersionConflict as conflict:
             missing = conflict.actual  # of one without a document, because nothing of it could be read
             yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is at it
             continue
         except EngineError as error:
             told = _with_events(decided, [write.event for write in writes])
-            return [_copied(error, made.id if isinstance(made, Event) else job.asked.event_id) for job, made in told]
+            return [_copied(error, made.id if isinstance(made, Event) else job.own_id) for job, made in told]
         if done.recalled is None:
             prev = before.position.stream_id if before else ""
             written: list[Event] = []
             for write, row in zip(writes, done.written, strict=True):
-                written.append(write.event.placed(**row.position._asdict(), prev=prev))
+                written.append(row.placed(write.event).placed(prev=prev))
                 prev = row.position.stream_id
             return (yield from _answers(core, _with_events(decided, written), before))
         if len(done.recalled) != len(writes):
             raise EventIdReused(writes[0].event.id)
         known = yield from known_events(core.log, done.recalled)
         return (yield from _answers(core, _with_events(decided, known), None))
-    raise Conflict(f"{asked.subject} keeps changing; try again")
+    raise Conflict(f"{subject} keeps changing; try again")
 
 
 def _with_events(decided: _Decided, events: Sequence[Event]) -> _Decided:
@@ -203,19 +205,19 @@ def _decide(
     writes: list[Write] = []
     size = 0
     for job in jobs:
-        if (job.asked.event_id is None) != (jobs[0].asked.event_id is None):
+        if (job.own_id is None) != (jobs[0].own_id is None):
             break
         made = job.decide(document, its_session)
         if isinstance(made, Event):
-            write = job.asked.write(made, version + len(writes), job.status)
-            made, write.body = write.event, encode_body(made)
+            write = put(job.occasion, made, version + len(writes), job.command.ends_as)
+            write.body = encode_body(made)
             size += len(write.body)
             if writes and (size > _MOST_BYTES or len(writes) == MAX_BATCH):
                 break
             writes.append(write)
             document = _folded_on(document, made)
         decided.append((job, made))
-        if job.status:
+        if job.command.ends_as:
             break
     return decided, writes
 
@@ -233,7 +235,7 @@ def _answers(core: Core, decided: _Decided, document: Remembered | None) -> Step
             else:
                 outcomes.append(_Left(document, made))
         else:
-            known = yield from _known_or_error(core, job.asked)
+            known = yield from _known_or_error(core, job)
             if isinstance(known, Event):
                 outcomes.append(_Left((yield from as_left(core, known)), known))
             else:
@@ -261,20 +263,21 @@ def _copied(error: Exception, event_id: str | None, position: Position | None = 
     return copy
 
 
-def _known_or_error(core: Core, asked: Edit) -> Step[Event | Exception | None]:
+def _known_or_error(core: Core, job: _Job) -> Step[Event | Exception | None]:
     try:
-        return (yield from _known(core, asked))
+        return (yield from _known(core, job))
     except (EventIdReused, EngineError) as error:
         return error
 
 
-def _known(core: Core, asked: Edit) -> Step[Event | None]:
+def _known(core: Core, job: _Job) -> Step[Event | None]:
     """Return the event that a retry has already appended, None when this is no retry. Raises EventIdReused."""
-    if asked.event_id is None:
+    if job.own_id is None:
         return None
-    asking = Event(id=asked.event_id, page=asked.page, subject=asked.subject, by=core.by)
+    write = put(job.occasion, job.occasion.event(Event, job.command.about), _NEVER)
+    write.body, write.argument = b"{}", ""
     try:
-        done = yield from append(core.log, asked.page, [Write(asking, "g", asked.digest, _NEVER, body=b"{}")])
+        done = yield from append(core.log, job.occasion.page, [write])
     except VersionConflict:
         return None
     (event,) = yield from known_events(core.log, done.recalled or [])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from functools import partial
+from typing import Annotated, get_args
 
-from scratchbus.commands.memory import Edit, check_based_on, edit
-from scratchbus.domain.checks import bytes_of
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on
+from scratchbus.domain.checks import check_flag, check_text
 from scratchbus.domain.event import Event
+from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.memories import Remembered, Revised
 from scratchbus.domain.memory_events import NotepadEdited, NotepadOperation, NotepadWritten
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
-from scratchbus.eventlog.because import reasons
-from scratchbus.projections.notepad import SUBJECT, Text, edited
+from scratchbus.projections.notepad import SUBJECT, NotepadText, edited
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
@@ -27,14 +29,8 @@ _NEVER_EMPTY = ("find_replace", "delete")
 _MOST = 1_000  # occurrences that are counted: long texts that overlap themselves take a while
 
 
-def read(core: Core, page: str) -> Step[str]:
-    """Return what is on the notepad; nothing when it was never used."""
-    found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
-    return content_of(found.get(SUBJECT))
-
-
-def read_revised(core: Core, page: str) -> Step[Revised]:
-    """Return what is on the notepad, and its revision."""
+def read(core: Core, page: str) -> Step[Revised]:
+    """Return what is on the notepad, and its revision; nothing when it was never used."""
     found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
     return Revised(content_of(found.get(SUBJECT)), revision_of(found.get(SUBJECT)))
 
@@ -46,86 +42,78 @@ def revision_of(document: Remembered | None) -> int:
 
 def content_of(document: Remembered | None) -> str:
     """Return the text of a notepad."""
-    return document.content if isinstance(document, Text) else ""
+    return document.content if isinstance(document, NotepadText) else ""
 
 
-def write(core: Core, page: str, content: str, revision: int | None, event_id: str | None) -> Step[int]:
-    """Replace the whole notepad; return its revision. Raises RevisionConflict."""
-    content = _checked("content", content)
-    _check_length(core, content)
-    wanted = Edit.based_on(revision, page, SUBJECT, event_id, "write_notepad", content)
-
-    def make(document: Remembered | None) -> Event:
-        check_based_on("notepad", revision, revision_of(document), content_of(document))
-        return NotepadWritten(by=core.acting(), **reasons(), content=content)
-
-    return revision_of((yield from edit(core, wanted, make)))
+def _text(field: str, value: object, verb: str = "write") -> str:
+    if value is None:
+        raise InvalidField(field, f"is missing; {verb} needs it")
+    return check_text(field, value)
 
 
-def update(
-    core: Core,
-    page: str,
-    operation: str,
-    content: str | None,
-    find: str | None,
-    replace: str | None,
-    replace_all: bool,
-    event_id: str | None,
-) -> Step[int]:
-    """Edit the notepad as it is when the edit is appended; return its revision."""
-    given = _given(operation, {"content": content, "find": find, "replace": replace})
-    if not isinstance(replace_all, bool):
-        raise InvalidField("replace_all", f"{shown(replace_all)} is neither true nor false")
-    wanted = Edit.of(page, SUBJECT, event_id, "update_notepad", operation, given, replace_all)
+def _operation(name: object) -> str:
+    if name not in OPERATIONS:
+        raise InvalidField("operation", f"{shown(name)} is not an operation; use one of: {', '.join(OPERATIONS)}")
+    return str(name)
 
-    def make(document: Remembered | None) -> Event:
+
+class WriteNotepad(MemoryEdit):
+    """Replace the whole notepad."""
+
+    verb, subject = "write_notepad", SUBJECT
+    content: Annotated[str, CheckedBy(partial(_text, "content"))]
+    revision: Revision = None
+
+    def decide(self, occasion: Occasion, document: NotepadText | None) -> Event:
+        """See `MemoryEdit`. Raises RevisionConflict."""
+        _check_length(occasion.core, self.content)
+        check_based_on("notepad", self.revision, revision_of(document), content_of(document))
+        return occasion.event(NotepadWritten, SUBJECT, content=self.content)
+
+
+class UpdateNotepad(MemoryEdit):
+    """Edit the notepad as it is when the edit is appended."""
+
+    verb, subject = "update_notepad", SUBJECT
+    operation: Annotated[str, CheckedBy(_operation)]
+    content: Annotated[str | None, CheckedBy(partial(check_text, "content"))] = None
+    find: Annotated[str | None, CheckedBy(partial(check_text, "find"))] = None
+    replace: Annotated[str | None, CheckedBy(partial(check_text, "replace"))] = None
+    replace_all: Annotated[bool, CheckedBy(partial(check_flag, "replace_all"))]
+
+    def said(self) -> list[object]:
+        """See `MemoryEdit`. Raises InvalidField for what the operation lacks or has no use for."""
+        wanted = _WANTED[self.operation]
+        for name in ("content", "find", "replace"):
+            if getattr(self, name) not in (None, "") and name not in wanted:
+                raise InvalidField(name, f"{self.operation} does not take it; give {' and '.join(wanted)}")
+        texts = {name: _text(name, getattr(self, name), self.operation) for name in wanted}
+        return [self.operation, texts, self.replace_all]
+
+    def decide(self, occasion: Occasion, document: NotepadText | None) -> Event:
+        """See `MemoryEdit`."""
         text = content_of(document)
-        event = NotepadEdited.model_validate(
-            {"by": core.acting(), **reasons(), "operation": operation, **given, "replace_all": replace_all}
-        )
-        if operation in _NEVER_EMPTY:
-            field = "find" if operation == "find_replace" else "content"
-            _check_there(field, given[field], text, replace_all)
-        _check_length(core, edited(text, event))
+        given = {name: getattr(self, name) for name in _WANTED[self.operation]}
+        event = occasion.event(NotepadEdited, SUBJECT, operation=self.operation, **given, replace_all=self.replace_all)
+        if self.operation in _NEVER_EMPTY:
+            field = "find" if self.operation == "find_replace" else "content"
+            _check_there(field, given[field], text, self.replace_all)
+        _check_length(occasion.core, edited(text, event))
         return event
 
-    return revision_of((yield from edit(core, wanted, make)))
 
+class AppendLine(MemoryEdit):
+    """Put a line behind what is on the notepad when it is appended, also where that has no line break at its end."""
 
-def append_line(core: Core, page: str, text: str, event_id: str | None) -> Step[int]:
-    """Put a line behind what is on the notepad when it is appended, also where that has no line break at its end.
+    verb, subject = "append_line", SUBJECT
+    text: Annotated[str, CheckedBy(partial(_text, "content", verb="append"))]
 
-    Returns its revision.
-    """
-    text = _checked("content", text, "append")
-
-    def make(document: Remembered | None) -> Event:
+    def decide(self, occasion: Occasion, document: NotepadText | None) -> Event:
+        """See `MemoryEdit`."""
         before = content_of(document)
-        start = "\n" if before and not before.endswith("\n") else ""
-        _check_length(core, f"{before}{start}{text}\n")
-        return NotepadEdited(by=core.acting(), **reasons(), operation="append", content=f"{start}{text}\n")
-
-    return revision_of((yield from edit(core, Edit.of(page, SUBJECT, event_id, "append_line", text), make)))
-
-
-def _given(operation: object, fields: dict[str, str | None]) -> dict[str, str]:
-    """Return what an operation takes, checked. Raises InvalidField for what it lacks or has no use for."""
-    if operation not in OPERATIONS:
-        raise InvalidField("operation", f"{shown(operation)} is not an operation; use one of: {', '.join(OPERATIONS)}")
-    wanted = _WANTED[str(operation)]
-    for name, value in fields.items():
-        if value not in (None, "") and name not in wanted:
-            raise InvalidField(name, f"{operation} does not take it; give {' and '.join(wanted)}")
-    return {name: _checked(name, fields[name], str(operation)) for name in wanted}
-
-
-def _checked(field: str, value: object, operation: str = "write") -> str:
-    if value is None:
-        raise InvalidField(field, f"is missing; {operation} needs it")
-    if not isinstance(value, str):
-        raise InvalidField(field, f"{shown(value)} is not a text")
-    bytes_of(field, value)
-    return value
+        line = f"{self.text}\n" if not before or before.endswith("\n") else f"\n{self.text}\n"
+        _check_length(occasion.core, before + line)
+        return occasion.event(NotepadEdited, SUBJECT, operation="append", content=line)
 
 
 def _check_there(field: str, wanted: str, text: str, is_all: bool) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any
 
-from scratchbus.commands.memory import Edit, edit, folded, history_of
-from scratchbus.domain.checks import bytes_of, check_tags
-from scratchbus.domain.event import Event
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory import MemoryEdit, edit, folded, history_of, put
+from scratchbus.domain.checks import check_tags, check_text
+from scratchbus.domain.event import Event, trusted
+from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.memories import Note, NoteResult, NotesResult, Remembered, TagsResult
 from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
-from scratchbus.domain.trusted import trusted
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.because import reasons
-from scratchbus.eventlog.reader import Narrow, cursors, decode_wanted, read
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import Narrow, decode_wanted, read
 from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.table import is_over
@@ -24,53 +26,106 @@ from scratchbus.readmodel.history import history, known_events
 from scratchbus.readmodel.scope import Core
 
 _ID = re.compile(PREFIX + r"\d{1,16}")
-_DELETED = "deleted"
 _MOST_GIVEN = 1_000  # tags that are looked at
 
 
-def add(core: Core, page: str, content: str, tags: Sequence[str], event_id: str | None) -> Step[NoteResult]:
+def _check_id(id: object) -> str:
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise InvalidId(
+            f"id: {shown(id)} is not the id of a note; note ids look like note_1795256156929, as `list` shows"
+        )
+    return id
+
+
+def _content(content: object) -> str:
+    if isinstance(content, str) and (not content or content.isspace()):
+        raise InvalidField("content", "is empty; say what is worth noting, or delete the note")
+    return check_text("content", content)
+
+
+_Content = CheckedBy(_content)
+_Tags = CheckedBy(partial(check_tags, most=_MOST_GIVEN))
+
+
+class AddNote(MemoryEdit):
     """Take a note; the append script gives it its id."""
-    content, tags = _content(core, content), _tags(core, tags)
-    asked = Edit.of(page, PREFIX, event_id, "add_note", content, tags)
-    event: Event = NoteAdded(by=core.acting(), **reasons(), content=content, tags=tags)
-    done = yield from append(core.log, page, [asked.write(event, 0)])
+
+    verb, subject = "add_note", PREFIX
+    content: Annotated[str, _Content]
+    tags: Annotated[list[str], _Tags]
+
+    def decide(self, occasion: Occasion, document: Note | None) -> Event:
+        """See `MemoryEdit`."""
+        _check_size(occasion.core, self.content, self.tags)
+        return occasion.event(NoteAdded, PREFIX, content=self.content, tags=self.tags)
+
+
+class _OfOne(MemoryEdit):
+    """An edit of a note that is there."""
+
+    id: Annotated[str, CheckedBy(_check_id)]
+
+    @property
+    def about(self) -> str:
+        """See `MemoryEdit`."""
+        return self.id
+
+
+class UpdateNote(_OfOne):
+    """Replace the content of a note, its tags, or both."""
+
+    verb = "update_note"
+    content: Annotated[str | None, _Content] = None
+    tags: Annotated[list[str] | None, _Tags] = None
+
+    def decide(self, occasion: Occasion, document: Note | None) -> Event:
+        """See `MemoryEdit`."""
+        if self.content is None and self.tags is None:
+            raise InvalidField("content", "nothing to change; give content, tags, or both")
+        _check_size(occasion.core, self.content or "", self.tags or [])
+        if document is None:
+            raise _not_found(occasion.page, self.id)
+        return occasion.event(NoteUpdated, self.id, content=self.content, tags=self.tags)
+
+
+class DeleteNote(_OfOne):
+    """Throw a note away."""
+
+    verb = "delete_note"
+    ends_as = "deleted"
+
+    def decide(self, occasion: Occasion, document: Note | None) -> Event:
+        """See `MemoryEdit`."""
+        if document is None:
+            raise _not_found(occasion.page, self.id)
+        return occasion.event(NoteDeleted, self.id)
+
+
+def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
+    """Take a note."""
+    command = AddNote.parse(given)
+    occasion = command.on(core, page)
+    event = command.decide(occasion, None)
+    done = yield from append(core.log, page, [put(occasion, event, 0)])
     if done.recalled is not None:
         (event,) = yield from known_events(core.log, done.recalled)
     else:
-        row = done.written[0]
-        event = event.placed(subject=row.subject, **row.position._asdict())
+        event = done.written[0].placed(event)
     return (yield from _result(core, page, evolve(None, event), "Added"))
 
 
-def update(
-    core: Core, page: str, id: str, content: str | None, tags: Sequence[str] | None, event_id: str | None
-) -> Step[NoteResult]:
+def update(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
     """Replace the content of a note, its tags, or both."""
-    id = _check_id(id)
-    if content is None and tags is None:
-        raise InvalidField("content", "nothing to change; give content, tags, or both")
-    content = None if content is None else _content(core, content)
-    tags = None if tags is None else _tags(core, tags)
-
-    def make(note: Remembered | None) -> Event:
-        _there(page, id, note)
-        return NoteUpdated(by=core.acting(), **reasons(), content=content, tags=tags)
-
-    note = yield from edit(core, Edit.of(page, id, event_id, "update_note", content, tags), make)
+    note = yield from edit(core, page, UpdateNote.parse(given))
     return (yield from _result(core, page, note, "Updated"))
 
 
-def delete(core: Core, page: str, id: str, event_id: str | None) -> Step[NoteResult]:
+def delete(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
     """Throw a note away; return it as it was."""
-    id = _check_id(id)
-
-    def make(note: Remembered | None) -> Event:
-        _there(page, id, note)
-        return NoteDeleted(by=core.acting(), **reasons())
-
-    yield from edit(core, Edit.of(page, id, event_id, "delete_note"), make, status=_DELETED)
-    *before, _ = yield from history(core.log, page, id)
-    return (yield from _result(core, page, folded(before, id), "Deleted"))
+    command = DeleteNote.parse(given)
+    yield from edit(core, page, command)
+    *before, _ = yield from history(core.log, page, command.id)
+    return (yield from _result(core, page, folded(before, command.id), "Deleted"))
 
 
 def search(core: Core, page: str, query: str | None, tags: Sequence[str] | None) -> Step[NotesResult]:
@@ -138,38 +193,15 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _check_id(id: object) -> str:
-    if not isinstance(id, str) or not _ID.fullmatch(id):
-        raise InvalidId(
-            f"id: {shown(id)} is not the id of a note; note ids look like note_1795256156929, as `list` shows"
-        )
-    return id
-
-
-def _there(page: str, id: str, note: Remembered | None) -> None:
-    if note is None:
-        raise _not_found(page, id)
-
-
 def _not_found(page: str, id: str) -> NotFound:
     return NotFound(f"there is no {id} in session {page.removeprefix(PAGES)!r}; list or search its notes for their ids")
 
 
-def _content(core: Core, content: object) -> str:
-    if not isinstance(content, str):
-        raise InvalidField("content", f"{shown(content)} is not a text")
-    if not content or content.isspace():
-        raise InvalidField("content", "is empty; say what is worth noting, or delete the note")
-    bytes_of("content", content)
+def _check_size(core: Core, content: str, tags: Sequence[str]) -> None:
+    """Raise TooLarge for what the settings do not allow."""
     if len(content) > core.max_note_content:
         advice = "shorten it, or split it into several notes"
         raise TooLarge("content", len(content), core.max_note_content, "characters", advice)
-    return content
-
-
-def _tags(core: Core, tags: object) -> list[str]:
-    given = check_tags(tags, _MOST_GIVEN)
-    if len(given) > core.max_note_tags:
+    if len(tags) > core.max_note_tags:
         advice = "keep those by which the note is to be found"
-        raise TooLarge("tags", len(given), core.max_note_tags, "tags", advice)
-    return given
+        raise TooLarge("tags", len(tags), core.max_note_tags, "tags", advice)

@@ -12,9 +12,8 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
-from scratchbus.eventlog.append_replies import Appended, Written
 from scratchbus.eventlog.codec import decode_observation, encode_document
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Appended, Write
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.history import known_events, walk_back
 from scratchbus.readmodel.queries import get, look, read_head
@@ -78,31 +77,20 @@ def life_of(kind: ObservationType | None) -> Lifecycle:
     return kind.lifecycle if kind is not None else DEFAULT
 
 
-def type_name(kind: ObservationType | None) -> str:
-    """Return the name of a type; nothing where the type is gone, and the script fills it in."""
-    return kind.name if kind is not None else ""
-
-
 def finish(core: Core, page: str, before: Observation | None, writes: list[Write], done: Appended) -> Step[Observation]:
     """Return the observation after the writes, folded here when nothing came between."""
     if done.recalled is not None:
         return (yield from recall_all(core, page, done.recalled[-1:]))[0]
-    shard, last = core.log.shard(page), done.written[-1]
+    last = done.written[-1]
     if before is not None and before.version + len(writes) == last.version:
-        after = before
+        after: Observation | None = before
         for write, row in zip(writes, done.written, strict=True):
-            after = evolved(after, write.event, row, shard)
-        return after
+            after = scratch_page.evolve(after, row.placed(write.event))
+        return cast(Observation, after)  # only `cleared` leaves nothing, and nobody asks what it left
     found = yield from get(core.log, page, [last.subject], core.fresh)
     if last.subject not in found:  # someone else has taken it off the page since
         return (yield from recall_all(core, page, [last.position]))[0]
     return found[last.subject]
-
-
-def evolved(before: Observation | None, event: Event, row: Written, shard: int) -> Observation:
-    """Return the observation after an event that has just been written about it."""
-    after = scratch_page.evolve(before, event.placed(ms=row.position.ms, seq=row.position.seq, shard=shard))
-    return cast(Observation, after)  # only `cleared` leaves nothing, and nobody asks what it left
 
 
 def recall_all(core: Core, page: str, positions: list[Position]) -> Step[list[Observation]]:
@@ -154,7 +142,7 @@ def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
     head = yield from read_head(core.log, page, event.subject)
     if head is not None and head.position != event.position.stream_id:
         return None
-    seen = yield from look(core.log, page, core.fresh, lambda _: (), "get", event.subject)
+    seen = yield from look(core.log, page, core.fresh, "get", event.subject)
     for document in (*seen.found, *seen.overlay.values()):
         if document is not None and (document.id, document.position) == (event.subject, event.position):
             return document

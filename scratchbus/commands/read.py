@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Protocol
 
 from scratchbus.commands.outcome import check_statuses, not_found
-from scratchbus.domain.checks import as_time, bytes_of, check_object
+from scratchbus.domain.checks import check_some
 from scratchbus.domain.events import EVENTS, Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
@@ -24,58 +23,6 @@ from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import Freshness, active, get, read_head
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
-
-
-def filter_of(
-    type: str | None,
-    status: str | Collection[str] | None,
-    owner: str | None,
-    source: str | None,
-    tags: str | Sequence[str] | None,
-    text: str | None,
-    context: Mapping[str, Any] | None,
-    since: datetime | None,
-) -> Filter:
-    """Return what `list` was given as one object. Raises InvalidField."""
-    for field, value in (("type", type), ("owner", owner), ("source", source), ("text", text)):
-        if value is not None:
-            _check_text(field, value)
-    return Filter(
-        type=type,
-        status=check_names("status", status),
-        owner=owner,
-        source=source,
-        tags=tuple(check_names("tags", tags) or ()),
-        text=text,
-        context=None if context is None else check_object("context", context),
-        since=None if since is None else as_time("since", since),
-    )
-
-
-def check_names(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
-    """Return texts, of which one may be given bare. Raises InvalidField."""
-    if given is None:
-        return None
-    if not isinstance(given, Collection):
-        raise InvalidField(field, f"{shown(given)} is neither a text nor a list of texts")
-    names = [given] if isinstance(given, str) else given
-    for name in names:
-        _check_text(field, name)
-    return frozenset(names)
-
-
-def check_some(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
-    """Return texts as `check_names` does. Raises InvalidField also for none at all, which would wait for ever."""
-    names = check_names(field, given)
-    if names is not None and not names:
-        raise InvalidField(field, "is empty; name some, or leave it out for all")
-    return names
-
-
-def _check_text(field: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise InvalidField(field, f"{shown(value)} is not a text")
-    bytes_of(field, value)
 
 
 def narrow_of(

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Annotated, Any, cast
 
 from scratchbus.commands.dependents import complete, dependents, lifecycle_of, review
+from scratchbus.commands.execution import Command, Occasion
 from scratchbus.commands.outcome import finish, not_found
-from scratchbus.domain.checks import check_guards, check_reason
-from scratchbus.domain.digest import digest_of
+from scratchbus.domain.checks import MAX_REASON, check_content
 from scratchbus.domain.events import StatusChanged
-from scratchbus.domain.lifecycle import ARCHIVED
+from scratchbus.domain.given import CheckedBy
+from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChangeable
 from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.append_replies import Appended
-from scratchbus.eventlog.because import reasons
-from scratchbus.eventlog.ids import new_event_id
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Appended, Write
 from scratchbus.readmodel.exposures import exposure_of
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.queries import get
@@ -29,24 +27,40 @@ _TRIES = 5
 _MOST_SEEN = 100  # sessions, agents and actions that the event names
 
 
-def refute(
-    core: Core, page: str, id: str, reason: str | None, event_id: str | None, fence: int | None
-) -> Step[Observation]:
+def _said(reason: str | None) -> str:
+    if reason is None:
+        raise InvalidField("reason", "is missing; say why it is wrong")
+    return check_content(reason, MAX_REASON, "reason")
+
+
+class Refute(Command):
+    """Archive it as refuted."""
+
+    verb = "refute"
+    reason: Annotated[str, CheckedBy(_said)]
+
+    def write(self, occasion: Occasion, before: Observation, life: Lifecycle) -> Write:
+        """Return the write that archives it."""
+        archived: dict[str, Any] = {"status": ARCHIVED, "status_class": "final"}
+        event = occasion.event(StatusChanged, self.id, reason_code="refuted", reason=self.reason, **archived)
+        allowed = life.of_class("open") | life.of_class("closed") | {before.status}
+        return Write(
+            event, "x", occasion.digest, allowed=allowed, fence=self.fence, verb="refuted", lifecycle=life, **archived
+        )
+
+
+def refute(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
     """Archive an observation as refuted, and send to review what is open and rests on it, directly or not.
 
     Its own page is one batch, of up to 1,000 events; the rest follows. A retry with the same event id goes on.
     """
-    id, reason = check_id(id), check_reason(reason)
-    if reason is None:
-        raise InvalidField("reason", "is missing; say why it is wrong")
-    check_guards(event_id, fence)
-    given = digest_of("refute", page, id, reason) if event_id else ""
-    own = event_id or new_event_id()
+    command = Refute.parse(given)
+    occasion = command.on(core, page)
     for left in reversed(range(_TRIES + 1)):
-        before = (yield from get(core.log, page, [id], core.fresh)).get(id)
+        before = (yield from get(core.log, page, [command.id], core.fresh)).get(command.id)
         if before is None:
-            raise not_found(page, id)
-        write = yield from _refuted(core, before, reason, own, given, fence)
+            raise not_found(page, command.id)
+        write = command.write(occasion, before, (yield from lifecycle_of(core, before.type)))
         if before.status_class == "final":
             done = yield from _only_a_retry(core, before, write)
             break
@@ -61,28 +75,6 @@ def refute(
     yield from complete(core, cast(StatusChanged, event))
     first = Appended(done.written[:1], done.recalled and done.recalled[:1])
     return (yield from finish(core, page, before, [write], first))
-
-
-def _refuted(
-    core: Core, before: Observation, reason: str, event_id: str, digest: str, fence: int | None
-) -> Step[Write]:
-    life = yield from lifecycle_of(core, before.type)
-    event = StatusChanged(
-        id=event_id,
-        page=before.page,
-        subject=before.id,
-        type=before.type,
-        by=core.by,
-        **reasons(),
-        status=ARCHIVED,
-        status_class="final",
-        reason_code="refuted",
-        reason=reason,
-    )
-    return Write(
-        event, "x", digest, allowed=life.of_class("open") | life.of_class("closed") | {before.status},
-        status=ARCHIVED, status_class="final", fence=fence, verb="refuted", lifecycle=life,
-    )  # fmt: skip
 
 
 def _only_a_retry(core: Core, before: Observation, write: Write) -> Step[Appended]:

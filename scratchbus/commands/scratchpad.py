@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from scratchbus.commands.memory import Edit, check_based_on, edit
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on, edit
 from scratchbus.commands.notepad import revision_of
-from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten
 from scratchbus.domain.event import Event
+from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.memories import Remembered, Revised
+from scratchbus.domain.memory_events import RunEnded, ScratchpadWritten
 from scratchbus.domain.scratchpad import check_content, whoami
 from scratchbus.domain.values import page_of_agent
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Unauthorized
-from scratchbus.eventlog.because import reasons
 from scratchbus.projections.scratchpad import SUBJECT, Pad
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 
-def read(core: Core, agent: str) -> Step[str]:
-    """Return what the scratchpad says; nothing when it is empty, and for people, who have none."""
-    if not may_see(core, agent):
-        return ""
-    found = yield from recollect(core.log, page_of_agent(agent), [SUBJECT], core.fresh)
-    return content_of(found.get(SUBJECT))
-
-
-def read_revised(core: Core, agent: str) -> Step[Revised]:
-    """Return what the scratchpad says, and its revision; nothing and 0 for people."""
+def read(core: Core, agent: str) -> Step[Revised]:
+    """Return what the scratchpad says, and its revision; nothing and 0 for people, who have none."""
     if not may_see(core, agent):
         return Revised("", 0)
     found = yield from recollect(core.log, page_of_agent(agent), [SUBJECT], core.fresh)
@@ -37,31 +31,38 @@ def read_revised(core: Core, agent: str) -> Step[Revised]:
 
 def show(core: Core, agent: str) -> Step[str]:
     """Return what whoever speaks is shown of itself at the start of a run."""
-    content = (yield from read(core, agent)) if may_see(core, agent) else None
+    content = (yield from read(core, agent)).content if may_see(core, agent) else None
     return whoami(core.source or core.by, core.kind, content)
 
 
-def write(core: Core, agent: str, content: str, revision: int | None, event_id: str | None) -> Step[int]:
-    """Replace what the scratchpad says; return its revision. Raises RevisionConflict."""
-    _check_own(core, agent)
-    text = check_content(content)
-    wanted = Edit.based_on(revision, page_of_agent(agent), SUBJECT, event_id, "write_scratchpad", text)
+class WriteScratchpad(MemoryEdit):
+    """Replace what the scratchpad says."""
 
-    def make(document: Remembered | None) -> Event:
-        check_based_on("scratchpad", revision, revision_of(document), content_of(document))
-        return ScratchpadWritten(by=core.acting(), **reasons(), content=text)
+    verb, subject = "write_scratchpad", SUBJECT
+    content: Annotated[str, CheckedBy(check_content)]
+    revision: Revision = None
 
-    return revision_of((yield from edit(core, wanted, make)))
+    def decide(self, occasion: Occasion, document: Pad | None) -> Event:
+        """See `MemoryEdit`. Raises RevisionConflict."""
+        check_based_on("scratchpad", self.revision, revision_of(document), content_of(document))
+        return occasion.event(ScratchpadWritten, SUBJECT, content=self.content)
 
 
-def record(core: Core, agent: str, run: dict[str, Any], event_id: str | None) -> Step[None]:
+class RecordRun(MemoryEdit):
     """Append the event of a run that is over."""
+
+    verb, subject = "record_run", SUBJECT
+    run: dict[str, Any]
+
+    def decide(self, occasion: Occasion, document: Pad | None) -> Event:
+        """See `MemoryEdit`."""
+        return occasion.event(RunEnded, SUBJECT, **self.run)
+
+
+def write(core: Core, agent: str, kind: type[MemoryEdit], given: Mapping[str, Any]) -> Step[int]:
+    """Edit the scratchpad; return its revision. Raises Unauthorized."""
     _check_own(core, agent)
-
-    def make(_: Remembered | None) -> Event:
-        return RunEnded(by=core.acting(), **reasons(), **run)
-
-    yield from edit(core, Edit.of(page_of_agent(agent), SUBJECT, event_id, "record_run", run), make)
+    return revision_of((yield from edit(core, page_of_agent(agent), kind.parse(given))))
 
 
 def may_see(core: Core, agent: str) -> bool:

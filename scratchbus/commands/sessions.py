@@ -8,25 +8,22 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from scratchbus.commands.memory import Edit, edit, folded, history_of
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory import MemoryEdit, edit, folded, history_of, put
 from scratchbus.commands.notepad import content_of
-from scratchbus.domain.checks import check_guards
-from scratchbus.domain.digest import digest_of
+from scratchbus.domain.checks import check_flag, check_guards
 from scratchbus.domain.event import Event
-from scratchbus.domain.memories import Remembered, Session
+from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import NotepadWritten, SessionEnded, SessionSpawned, SessionStarted
 from scratchbus.domain.values import page_of_session
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import EventIdReused, InvalidField, SessionExists, SessionOver, VersionConflict, shown
+from scratchbus.errors import EventIdReused, SessionExists, SessionOver, VersionConflict
 from scratchbus.eventlog.append import append, fresh_id
-from scratchbus.eventlog.because import reasons
 from scratchbus.projections import notepad
 from scratchbus.projections.session import SUBJECT
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
-
-_ENDED = "ended"
 
 
 def get_session(core: Core, id: str) -> Step[Session | None]:
@@ -36,21 +33,40 @@ def get_session(core: Core, id: str) -> Step[Session | None]:
     return document if isinstance(document, Session) else None
 
 
-def end(core: Core, id: str, event_id: str | None) -> Step[Session]:
+class EndSession(MemoryEdit):
     """Archive all that is remembered in a session with one event; one that has ended stays as it is."""
-    page = page_of_session(id)
 
-    def make(document: Remembered | None) -> Event | None:
-        is_over = isinstance(document, Session) and document.ended
-        return None if is_over else SessionEnded(by=core.acting(), **reasons())
+    verb, subject, ends_as = "end_session", SUBJECT, "ended"
 
+    def decide(self, occasion: Occasion, document: Session | None) -> Event | None:
+        """See `MemoryEdit`."""
+        return None if document is not None and document.ended else occasion.event(SessionEnded, SUBJECT)
+
+
+def end(core: Core, id: str, event_id: str | None) -> Step[Session]:
+    """End a session."""
     try:
-        ended = yield from edit(core, Edit.of(page, SUBJECT, event_id, "end_session"), make, status=_ENDED)
+        ended = yield from edit(core, page_of_session(id), EndSession.parse({"event_id": event_id}))
     except SessionOver:  # someone else was faster
         ended = yield from get_session(core, id)
     if not isinstance(ended, Session):
         raise AssertionError(f"session {id} has ended and has no document")
     return ended
+
+
+class BeginSession(MemoryEdit):
+    """Say that another session begins from this one."""
+
+    verb, subject = "begin_session", SUBJECT
+    session: str
+    fork: bool
+    copied: bool
+
+    def decide(self, occasion: Occasion, document: Session | None) -> Event | None:
+        """See `MemoryEdit`."""
+        if document is not None and self.session in document.children:
+            return None  # this goes on with what was cut short long ago
+        return occasion.event(SessionSpawned, SUBJECT, session=self.session, fork=self.fork, copied=self.copied)
 
 
 def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, event_id: str | None) -> Step[str]:
@@ -59,9 +75,8 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     Raises SessionOver for a parent that has ended, and SessionExists.
     """
     page = page_of_session(parent)
-    if not isinstance(copy, bool):
-        raise InvalidField("copy_notepad", f"{shown(copy)} is neither true nor false")
-    check_guards(event_id, None)
+    check_flag("copy_notepad", copy)
+    check_guards(event_id)
     given_id, own = event_id, None
     if id is None:
         own = event_id or (yield from fresh_id(core.log, page))
@@ -75,15 +90,10 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
             if (first.id, first.copied) == (given_id, not copy):
                 raise EventIdReused(given_id)
         return id
-
-    def make(document: Remembered | None) -> Event | None:
-        if isinstance(document, Session) and id in document.children:
-            return None  # this goes on with what was cut short long ago
-        return SessionSpawned(by=core.acting(), **reasons(), session=id, fork=is_fork, copied=copy)
-
-    asked = Edit.of(page, SUBJECT, event_id, "begin_session", id, is_fork, copy)
+    command = BeginSession.parse({"session": id, "fork": is_fork, "copied": copy, "event_id": event_id})
+    occasion = command.on(core, page)
     try:
-        yield from edit(core, asked if event_id is not None else Edit(page, SUBJECT, own), make)
+        yield from edit(core, page, command, occasion if own is None else occasion._replace(event_id=own))
     except EventIdReused:
         raise SessionExists(id) from None
     first = yield from _first(core, page, id)
@@ -116,17 +126,14 @@ def _first(core: Core, page: str, id: str) -> Step[SessionSpawned]:
 
 def _start(core: Core, child: str, parent: str, first: SessionSpawned) -> Step[None]:
     """Begin a session with what its parent had noted when it said so."""
-    why = reasons() | {"cause": str(first.position)}
-    events: list[tuple[str, Event]] = [(SUBJECT, SessionStarted(by=first.by, **why, parent=parent, fork=first.fork))]
+    occasion = Occasion.of(core, child, first.id, "start_session", parent, first.fork, first.copied)
+    occasion = occasion._replace(by=first.by, why={**occasion.why, "cause": str(first.position)})
+    events: list[Event] = [occasion.event(SessionStarted, SUBJECT, "/1", parent=parent, fork=first.fork)]
     if first.copied:
         edits = yield from history_of(core, first.page, notepad.SUBJECT)
         content = content_of(folded(edits, notepad.SUBJECT, first.position))
-        events.append((notepad.SUBJECT, NotepadWritten(by=first.by, **why, content=content)))
-    digest = digest_of("start_session", child, parent, first.fork, first.copied)
-    writes = [
-        Edit(child, subject, f"{first.id}/{number}", digest).write(event, 0)
-        for number, (subject, event) in enumerate(events, 1)
-    ]
+        events.append(occasion.event(NotepadWritten, notepad.SUBJECT, "/2", content=content))
+    writes = [put(occasion, event, 0) for event in events]
     try:
         yield from append(core.log, child, writes)
     except VersionConflict:

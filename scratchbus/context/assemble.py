@@ -1,4 +1,4 @@
-"""Conversations that put together what an agent is shown."""
+"""Conversations that assemble what an agent is shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scratchbus.commands import notepad as notepads
 from scratchbus.context import sections
 from scratchbus.context.compaction import after_compaction
 from scratchbus.context.layout import Laid, Section, lay_out
-from scratchbus.context.surface import MOST, Item, Match, rank
+from scratchbus.context.surface import MOST, Candidate, Match, rank
 from scratchbus.context.tokens import TokenCounter
 from scratchbus.domain.memories import Note
 from scratchbus.domain.observation import Observation
@@ -47,7 +47,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Surfaced(Context):
-    """What bears on a question, as a text within a budget, and the matches that are in it, the best first."""
+    """What is relevant to a query, as a text within a budget, and the matches in it, best first."""
 
     matches: Sequence[Match] = ()
 
@@ -65,7 +65,7 @@ class Asked:
     count: TokenCounter
 
     def check(self) -> None:
-        """Raise InvalidName, or InvalidField for a budget that is none and for no subject at all."""
+        """Raise InvalidName, or InvalidField for an invalid budget or when neither session, agent nor page is given."""
         for name, check in ((self.session, page_of_session), (self.agent, page_of_agent), (self.page, check_page)):
             if name is not None:
                 check(name)
@@ -83,13 +83,13 @@ def _are_texts(value: object) -> bool:
 
 
 def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Context]:
-    """Return the context of a session, an agent and a page; recorded, if wanted, as having been seen."""
+    """Return the context of a session, an agent and a page; with `record`, append who was shown what."""
     asked.check()
     wanted = [Section("own", text) for text in asked.own if text]
     kept: list[Note] = []
     if asked.agent is not None:
         with suppress(Unauthorized):  # nobody is shown another's
-            wanted.append(sections.scratchpad((yield from scratchpad.read(core, asked.agent))))
+            wanted.append(sections.scratchpad((yield from scratchpad.read(core, asked.agent)).content))
     if asked.session is not None:
         page = page_of_session(asked.session)
         notepad, items = yield from _kept(core, page)
@@ -107,7 +107,7 @@ def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> St
 
 
 def _page(core: Core, asked: Asked, name: str, page: str) -> Step[Section]:
-    """Return the section with what is open on a page, of which no more is read than could have room."""
+    """Return the section with the open observations of a page; no more are read than could fit."""
     most = 1 + asked.budget // max(1, asked.count(sections.SHORTEST))
     found = yield from _open(core, page, most)
     there = (yield from count_of_open(core.log, page)) if len(found) == most else 0
@@ -115,9 +115,9 @@ def _page(core: Core, asked: Asked, name: str, page: str) -> Step[Section]:
 
 
 def surface(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Surfaced]:
-    """Return what bears on a question, of the notes of a session and the open observations of a page."""
+    """Return the notes of a session and the open observations of a page that are relevant to a query."""
     asked.check()
-    items: list[Item] = []
+    items: list[Candidate] = []
     if asked.session is not None:
         items += (yield from notes.list_all(core, page_of_session(asked.session), None)).notes[:MOST]
     if asked.page is not None:
@@ -133,7 +133,7 @@ def surface(core: Core, asked: Asked, record: bool, event_id: str | None) -> Ste
 
 
 def compacted(core: Core, session: str, system: str, summary: str) -> Step[str]:
-    """Return what the conversation of a session goes on with once it was compacted."""
+    """Return the text with which the conversation of a session continues after compaction."""
     notepad, items = yield from _kept(core, page_of_session(session))
     return after_compaction(system, summary, notepad, items)
 
@@ -160,5 +160,5 @@ def _done(core: Core, asked: Asked, laid: Laid, record: bool, event_id: str | No
 
 
 def _open(core: Core, page: str, limit: int | None = None) -> Step[list[Observation]]:
-    """Return what is open on a page by priority, what waits for review as well."""
+    """Return the open observations of a page by priority, also those that wait for review."""
     return (yield from active(core.log, page, core.fresh, limit, wanted=lambda observation: observation.is_open))

@@ -21,6 +21,7 @@ class Contexts:
 
     def __init__(self, bus: Host) -> None:
         self._bus = bus
+        self._budget = bus.settings.context_budget
         self._warnings = Warnings(bus.settings.compaction_threshold)
 
     def assemble(
@@ -44,7 +45,8 @@ class Contexts:
         cut; the rest is cut to whole items, and the text says how many were left out. With `record`, an event
         records which observations were included. Raises BudgetTooSmall, InvalidName and InvalidField.
         """
-        asked = self._asked(session, agent, page, budget, query, sections, counter)
+        budget = self._budget if budget is None else budget
+        asked = Asked(session, agent, page, budget, query, sections, counter or estimate_tokens)
         return self._bus.converse(assembling.assemble(self._bus.core, asked, record, event_id))
 
     def surface(
@@ -63,7 +65,8 @@ class Contexts:
         The rank comes from words in content and tags, in any grammatical form of English, from priority, and from
         age. Raises InvalidName and InvalidField.
         """
-        asked = self._asked(session, None, page, budget, query, (), counter)
+        budget = self._budget if budget is None else budget
+        asked = Asked(session, None, page, budget, query, (), counter or estimate_tokens)
         return self._bus.converse(assembling.surface(self._bus.core, asked, record, event_id))
 
     def should_warn(self, used: float, limit: float, *, session: str | None = None) -> bool:
@@ -87,16 +90,3 @@ class Contexts:
         self._warnings.forget(session)
         self._warnings.forget(None)
         return self._bus.converse(assembling.compacted(self._bus.core, session, system, summary))
-
-    def _asked(
-        self,
-        session: str | None,
-        agent: str | None,
-        page: str | None,
-        budget: int | None,
-        query: str | None,
-        sections: Sequence[str],
-        counter: TokenCounter | None,
-    ) -> Asked:
-        budget = self._bus.settings.context_budget if budget is None else budget
-        return Asked(session, agent, page, budget, query, sections, counter or estimate_tokens)

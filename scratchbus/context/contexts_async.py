@@ -19,6 +19,7 @@ class AsyncContexts:
 
     def __init__(self, bus: AsyncHost) -> None:
         self._bus = bus
+        self._budget = bus.settings.context_budget
         self._warnings = Warnings(bus.settings.compaction_threshold)
 
     async def assemble(
@@ -42,7 +43,8 @@ class AsyncContexts:
         cut; the rest is cut to whole items, and the text says how many were left out. With `record`, an event
         records which observations were included. Raises BudgetTooSmall, InvalidName and InvalidField.
         """
-        asked = self._asked(session, agent, page, budget, query, sections, counter)
+        budget = self._budget if budget is None else budget
+        asked = Asked(session, agent, page, budget, query, sections, counter or estimate_tokens)
         return await self._bus.converse(assembling.assemble(self._bus.core, asked, record, event_id))
 
     async def surface(
@@ -61,7 +63,8 @@ class AsyncContexts:
         The rank comes from words in content and tags, in any grammatical form of English, from priority, and from
         age. Raises InvalidName and InvalidField.
         """
-        asked = self._asked(session, None, page, budget, query, (), counter)
+        budget = self._budget if budget is None else budget
+        asked = Asked(session, None, page, budget, query, (), counter or estimate_tokens)
         return await self._bus.converse(assembling.surface(self._bus.core, asked, record, event_id))
 
     def should_warn(self, used: float, limit: float, *, session: str | None = None) -> bool:
@@ -85,16 +88,3 @@ class AsyncContexts:
         self._warnings.forget(session)
         self._warnings.forget(None)
         return await self._bus.converse(assembling.compacted(self._bus.core, session, system, summary))
-
-    def _asked(
-        self,
-        session: str | None,
-        agent: str | None,
-        page: str | None,
-        budget: int | None,
-        query: str | None,
-        sections: Sequence[str],
-        counter: TokenCounter | None,
-    ) -> Asked:
-        budget = self._bus.settings.context_budget if budget is None else budget
-        return Asked(session, agent, page, budget, query, sections, counter or estimate_tokens)

@@ -32,17 +32,17 @@ _FIND: Final = "SELECT rowid, bm25(items, 3.0, 1.0) FROM items WHERE items MATCH
 _EAST_ASIAN: Final = re.compile("([\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff])")
 _WORD: Final = re.compile(r"\w+")
 
-Item = Observation | Note
+Candidate = Observation | Note
 
 
 class Match(NamedTuple):
     """One that bears on a question, and how much."""
 
-    item: Item
+    item: Candidate
     score: float
 
 
-def rank(query: str, items: Sequence[Item]) -> list[Match]:
+def rank(query: str, items: Sequence[Candidate]) -> list[Match]:
     """Return what has a word of the query in its content or tags, the most relevant first.
 
     Tags count three times as much as content. Priority adds up to as much again, and what is a day older than the
@@ -54,7 +54,7 @@ def rank(query: str, items: Sequence[Item]) -> list[Match]:
     return sorted(matches, key=lambda match: (-match.score, match.item.id))
 
 
-def _relevance(query: str, items: Sequence[Item]) -> list[tuple[int, float]]:
+def _relevance(query: str, items: Sequence[Candidate]) -> list[tuple[int, float]]:
     """Return the places of the items that match, each with how well its words do."""
     words = _WORD.findall(_spaced(query))[:_MOST_WORDS]
     if not words:
@@ -70,7 +70,7 @@ def _relevance(query: str, items: Sequence[Item]) -> list[tuple[int, float]]:
         return [(place, max(-score, 1e-6)) for place, score in database.execute(_FIND, (wanted,))]
 
 
-def _texts(item: Item) -> Iterator[str]:
+def _texts(item: Candidate) -> Iterator[str]:
     tags = [*item.tags, item.type] if isinstance(item, Observation) else item.tags
     for text in (" ".join(tags), item.content[:_LONGEST]):
         yield _spaced(text).encode(errors="replace").decode()
@@ -81,10 +81,10 @@ def _spaced(text: str) -> str:
     return text if text.isascii() else _EAST_ASIAN.sub(r" \1 ", text)
 
 
-def _age_of(item: Item) -> int:
+def _age_of(item: Candidate) -> int:
     return int(item.updated_at.timestamp() * 1000)
 
 
-def _weight(item: Item, newest: int) -> float:
+def _weight(item: Candidate, newest: int) -> float:
     priority = item.priority if isinstance(item, Observation) else _NOTE_PRIORITY
     return (1 + priority / 100) * (0.5 + exp2(-1 - (newest - _age_of(item)) / _HALF_LIFE_MS))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
+from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 
 MAX_LABEL = 256
 """The most characters of a tag, an owner, an action."""
+
+MAX_REASON = 4_096
+"""The most bytes of a reason."""
 
 MAX_KEY = 512
 """The most bytes of a dedupe key."""
@@ -26,6 +30,7 @@ MAX_DEPTH = 100
 MAX_DIGITS = 308
 """The most digits of a whole number inside context and metadata: readers that know only doubles read no infinity."""
 
+_PLAIN_LABEL = re.compile(rf"[!-~]{{1,{MAX_LABEL}}}").fullmatch
 _TRIGGERS = ("type", "status", "tags")
 
 
@@ -36,13 +41,10 @@ def check_end(end: datetime, now: datetime) -> datetime:
     return end
 
 
-def check_guards(event_id: object, fence: object, expected_version: object = None) -> None:
-    """Raise InvalidId for what is no event id, InvalidField for what is no fence or no version."""
+def check_guards(event_id: object) -> None:
+    """Raise InvalidId for what is given and no event id."""
     if event_id is not None:
         check_event_id(event_id)
-    for field, number in (("fence", fence), ("expected_version", expected_version)):
-        if number is not None:
-            check_whole(field, number)
 
 
 def check_content(content: object, limit: int = MAX_BYTES, field: str = "content") -> str:
@@ -68,6 +70,13 @@ def check_text(field: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidField(field, f"{shown(value)} is not a text")
     bytes_of(field, value)
+    return value
+
+
+def check_flag(field: str, value: object) -> bool:
+    """Return True or False. Raises InvalidField."""
+    if not isinstance(value, bool):
+        raise InvalidField(field, f"{shown(value)} is neither true nor false")
     return value
 
 
@@ -139,11 +148,32 @@ def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
         raise InvalidField("tags", f"{shown(tags)} is not a list of texts")
     for tag in tags:
-        check_label("tags", tag)
+        if type(tag) is not str or not _PLAIN_LABEL(tag):  # most are plain, which is known without a call
+            check_label("tags", tag)
     unique = list(dict.fromkeys(tags))
     if len(unique) > most:
         raise TooLarge("tags", len(unique), most, "tags")
     return unique
+
+
+def check_names(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
+    """Return texts, of which one may be given bare. Raises InvalidField."""
+    if given is None:
+        return None
+    if not isinstance(given, Collection):
+        raise InvalidField(field, f"{shown(given)} is neither a text nor a list of texts")
+    names = [given] if isinstance(given, str) else given
+    for name in names:
+        check_text(field, name)
+    return frozenset(names)
+
+
+def check_some(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
+    """Return texts as `check_names` does. Raises InvalidField also for none at all, which would wait for ever."""
+    names = check_names(field, given)
+    if names is not None and not names:
+        raise InvalidField(field, "is empty; name some, or leave it out for all")
+    return names
 
 
 def check_evidence(ids: object) -> list[str]:
@@ -190,7 +220,7 @@ def check_reason(reason: str | None) -> str | None:
     """Return a reason of at most 4 KiB, or None."""
     if reason is None:
         return None
-    return check_content(reason, 4096, "reason")
+    return check_content(reason, MAX_REASON, "reason")
 
 
 def as_time(field: str, value: object) -> datetime:

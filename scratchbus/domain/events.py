@@ -9,16 +9,10 @@ its position, the engine's own.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import ConfigDict, Field
-from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+from pydantic import Field
 
-from scratchbus.domain.agent_events import RunEnded as RunEnded
-from scratchbus.domain.agent_events import ScratchpadWritten as ScratchpadWritten
-from scratchbus.domain.agent_events import TaskBegun as TaskBegun
-from scratchbus.domain.agent_events import TaskEnded as TaskEnded
-from scratchbus.domain.agent_events import TodoWritten as TodoWritten
 from scratchbus.domain.event import ENVELOPE as ENVELOPE
 from scratchbus.domain.event import SCHEMA as SCHEMA
 from scratchbus.domain.event import Event as Event
@@ -27,47 +21,28 @@ from scratchbus.domain.memory_events import NoteDeleted as NoteDeleted
 from scratchbus.domain.memory_events import NotepadEdited as NotepadEdited
 from scratchbus.domain.memory_events import NotepadWritten as NotepadWritten
 from scratchbus.domain.memory_events import NoteUpdated as NoteUpdated
+from scratchbus.domain.memory_events import RunEnded as RunEnded
+from scratchbus.domain.memory_events import ScratchpadWritten as ScratchpadWritten
 from scratchbus.domain.memory_events import SessionEnded as SessionEnded
 from scratchbus.domain.memory_events import SessionSpawned as SessionSpawned
 from scratchbus.domain.memory_events import SessionStarted as SessionStarted
-from scratchbus.domain.values import Confidence, Whole
+from scratchbus.domain.memory_events import TaskBegun as TaskBegun
+from scratchbus.domain.memory_events import TaskEnded as TaskEnded
+from scratchbus.domain.memory_events import TodoWritten as TodoWritten
+from scratchbus.domain.observation import Changes as Changes
+from scratchbus.domain.observation import ObservationFields
+from scratchbus.domain.values import Whole
 
 
-class Added(Event):
+class Added(ObservationFields, Event):
     """An observation came onto the page. `ttl` is in milliseconds; `source` is left out when it is `by`."""
 
     kind: Literal["added"] = "added"
-    content: str
     source: str | None = None
-    owner: str | None = None
-    status: str = "active"
-    status_class: str = "open"
-    confidence: Confidence = 1.0
-    context: dict[str, Any] = Field(default_factory=dict)
-    tags: list[str] = Field(default_factory=list)
-    metadata: dict[str, Any] = Field(default_factory=dict)
-    priority: Whole = 50
     ttl: Whole | None = None
-    expires_at: datetime | None = None
-    dedupe_key: str | None = None
     times: int = 1
-    evidence: list[str] = Field(default_factory=list)
-    remind_at: datetime | None = None
-    remind_on: dict[str, Any] | None = None
 
-
-class Changes(TypedDict, total=False):
-    """The fields that an update may replace, each with its new value; `status` has an event of its own."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # how pydantic wants it
-
-    content: str
-    owner: str | None
-    confidence: Confidence
-    context: dict[str, Any]
-    tags: list[str]
-    metadata: dict[str, Any]
-    expires_at: datetime | None
+    __hash__ = Event.__hash__  # pydantic would make one of all fields
 
 
 class Updated(Event):
@@ -230,34 +205,7 @@ AnyEvent = Annotated[
     Field(discriminator="kind"),
 ]
 
-EVENTS: dict[str, type[Event]] = {
-    "added": Added,
-    "updated": Updated,
-    "repeated": Repeated,
-    "status_changed": StatusChanged,
-    "claimed": Claimed,
-    "released": Released,
-    "lapsed": Lapsed,
-    "linked": Linked,
-    "due": Due,
-    "cleared": Cleared,
-    "erased": Erased,
-    "types_changed": TypesChanged,
-    "context_rendered": ContextRendered,
-    "notepad_written": NotepadWritten,
-    "notepad_edited": NotepadEdited,
-    "note_added": NoteAdded,
-    "note_updated": NoteUpdated,
-    "note_deleted": NoteDeleted,
-    "session_spawned": SessionSpawned,
-    "session_started": SessionStarted,
-    "session_ended": SessionEnded,
-    "todo_written": TodoWritten,
-    "task_begun": TaskBegun,
-    "task_ended": TaskEnded,
-    "scratchpad_written": ScratchpadWritten,
-    "run_ended": RunEnded,
-}
+EVENTS: dict[str, type[Event]] = {each.model_fields["kind"].default: each for each in get_args(get_args(AnyEvent)[0])}
 """Every kind of event and its class."""
 
 EVENT_KINDS = tuple(EVENTS)

@@ -23,7 +23,7 @@ _LONGEST: Final = 200
 
 
 @dataclass(frozen=True)
-class Problem:
+class SchemaProblem:
     """What does not fit, and the path of keys and indexes that leads there."""
 
     path: Path
@@ -35,31 +35,33 @@ def compile_schema(schema: Mapping[str, Any]) -> Draft202012Validator:
     return Draft202012Validator(dict(schema), registry=Registry())
 
 
-def schema_problem(schema: Mapping[str, Any]) -> Problem | None:
+def schema_problem(schema: Mapping[str, Any]) -> SchemaProblem | None:
     """Return what makes this no usable JSON Schema, if anything does: form, dialect, a pattern, a `$ref`."""
     if schema.get("$schema", _DIALECT) != _DIALECT:
-        return Problem(("$schema",), f"only {_DIALECT} is supported; leave the key out")
+        return SchemaProblem(("$schema",), f"only {_DIALECT} is supported; leave the key out")
     try:
         Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     except SchemaError as problem:
-        return Problem(tuple(problem.absolute_path), _short(problem.message))
+        return SchemaProblem(tuple(problem.absolute_path), _short(problem.message))
     root = DRAFT202012.create_resource(dict(schema))
     resolver = Registry().with_resource("", root).resolver()
     for path, target in _references(schema, ()):
         try:
             resolver.lookup(target)
         except Unresolvable:
-            return Problem(path, f"$ref {target!r} is not defined in this schema; define it under $defs")
+            return SchemaProblem(path, f"$ref {target!r} is not defined in this schema; define it under $defs")
     return None
 
 
-def value_problem(validator: Draft202012Validator, value: Mapping[str, Any]) -> Problem | None:
+def value_problem(validator: Draft202012Validator, value: Mapping[str, Any]) -> SchemaProblem | None:
     """Return what does not fit the schema most, if anything does."""
     try:
         worst = best_match(validator.iter_errors(value))
     except RecursionError:
-        return Problem((), "cannot be checked: it is nested too deep, or the schema has a $ref that leads to itself")
-    return None if worst is None else Problem(tuple(worst.absolute_path), _short(worst.message))
+        return SchemaProblem(
+            (), "cannot be checked: it is nested too deep, or the schema has a $ref that leads to itself"
+        )
+    return None if worst is None else SchemaProblem(tuple(worst.absolute_path), _short(worst.message))
 
 
 def _references(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

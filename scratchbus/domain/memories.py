@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
+from pydantic import BaseModel, ConfigDict, Field
 
-from scratchbus.domain.position import Position, moment_of_place
-
-_Place = Annotated[Position, PlainSerializer(str, when_used="json")]
-"""A position that is text in JSON."""
+from scratchbus.domain.document import Document
 
 
-class Remembered(BaseModel):
-    """The document of a subject that an agent keeps for itself. Immutable; every event gives a new one.
-
-    `version` counts the events about the subject; an edit is guarded on it. `created_at` is the time of the first of
-    them, `updated_at` and `position` are those of the last. `damaged` says that one of them could not be read.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    version: int = 1
-    damaged: bool = False
-    shard: int = Field(default=0, repr=False)
-    added_ms: int = Field(repr=False)
-    added_seq: int = Field(repr=False)
-    ms: int = Field(repr=False)
-    seq: int = Field(repr=False)
-
-    @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
-    @property
-    def created_at(self) -> datetime:
-        """When the first event about it was appended."""
-        return moment_of_place(self.added_ms)
-
-    @computed_field  # type: ignore[prop-decorator]  # see above
-    @property
-    def updated_at(self) -> datetime:
-        """When the last event about it was appended."""
-        return moment_of_place(self.ms)
-
-    @computed_field  # type: ignore[prop-decorator]  # see above
-    @property
-    def position(self) -> _Place:
-        """The place of the last event folded into it."""
-        return Position(self.ms, self.seq, self.shard)
+class Remembered(Document):
+    """The document of a subject that an agent keeps for itself."""
 
 
 class Revised(NamedTuple):

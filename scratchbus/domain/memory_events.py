@@ -1,15 +1,17 @@
-"""The events of what agents remember: notes, a notepad, and the sessions that these belong to.
+"""The events of what agents remember, plan and do: notes, notepads, sessions, todo lists, tasks, scratchpads, runs.
 
-Their subjects are words, not ULIDs: `notepad`, `session`, and `note_<ms>` for a note.
+Their subjects are words, not ULIDs: `notepad`, `session`, `todo` and `scratchpad`, whose history has the runs too, and
+`note_<ms>` and `task_<ms>`.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from scratchbus.domain.event import Event
+from scratchbus.domain.todo import TodoItem
 
 NotepadOperation = Literal["append", "prepend", "find_replace", "delete"]
 """What an edit does to a notepad."""
@@ -80,3 +82,42 @@ class SessionEnded(Event):
     """The session is over: all that was remembered in it is archived at once."""
 
     kind: Literal["session_ended"] = "session_ended"
+
+
+class TodoWritten(Event):
+    """The todo list became these items; with `merge`, these were changed in it, or are new at its end."""
+
+    kind: Literal["todo_written"] = "todo_written"
+    todos: list[TodoItem] = Field(default_factory=list)
+    merge: bool = False
+
+
+class TaskBegun(Event):
+    """A task was begun in the session."""
+
+    kind: Literal["task_begun"] = "task_begun"
+    title: str
+
+
+class TaskEnded(Event):
+    """The task is over; the summary stands for all that was said and done for it."""
+
+    kind: Literal["task_ended"] = "task_ended"
+    summary: str
+
+
+class ScratchpadWritten(Event):
+    """The scratchpad was replaced as a whole."""
+
+    kind: Literal["scratchpad_written"] = "scratchpad_written"
+    content: str
+
+
+class RunEnded(Event):
+    """A run of the agent is over. Each step has its name and its details."""
+
+    kind: Literal["run_ended"] = "run_ended"
+    task: str
+    outcome: str
+    summary: str
+    steps: list[dict[str, Any]] = Field(default_factory=list)

@@ -1,23 +1,16 @@
-"""The item of a Scratch Page."""
+"""The item of a Scratch Page: what callers give, what is kept, and what an update may replace."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    PlainSerializer,
-    ValidationError,
-    computed_field,
-)
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+from pydantic_core import CoreSchema, SchemaValidator, core_schema
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.domain.checks import (
     as_time,
@@ -29,26 +22,22 @@ from scratchbus.domain.checks import (
     check_tags,
     check_trigger,
 )
+from scratchbus.domain.document import Document, PlaceText
+from scratchbus.domain.given import CheckedBy, EventId, Guards, checked, refusal_in
 from scratchbus.domain.ownership import owner_token
-from scratchbus.domain.position import Position, moment_of_place
+from scratchbus.domain.position import Position
 from scratchbus.domain.values import (
     MOST_TIMES,
     NEVER,
+    Confidence,
     Duration,
+    Whole,
     check_confidence,
-    check_event_id,
     check_source,
     check_whole,
     duration_ms,
 )
-from scratchbus.errors import InvalidField, InvalidInput, UnknownField, shown
-
-UPDATABLE = ("content", "status", "owner", "confidence", "context", "tags", "metadata", "expires_at")
-"""What `update` may change; id, created_at, source and the rest are set once."""
-
-
-_Place = Annotated[Position, PlainSerializer(str, when_used="json")]
-"""A position that is text in JSON."""
+from scratchbus.errors import InvalidField, ReadOnlyField, UnknownField, shown
 
 
 class Claim(BaseModel):
@@ -70,7 +59,36 @@ class Claim(BaseModel):
         return self.owner == owner_token(self.by, instance)
 
 
-class Observation(BaseModel):
+class ObservationFields(BaseModel):
+    """The fields that an observation has from the event that adds it.
+
+    A field that callers may give is declared here, as it is kept, and in `NewObservation`, as they give it.
+    """
+
+    content: str
+    owner: str | None = None
+    status: str = "active"
+    status_class: str = "open"
+    confidence: Confidence = 1.0
+    context: dict[str, Any] = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    priority: Whole = 50
+    expires_at: datetime | None = None
+    dedupe_key: str | None = None
+    evidence: list[str] = Field(default_factory=list)
+    remind_at: datetime | None = None
+    remind_on: dict[str, Any] | None = None
+
+
+class _Known(BaseModel):
+    id: str
+    page: str
+    type: str
+    source: str
+
+
+class Observation(Document, ObservationFields, _Known):
     """What someone saw: low commitment, typed, with a lifecycle. Immutable; every change gives a new one.
 
     Two are equal when all their fields are, and observations can be members of sets. The times are UTC and the
@@ -81,68 +99,23 @@ class Observation(BaseModel):
     When it was refuted itself, `seen_by` are the sessions and agents that had seen it, `followed` what they did since.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    id: str
-    page: str
-    type: str
-    content: str
-    source: str
-    owner: str | None = None
-    status: str = "active"
-    status_class: str = "open"
-    confidence: float = 1.0
-    context: dict[str, Any] = Field(default_factory=dict)
-    tags: list[str] = Field(default_factory=list)
-    expires_at: datetime | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
-    version: int = 1
-    priority: int = 50
     occurrences: int = 1
-    evidence: list[str] = Field(default_factory=list)
     links: list[str] = Field(default_factory=list)
     claim: Claim | None = None
-    dedupe_key: str | None = None
     reason: str | None = None
     reason_code: str | None = None
     chain: list[str] = Field(default_factory=list)
     seen_by: list[str] = Field(default_factory=list)
     followed: list[str] = Field(default_factory=list)
     archive_at: datetime | None = None
-    remind_at: datetime | None = None
-    remind_on: dict[str, Any] | None = None
     due_at: datetime | None = None
     fence: int = 0
     attempts: int = 0
     not_before: datetime | None = None
-    damaged: bool = False
-    shard: int = 0
-    added_ms: int = Field(repr=False)
-    added_seq: int = Field(repr=False)
-    ms: int = Field(repr=False)
-    seq: int = Field(repr=False)
 
     @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
     @property
-    def created_at(self) -> datetime:
-        """When it was added."""
-        return moment_of_place(self.added_ms)
-
-    @computed_field  # type: ignore[prop-decorator]  # see above
-    @property
-    def updated_at(self) -> datetime:
-        """When the last event about it was appended."""
-        return moment_of_place(self.ms)
-
-    @computed_field  # type: ignore[prop-decorator]  # see above
-    @property
-    def position(self) -> _Place:
-        """The place of the last event folded into it."""
-        return Position(self.ms, self.seq, self.shard)
-
-    @computed_field  # type: ignore[prop-decorator]  # see above
-    @property
-    def added(self) -> _Place:
+    def added(self) -> PlaceText:
         """The place of the event that added it; lists are ordered by this."""
         return Position(self.added_ms, self.added_seq, self.shard)
 
@@ -153,24 +126,6 @@ class Observation(BaseModel):
 
     def __hash__(self) -> int:
         return hash((self.page, self.id, self.version))
-
-
-class CheckedBy(NamedTuple):
-    """How `parse` checks a field: the function returns the value as it is kept, or raises InvalidInput.
-
-    `common` is what nearly all callers give: a schema of values that the function returns as they are. It is tried
-    first, since it costs no call.
-    """
-
-    check: Callable[[Any], object]
-    common: CoreSchema | None = None
-
-    def schema(self) -> CoreSchema:
-        """Return what is compiled."""
-        checked = core_schema.no_info_plain_validator_function(self.check)
-        if self.common is None:
-            return checked
-        return core_schema.union_schema([self.common, checked], mode="left_to_right")
 
 
 _TEXT = core_schema.str_schema(strict=True)
@@ -185,9 +140,8 @@ def _name_of_type(name: object) -> str:
     return name
 
 
-def _length_of(ttl: object) -> timedelta | str:
-    ms = duration_ms(ttl)
-    return NEVER if ms is None else timedelta(milliseconds=ms)
+def _length_of(ttl: object) -> int | str:
+    return NEVER if (ms := duration_ms(ttl)) is None else ms
 
 
 class NewObservation(BaseModel):
@@ -216,7 +170,7 @@ class NewObservation(BaseModel):
     evidence: Annotated[list[str] | None, CheckedBy(check_evidence)] = None
     remind_at: Annotated[datetime | None, CheckedBy(partial(as_time, "remind_at"))] = None
     remind_on: Annotated[dict[str, Any] | None, CheckedBy(check_trigger)] = None
-    event_id: Annotated[str | None, CheckedBy(check_event_id)] = None
+    event_id: EventId = None
 
     def __init__(self, **given: Any) -> None:
         """Take the fields by name. Raises UnknownField or InvalidField."""
@@ -226,42 +180,82 @@ class NewObservation(BaseModel):
             raise invalid(error, list(type(self).model_fields)) from None
 
 
-class Given(NewObservation):
-    """What a caller gave to add an observation, each value as it is kept. Made by `parse` alone, and not changed.
+class GivenObservation(Guards, NewObservation):
+    """What a caller gave to add an observation, parsed. `ttl` is in milliseconds, or "never".
 
-    `ttl` is a timedelta or "never". What depends on the type, the settings or the time is still to be decided.
+    What depends on the type, the settings or the time is still to be decided.
     """
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Compile the checks of the fields; None stays None where a field may be left out."""
-        fields = {}
-        for name, field in cls.model_fields.items():
-            schema: CoreSchema = core_schema.any_schema()
-            for each in field.metadata:
-                if isinstance(each, CheckedBy):
-                    schema = each.schema()
-            if field.default is None:
-                schema = core_schema.nullable_schema(schema)
-            fields[name] = core_schema.model_field(schema)
-        return core_schema.model_schema(cls, core_schema.model_fields_schema(fields), frozen=True)
+    def said(self) -> dict[str, Any]:
+        """Return the fields that were given of the observation itself."""
+        return {name: value for name, value in self.__dict__.items() if value is not None and name not in _GUARDS}
 
 
-_validate = Given.__pydantic_validator__.validate_python
+_GUARDS = Guards.model_fields.keys()
 
 
-def parse(given: Mapping[str, Any]) -> Given:
-    """Return what has to have all fields of a NewObservation, checked; other fields are ignored.
+class ObservationPatch(TypedDict, total=False):
+    """The keywords of `Page.update` and `Job.update`, each with its type; a field that is left out stays as it is.
 
-    Raises InvalidInput for the first field that is not acceptable.
+    `owner` and `expires_at` may be None, which removes them. A `status` follows the lifecycle of the type.
     """
+
+    content: str
+    status: str
+    owner: str | None
+    confidence: float
+    context: Mapping[str, Any]
+    tags: Sequence[str]
+    metadata: Mapping[str, Any]
+    expires_at: datetime | None
+
+
+UPDATABLE = tuple(ObservationPatch.__annotations__)
+"""What `update` may change; id, created_at, source and the rest are set once."""
+
+
+class Changes(TypedDict, total=False):
+    """The fields that an update has replaced, each with its new value; `status` has an event of its own."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # how pydantic wants it
+
+    content: str
+    owner: str | None
+    confidence: Confidence
+    context: dict[str, Any]
+    tags: list[str]
+    metadata: dict[str, Any]
+    expires_at: datetime | None
+
+
+def check_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields to replace, checked. Raises ReadOnlyField, UnknownField, InvalidField."""
+    known = Observation.model_fields.keys() | Observation.model_computed_fields.keys()
+    for name in changes:
+        if name not in UPDATABLE:
+            raise (ReadOnlyField if name in known else UnknownField)(name, UPDATABLE)
+    if not changes:
+        raise InvalidField("changes", f"nothing to update; give one of: {', '.join(UPDATABLE)}")
     try:
-        return _validate(given)  # type: ignore[no-any-return]  # it is compiled from Given
+        return _PATCH.validate_python(changes)  # type: ignore[no-any-return]  # it is a dict of these
     except ValidationError as error:
-        for problem in error.errors(include_url=False, include_input=False):
-            if isinstance(refused := problem.get("ctx", {}).get("error"), InvalidInput):
-                raise refused from None
-        raise
+        raise refusal_in(error) from None
+
+
+def _change_of(name: str) -> CoreSchema:
+    """Return how a new value of a field is checked: as when it is added, where None removes it if it may be missing."""
+    if name == "status":  # which there may be any, and here is none
+        return core_schema.no_info_plain_validator_function(partial(check_label, name))
+    schema = checked(NewObservation.model_fields[name])
+    return core_schema.nullable_schema(schema) if name in _REMOVABLE else schema
+
+
+_REMOVABLE = {name for name, field in ObservationFields.model_fields.items() if field.default is None}
+_PATCH = SchemaValidator(
+    core_schema.typed_dict_schema(
+        {name: core_schema.typed_dict_field(_change_of(name), required=False) for name in UPDATABLE}
+    )
+)
 
 
 def invalid(error: ValidationError, known: list[str]) -> InvalidField:

@@ -1,7 +1,7 @@
-"""Queues of jobs, by what they are about: one job of a process is at work on it, and those that wait are done together.
+"""Queues of jobs by key: a process does one job of a key at a time, and those that wait together.
 
-Whoever finds nobody at work does its own job in its own conversation. What is queued meanwhile is done by a thread or
-task of its own, so that a caller who is cancelled neither keeps others waiting nor leaves their jobs half done.
+A caller that finds no one at work does its own job in its own conversation. Jobs queued meanwhile are done by a
+thread or task of its own, so that a caller that is cancelled neither keeps others waiting nor leaves jobs half done.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Drive = Callable[[Step[None]], None]
 AsyncDrive = Callable[[Step[None]], Awaitable[None]]
 
 
-class _Waiting(NamedTuple):
-    """A job, and what its caller waits for."""
+class _QueuedJob(NamedTuple):
+    """A job, and the future that its caller waits for."""
 
     job: Any
     future: Future[Any]
@@ -36,7 +36,7 @@ class Queues:
     def __init__(self) -> None:
         self._user: object = None
         self._lock = threading.Lock()
-        self._waiting: dict[Hashable, list[_Waiting]] = {}
+        self._waiting: dict[Hashable, list[_QueuedJob]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, queued: Queued, drive: Drive) -> Any:
@@ -67,11 +67,11 @@ class Queues:
                     task.add_done_callback(self._tasks.discard)
         return await asyncio.wrap_future(mine.future)
 
-    def _join(self, queued: Queued, user: object) -> tuple[_Waiting, bool]:
-        """Queue a job; say whether nobody is at work."""
+    def _join(self, queued: Queued, user: object) -> tuple[_QueuedJob, bool]:
+        """Queue a job; return it, and whether no one is at work."""
         if self._user != user:  # a forked child, or another event loop: those at work are not there any more
             self._user, self._lock, self._waiting, self._tasks = user, threading.Lock(), {}, set()
-        mine = _Waiting(queued.job, Future())
+        mine = _QueuedJob(queued.job, Future())
         with self._lock:
             others = self._waiting.get(queued.key)
             if others is None:
@@ -82,14 +82,14 @@ class Queues:
         return mine, others is None
 
     def _has_more(self, key: Hashable) -> bool:
-        """Say whether more waits; where nothing does, nobody is at work from now on."""
+        """Return whether more jobs wait; if none does, no one is at work from now on."""
         with self._lock:
             if not self._waiting.get(key):
                 self._waiting.pop(key, None)
             return key in self._waiting
 
-    def _take(self, key: Hashable) -> list[_Waiting]:
-        """Return all that waits and was not cancelled; when that is nothing, nobody is at work from now on."""
+    def _take(self, key: Hashable) -> list[_QueuedJob]:
+        """Return the jobs that wait and were not cancelled; if there are none, no one is at work from now on."""
         with self._lock:
             found = [each for each in self._waiting.get(key, ()) if each.future.set_running_or_notify_cancel()]
             if found:
@@ -119,8 +119,8 @@ class Queues:
                 raise
 
 
-def _do(queued: Queued, taken: list[_Waiting]) -> Step[None]:
-    """Do jobs together, and tell each caller what came of its own."""
+def _do(queued: Queued, taken: list[_QueuedJob]) -> Step[None]:
+    """Do jobs together, and give each caller the outcome of its own."""
     outcomes = yield from queued.work([each.job for each in taken])
     for each, outcome in zip(taken, outcomes, strict=True):
         if isinstance(outcome, BaseException):
@@ -129,7 +129,7 @@ def _do(queued: Queued, taken: list[_Waiting]) -> Step[None]:
             each.future.set_result(outcome)
 
 
-def _fail(taken: list[_Waiting], error: BaseException) -> None:
+def _fail(taken: list[_QueuedJob], error: BaseException) -> None:
     for each in taken:
         if not each.future.done():
             each.future.set_exception(error)

@@ -21,8 +21,8 @@ BEAT = 0.1
 logger = stderr_logger()
 
 
-class Kept(Protocol):
-    """A lease or claim to renew, or a live page whose clock is to be set."""
+class Renewable(Protocol):
+    """A lease or claim to renew, or a live page whose clock has to be set."""
 
     def is_due(self, now: float) -> bool:
         """Return whether it is time to renew it, by the monotonic clock (seconds)."""
@@ -38,12 +38,12 @@ class Keeper:
 
     def __init__(self, run: Callable[[Step[None]], Any]) -> None:
         self._run = run
-        self._kept: list[Kept] = []
+        self._kept: list[Renewable] = []
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._is_running = False
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: Renewable) -> None:
         """Renew this from now on, unless the bus is closed."""
         with self._lock:
             if self._closed.is_set():
@@ -53,7 +53,7 @@ class Keeper:
                 self._is_running = True
                 threading.Thread(target=self._beat, name="keeper", daemon=True).start()
 
-    def remove(self, kept: Kept) -> None:
+    def remove(self, kept: Renewable) -> None:
         """Stop renewing this."""
         with self._lock:
             if kept in self._kept:
@@ -88,11 +88,11 @@ class AsyncKeeper:
 
     def __init__(self, run: Callable[[Step[None]], Awaitable[Any]]) -> None:
         self._run = run
-        self._kept: list[Kept] = []
+        self._kept: list[Renewable] = []
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: Renewable) -> None:
         """Renew this from now on, unless the bus is closed."""
         if self._is_closed:
             return
@@ -100,7 +100,7 @@ class AsyncKeeper:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._beat(), name="keeper")
 
-    def remove(self, kept: Kept) -> None:
+    def remove(self, kept: Renewable) -> None:
         """Stop renewing this."""
         with suppress(ValueError):
             self._kept.remove(kept)

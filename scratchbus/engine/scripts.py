@@ -84,10 +84,10 @@ class Script(Generic[P]):
     def __call__(self, *rest: P.args, **named: P.kwargs) -> Command:
         """Return the command that runs the script."""
         values: dict[str, Any] = self._defaults | named
-        keys = [values[name] for name in self._keys]
+        keys = list(map(values.__getitem__, self._keys))
         for name in self._more_keys:
             keys += values[name]
-        return (self._verb, self.sha, len(keys), *keys, *[values[name] for name in self._arguments], *rest)
+        return (self._verb, self.sha, len(keys), *keys, *map(values.__getitem__, self._arguments), *rest)
 
     def answer(self, reply: Any, *known: int) -> list[Any]:
         """Return a reply of the script, a list that has to begin with one of these numbers. Raises EngineError."""

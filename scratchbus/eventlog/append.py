@@ -6,20 +6,20 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from scratchbus.domain.position import START, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.connections import PATIENCE, backoff
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, Wrote, ask, ask_all
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
-from scratchbus.eventlog.append_replies import Appended, read_reply, wrote_by
 from scratchbus.eventlog.append_script import APPEND, ERASE, AppendKeys
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.ids import OPEN_END, new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys, shard_of
-from scratchbus.eventlog.retries import bound, bound_of, check_same, look_below, look_for, positions_of, wanted_of
+from scratchbus.eventlog.layouts import read_last
+from scratchbus.eventlog.retries import bound, bound_of, check_same, look_for, positions_of, wanted_of
 from scratchbus.eventlog.revive import TRIES, drop_heads, revive
-from scratchbus.eventlog.writes import OPS, Write
+from scratchbus.eventlog.writes import OPS, Appended, Write, read_reply
 from scratchbus.telemetry.counters import counts
 
 MAX_BATCH = 1_000
@@ -28,6 +28,13 @@ _MOST_NAMES = 10_000  # pages whose keys are remembered
 
 
 _NOWHERE = ("", "")
+
+
+class PageOfLog(NamedTuple):
+    """Where the events of a page are: the keys of its shard, and those of them that the append script takes."""
+
+    keys: ShardKeys
+    names: AppendKeys
 
 
 @dataclass(slots=True)
@@ -55,7 +62,7 @@ class Log:
     origin: str = field(default_factory=lambda: token_hex(8))
     bounds: dict[int, tuple[str, str]] = field(default_factory=dict)
     _keys: dict[int, ShardKeys] = field(default_factory=dict)
-    _names: dict[str, AppendKeys] = field(default_factory=dict)
+    _pages: dict[str, PageOfLog] = field(default_factory=dict)
 
     def keys(self, shard: int) -> ShardKeys:
         """Return the keys of a shard."""
@@ -64,17 +71,18 @@ class Log:
             found = self._keys[shard] = ShardKeys(self.bus, shard)
         return found
 
-    def names(self, page: str) -> AppendKeys:
-        """Return the keys that the append script takes for a page."""
-        found = self._names.get(page)
+    def page(self, page: str) -> PageOfLog:
+        """Return where the events of a page are."""
+        found = self._pages.get(page)
         if found is None:
             keys = self.keys(self.shard(page))
-            if len(self._names) >= _MOST_NAMES:
-                self._names.clear()
-            found = self._names[page] = {
+            if len(self._pages) >= _MOST_NAMES:
+                self._pages.clear()
+            names: AppendKeys = {
                 "log": keys.log, "tail": keys.tail, "origin": keys.origin, "pages": keys.pages,
                 "heads": keys.heads(page), "open": keys.open(page), "dedupe": keys.dedupe(page), "ids": keys.ids,
             }  # fmt: skip
+            found = self._pages[page] = PageOfLog(keys, names)
         return found
 
     def shard(self, page: str) -> int:
@@ -99,8 +107,8 @@ def append(
     """
     if page == SYSTEM_PAGE and any(write.op != OPS["PUT"] for write in writes):
         raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
-    shard = log.shard(page)
-    keys = log.keys(shard)
+    keys, names = log.page(page)
+    shard = keys.shard
     before, known = log.seen.get(shard, ""), log.bounds.get(shard, _NOWHERE)
     if not before or known[0] != before[:9]:
         before = yield from _reach(log, shard)
@@ -112,18 +120,18 @@ def append(
     arguments: list[object] = []
     for write in writes:
         arguments += write.guarded()
-    _check_size(arguments, len(writes))
-    names = log.names(page)
+    if len(writes) > 1:
+        _check_size(arguments, len(writes))
     script = ERASE if writes[0].op == OPS["ERASE"] else APPEND
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, begun, attempt, revived = "", time.monotonic(), 0, dict[str, list[str]]()
     after = bound_of(first) if writes[0].digest else None
     if after is not None:
-        recalled = yield from _recall(log, shard, after, writes)
-        if recalled:
+        scan, archived = yield from look_for(log, shard, after, wanted_of(writes))
+        check_same(writes, archived)
+        if recalled := positions_of(writes, archived, shard):
             yield Wrote(first, recalled[0])
             return Appended([], recalled)
-        scan = yield from look_for(keys, after, wanted_of(writes))
     while True:
         command = script(
             *arguments,
@@ -146,7 +154,7 @@ def append(
             yield Pause(backoff(attempt))
             attempt += 1
             try:
-                scan = yield from look_for(keys, after or before, wanted_of(writes))
+                scan, _ = yield from look_for(log, shard, after or before, wanted_of(writes), is_in_doubt=True)
             except EngineError as error:
                 raise _in_doubt(error, first) from None
         except EngineError as error:
@@ -161,21 +169,22 @@ def append(
             if subject is None or len(seen) >= TRIES or (head := (yield from revive(log, page, subject))) is None:
                 break
             seen.append(head)
-    if gone := {subject: seen[-1] for subject, seen in revived.items() if seen}:
+    if revived:
+        gone = {subject: seen[-1] for subject, seen in revived.items() if seen}
         with suppress(EngineError):  # the write is what counts
             yield from drop_heads(keys, page, gone)  # those that were not written to: else they would stay for good
     outcome = read_reply(shard, page, room, writes, reply)
+    if outcome is None:
+        raise script.unknown(reply)
     if after is not None and outcome.recalled is not None:
         yield from _check_recalled(log, shard, writes, outcome.recalled)
     counts.append_took.add(time.monotonic() - begun)
-    last = None
+    wrote = Wrote(first, outcome.recalled[0]) if outcome.recalled else None
     for row in outcome.written:
         if row.position.seq:
             counts.appended[row.kind] += 1
-            last = row.position
-    if last is not None:
-        log.seen[shard] = last.stream_id
-    wrote = wrote_by(first, outcome)
+            log.seen[shard] = f"{row.position.ms}-{row.position.seq}"
+            wrote = wrote or Wrote(first, row.position, row.fence if row.kind == "claimed" else None)
     if copies and copies[0] < log.replicas:
         short = NotReplicated(copies[0], log.replicas, first)
         if wrote is not None:
@@ -198,7 +207,7 @@ def _reach(log: Log, shard: int) -> Step[str]:
     before = log.seen.get(shard)
     if before is None:
         tail = yield from ask(shard, "GET", log.keys(shard).tail)
-        before = log.seen[shard] = tail.partition(b"|")[0].decode() if tail else START.stream_id
+        before = log.seen[shard] = read_last(tail, shard)[0].stream_id
         log.first.setdefault(shard, before)
     known = log.bounds.get(shard)
     if known is None or known[0] != before[:9]:  # another 10 s
@@ -218,13 +227,6 @@ def _in_doubt(error: EngineError, event_id: str) -> EngineError:
     return error
 
 
-def _recall(log: Log, shard: int, after: str, writes: list[Write]) -> Step[list[Position]]:
-    """Return where the archive has what these writes appended; nothing if it does not."""
-    entries = yield from look_below(log.keys(shard), log.past, after, wanted_of(writes))
-    check_same(writes, entries)
-    return positions_of(writes, entries, shard)
-
-
 def _check_recalled(log: Log, shard: int, writes: list[Write], positions: list[Position]) -> Step[None]:
     key = log.keys(shard).log
     found = yield from ask_all(shard, [("XRANGE", key, each.stream_id, each.stream_id) for each in positions])
@@ -234,7 +236,6 @@ def _check_recalled(log: Log, shard: int, writes: list[Write], positions: list[P
 def _check_size(arguments: list[object], count: int) -> None:
     if count > MAX_BATCH:
         raise TooLarge("batch", count, MAX_BATCH, "events")
-    if count > 1:
-        size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
-        if size > MAX_BATCH_BYTES:
-            raise TooLarge("batch", size, MAX_BATCH_BYTES)
+    size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
+    if size > MAX_BATCH_BYTES:
+        raise TooLarge("batch", size, MAX_BATCH_BYTES)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from scratchbus.domain.position import START, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Fetch, Step, ask_all
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.archived import Past, Stretch
-from scratchbus.eventlog.codec import RawEntry, entry_position
+from scratchbus.eventlog.codec import RawEntry, entry_position, text_of
 from scratchbus.eventlog.gaps import count_all_erased, not_erased
+from scratchbus.eventlog.layouts import read_last
 
 if TYPE_CHECKING:
     from scratchbus.eventlog.append import Log  # which reads below the floor to put a head back
@@ -35,9 +36,7 @@ class Floor(NamedTuple):
     @classmethod
     def parse(cls, row: bytes | None, origin: bytes | None, shard: int) -> Floor:
         """Read the stored form."""
-        id, _, event_id = (row or b"").decode("utf-8", "replace").partition("|")
-        position = (Position.parse(id) if id else START)._replace(shard=shard)
-        return cls(position, event_id, (origin or b"").decode())
+        return cls(*read_last(row, shard), text_of(origin or b""))
 
 
 def read_floor(log: Log, shard: int) -> Step[Floor]:
@@ -60,25 +59,22 @@ def from_archive(log: Log, shard: int, what: str, call: Callable[[Past], T]) -> 
     return found
 
 
-def stretch_after(log: Log, floor: Floor, after: Position, limit: int, page: str = "") -> Step[Stretch]:
-    """Return the next archived entries behind a position. Raises PositionLost where there is no archive."""
-    shard = after.shard
-    what = f"what comes behind {after}" if after.seq or after.ms else "the beginning of the log"
-    stretch = yield from from_archive(
-        log, shard, what, lambda past: past.after(shard, floor.origin, after, floor.position, limit, page)
-    )
-    return stretch._replace(entries=(yield from _still_there(log, shard, stretch.entries)))
-
-
 def archived_after(log: Log, floor: Floor, after: Position, limit: int, page: str = "") -> Step[Stretch]:
     """Return the next archived entries behind a position; without entries only when none are left below the floor.
 
     Raises PositionLost where there is no archive.
     """
-    stretch = Stretch([], after, "")
-    while not stretch.entries and stretch.at < floor.position:
-        stretch = yield from stretch_after(log, floor, stretch.at, limit, page)
+    shard, stretch = after.shard, Stretch([], after, "")
+    while not stretch.entries and (at := stretch.at) < floor.position:
+        what = f"what comes behind {at}" if at.seq or at.ms else "the beginning of the log"
+        read = partial(_read_after, shard, floor, at, limit, page)
+        stretch = yield from from_archive(log, shard, what, read)
+        stretch = stretch._replace(entries=(yield from _still_there(log, shard, stretch.entries)))
     return stretch
+
+
+def _read_after(shard: int, floor: Floor, at: Position, limit: int, page: str, past: Past) -> Stretch:
+    return past.after(shard, floor.origin, at, floor.position, limit, page)
 
 
 def _still_there(log: Log, shard: int, entries: list[RawEntry]) -> Step[list[RawEntry]]:

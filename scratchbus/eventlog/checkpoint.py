@@ -51,15 +51,18 @@ class Checkpoint(NamedTuple):
     token: str = ""
     is_paged: bool = False
 
-    @classmethod
-    def parse(cls, row: bytes | None, shard: int) -> Checkpoint:
+    @staticmethod
+    @lru_cache(maxsize=1_024)  # most reads find the checkpoint as the read before them did
+    def parse(row: bytes | None, shard: int) -> Checkpoint:
         """Read the stored form; None is the beginning. Raises StateTooOld or CodeTooOld for state of another form."""
         if not row:
-            return cls(START._replace(shard=shard))
-        checkpoint, form = _parsed(row, shard)
-        if form not in (scratch_page.FORM, scratch_page.PAGED):
-            _refuse(shard, form)
-        return checkpoint
+            return Checkpoint(START._replace(shard=shard))
+        stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
+        id, event_id, build, form, origin, token = stored.groups() if stored else ("0-0", "", "0", "0", "", "")
+        if int(form) not in (scratch_page.FORM, scratch_page.PAGED):
+            _refuse(shard, int(form))
+        position = Position.parse(id)._replace(shard=shard)
+        return Checkpoint(position, event_id, int(build), origin, token, int(form) == scratch_page.PAGED)
 
     def __str__(self) -> str:
         if self.position.seq == 0:
@@ -68,18 +71,8 @@ class Checkpoint(NamedTuple):
         return f"{self.position.stream_id}|{self.event_id}|{self.build}|{form}|{self.origin}|{self.token}"
 
 
-@lru_cache(maxsize=1_024)  # most reads find the checkpoint as the read before them did
-def _parsed(row: bytes, shard: int) -> tuple[Checkpoint, int]:
-    """Return a stored checkpoint and the form of its state; 0 is the form from before forms were numbered."""
-    stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
-    if stored is None:
-        return Checkpoint(), 0
-    id, event_id, build, form, origin, token = stored.groups()
-    position = Position.parse(id)._replace(shard=shard)
-    return Checkpoint(position, event_id, int(build), origin, token, int(form) == scratch_page.PAGED), int(form)
-
-
 def _refuse(shard: int, form: int) -> NoReturn:
+    """Raise for state in a form that this code does not read; 0 is the form from before forms were numbered."""
     what = f"shard {shard}: the state is stored in form {form}, this code reads form {scratch_page.PAGED}"
     if form > scratch_page.PAGED:
         raise CodeTooOld(f"{what}; upgrade scratchbus")

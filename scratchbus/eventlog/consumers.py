@@ -60,7 +60,7 @@ class Spot(NamedTuple):
         return f"{self.position}|{self.event_id}"
 
 
-class Taken(NamedTuple):
+class Grant(NamedTuple):
     """A lease that was taken, and the state it is about: up to where each shard is handled.
 
     `trying` is the position, as text, of the event that failed `attempts` times, and that is not to be tried again
@@ -77,14 +77,14 @@ class Taken(NamedTuple):
     again: int
 
 
-class Held(NamedTuple):
+class HeldByOther(NamedTuple):
     """Someone else has the lease, for that long if it is not prolonged."""
 
     holder: str
     left_ms: int
 
 
-class Lease(NamedTuple):
+class SubscriptionLease(NamedTuple):
     """One consumer's hold, or wish to hold, of a subscription. `who` is shown to people."""
 
     keys: ShardKeys
@@ -93,7 +93,7 @@ class Lease(NamedTuple):
     who: str
     ms: int
 
-    def take(self, filters: str, start: str, reset: bool = False) -> Step[Taken | Held]:
+    def take(self, filters: str, start: str, reset: bool = False) -> Step[Grant | HeldByOther]:
         """Take the lease if it is free; a name that is new, or `reset`, begins at `start`.
 
         With an empty `start` the name must be there. Raises SubscriptionMismatch or SubscriptionHeld, NotFound, or
@@ -104,7 +104,7 @@ class Lease(NamedTuple):
             cursor, origins, trying, events = (part.decode() for part in (*reply[1:4], reply[8]))
             ids = dict(one.split("|", 1) for one in events.split())
             spots = [Spot(at, ids.get(str(at), "")) for at in BusPosition.parse(cursor).shards]
-            return Taken(spots, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
+            return Grant(spots, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
         if reply[0] == -2:
             raise removed(self.name)
         if reply[0] == -3:
@@ -114,7 +114,7 @@ class Lease(NamedTuple):
             raise SubscriptionMismatch(self.name, holder, reply[3].decode(), filters)
         if reset:
             raise SubscriptionHeld(self.name, holder, "be reset")
-        return Held(holder, reply[2])
+        return HeldByOther(holder, reply[2])
 
     def declare(self, filters: str, start: str, reset: bool = False) -> Step[None]:
         """Have a name that is new, or `reset`, begin at `start`, and do not take it. Raises SubscriptionHeld."""

@@ -1,19 +1,25 @@
-"""Where a reader stands in a log, and whether what comes next is what follows."""
+"""Cursors in the log, and the check that what is read next is what follows them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from scratchbus.domain.position import START, Position
-from scratchbus.engine.steps import Step, ask_all
-from scratchbus.errors import LogGap, LogRewound, PositionLost
+from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.below_floor import Floor, lost, read_floor
+from scratchbus.eventlog.below_floor import Floor, read_floor
 from scratchbus.eventlog.codec import RawEntry, entry_id, entry_position
 from scratchbus.eventlog.gaps import are_erased
+from scratchbus.eventlog.lag import end_of
 
 ANEW = "read the page, and go on behind bus.position()"
-"""What a reader can do to whom something is lost."""
+"""The advice to a reader that lost events."""
+
+APART_MS = 60_000
+"""How far servers' clocks, and the moments at which they are read, may be apart: so much comes again on other shards
+when a reader goes on behind one event of a bus that is on several servers."""
 
 
 @dataclass(slots=True)
@@ -21,7 +27,8 @@ class Cursor:
     """Where a reader stands in one shard's log; the event's id and the log's origin tell whether it is still that log.
 
     A cursor with a time but no `seq` stands before the first event of that millisecond. While `page` is set, only
-    that page is read, through its history index. Below the `floor`, once that is known, the archive is read.
+    that page is read, through its history index. Below the `floor`, once that is known, the archive is read. `has_more`
+    says whether the last read left something behind it.
     """
 
     position: Position
@@ -29,6 +36,7 @@ class Cursor:
     origin: str = ""
     page: str = ""
     floor: Floor | None = None
+    has_more: bool = False
 
     @property
     def below(self) -> Floor | None:
@@ -40,27 +48,83 @@ class Cursor:
         self.position, self.event_id = position, event_id
 
 
-class Below(Exception):
-    """A cursor turned out to stand below the floor of its log, and knows it now."""
+def bus_position(log: Log) -> Step[BusPosition]:
+    """Return where all logs of the bus end."""
+    ends: list[Position] = []
+    for shard in range(log.shards):
+        tail = yield from ask(shard, "GET", log.keys(shard).tail)
+        ends.append(end_of(tail, shard))
+    return BusPosition(tuple(ends))
 
 
-def check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: list[RawEntry]) -> Step[None]:
-    """Make sure that what was read goes on behind a cursor: the log's `origin`, the entry there, and those behind it.
+def cursors(
+    log: Log, after: BusPosition | Position | str | None, pages: Collection[str] | None = None
+) -> Step[list[Cursor]]:
+    """Return the cursors that stand behind a position, on the shards of these pages or on all.
 
-    Raises Below, PositionLost, LogRewound or LogGap.
+    Raises InvalidPosition, or LogRewound for a position that the log does not reach.
     """
-    shard, was = place.position.shard, place.position
-    if place.origin and origin != place.origin:
+    if isinstance(after, str):
+        after = BusPosition.parse(after) if "," in after else Position.parse(after)
+    if after is None:
+        places = [START] * log.shards
+    elif isinstance(after, BusPosition):
+        if len(after.shards) != log.shards:
+            raise InvalidPosition(
+                f"{shown(str(after))} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
+            )
+        places = list(after.shards)
+    elif not isinstance(after, Position):
+        raise InvalidPosition(f"{shown(after)} is not a position; pass the position of an event, or `bus.position()`")
+    elif after.shard >= log.shards:
+        raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
+    else:
+        ms = max(0, after.ms - (APART_MS if log.is_spread else 0))
+        places = [after if shard == after.shard else Position(ms, 0) for shard in range(log.shards)]
+    only = None if pages is None else [pages] if isinstance(pages, str) else list(pages)
+    out = []
+    for shard, place in enumerate(places):
+        if only is not None and shard not in map(log.shard, only):
+            continue
+        keys = log.keys(shard)
+        position = place._replace(shard=shard)
+        origin, at, last = yield from ask_all(
+            shard,
+            [
+                ("GET", keys.origin),
+                ("XRANGE", keys.log, position.stream_id, position.stream_id),
+                ("GET", keys.tail),
+            ],
+        )
+        end = end_of(last, shard)
+        if position.seq and position > end:
+            raise LogRewound(
+                f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position"
+                " is of another bus: read it from the start"
+            )
+        event_id = entry_id(at[0]) if at else ""
+        page = only[0] if only is not None and len(only) == 1 else ""
+        out.append(Cursor(position, event_id, origin.decode() if origin else "", page))
+    return out
+
+
+def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: list[RawEntry]) -> Step[bool]:
+    """Check that entries are what follows a cursor, given the log's `origin` and the entry at the cursor.
+
+    Returns False when more was trimmed just now, so that both have to be read again. Raises PositionLost, LogRewound or
+    LogGap.
+    """
+    shard, was = cursor.position.shard, cursor.position
+    if cursor.origin and origin != cursor.origin:
         raise LogRewound(f"shard {shard}: this is not the log that was read before; read it again from the start")
-    place.origin = origin
-    if at and place.event_id and entry_id(at[0]) != place.event_id:
+    cursor.origin = origin
+    if here and cursor.event_id and entry_id(here[0]) != cursor.event_id:
         raise LogRewound(f"shard {shard}: {was} is not the event it was before; read the log again from the start")
     keys = log.keys(shard)
-    if not at and was.seq and not (yield from are_erased(keys, was.seq - 1, was.seq + 1)):
-        yield from _check_end(log, place)
+    is_missing = not here and was.seq and not (yield from are_erased(keys, was.seq - 1, was.seq + 1))
+    if is_missing and not (yield from _check_trimmed(log, cursor)):
+        return False
     before = was.seq if was.seq or was.ms == 0 else None
-    if before is None and entries:
-        yield from _look_below(log, place)
     for entry in entries:
         seq = int(entry[0].rpartition(b"-")[2])
         if before is not None and seq <= before:
@@ -68,36 +132,40 @@ def check(log: Log, place: Cursor, origin: str, at: list[RawEntry], entries: lis
         if before is not None and seq != before + 1 and not (yield from are_erased(keys, before, seq)):
             (first,) = yield from ask_all(shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1)])
             if first and entry_position(first[0], shard).seq >= seq:  # more may have been trimmed by now
-                yield from _look_below(log, place)
+                if (yield from _is_below_now(log, cursor)):
+                    return False
                 raise trimmed(was, f"it begins at {entry[0].decode()}")
             missing = f"events {before + 1} to {seq - 1} are missing before {entry[0].decode()}"
             raise LogGap(f"shard {shard}: {missing}; {ANEW}")
         before = seq
+    return True
 
 
-def _check_end(log: Log, place: Cursor) -> Step[None]:
-    """Explain why the log does not have the event at a cursor, unless that is the last one that was trimmed."""
-    shard, was, keys = place.position.shard, place.position, log.keys(place.position.shard)
+def _check_trimmed(log: Log, cursor: Cursor) -> Step[bool]:
+    """Check that the event at a cursor, which the log does not have, is the last one that was trimmed.
+
+    Returns False when the cursor is below the floor by now.
+    """
+    shard, was, keys = cursor.position.shard, cursor.position, log.keys(cursor.position.shard)
     tail, first = yield from ask_all(shard, [("GET", keys.tail), ("XRANGE", keys.log, "-", "+", "COUNT", 1)])
-    end = Position.parse(tail.partition(b"|")[0].decode()) if tail else START
-    if (end.ms, end.seq) < (was.ms, was.seq):
+    end = end_of(tail, shard)
+    if end < was:
         raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
     begin = entry_position(first[0], shard).seq if first else 0
     if begin > was.seq + 1 and not (yield from are_erased(keys, was.seq, begin)):
-        yield from _look_below(log, place)
+        if (yield from _is_below_now(log, cursor)):
+            return False
         raise trimmed(was, f"it begins at {first[0][0].decode()}")
-    was_read = place.event_id and 0 < begin <= was.seq
+    was_read = cursor.event_id and 0 < begin <= was.seq
     if end.seq < was.seq or was_read:
         raise LogRewound(f"shard {shard}: the log does not have {was}; read it again from the start")
+    return True
 
 
-def _look_below(log: Log, place: Cursor) -> Step[None]:
-    """Raise Below if a cursor stands below the floor of its log; PositionLost if it does and there is no archive."""
-    place.floor = yield from read_floor(log, place.position.shard)
-    if place.below and log.past is None:
-        raise lost(place.position.shard, "the log up to " + str(place.below.position))
-    if place.below:
-        raise Below
+def _is_below_now(log: Log, cursor: Cursor) -> Step[bool]:
+    """Return whether a cursor is below the floor, as that is by now."""
+    cursor.floor = yield from read_floor(log, cursor.position.shard)
+    return cursor.below is not None
 
 
 def trimmed(was: Position, what: str) -> PositionLost:

@@ -9,7 +9,8 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.reader import Narrow, Stop, block_ms, cursors, decode_wanted, read
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import Narrow, Stop, block_ms, decode_wanted, read
 from scratchbus.eventlog.tail_readers import Feeds
 
 

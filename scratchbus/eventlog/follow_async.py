@@ -13,8 +13,9 @@ from scratchbus.engine.steps import Step
 from scratchbus.engine.wakeup import wait_async
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.reader import Narrow, Stop, block_ms, cursors
-from scratchbus.eventlog.tail import Feed, Item, Place
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import Narrow, Stop, block_ms
+from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -57,9 +58,9 @@ class AsyncEvents:
         self._narrow = narrow
         self._follow = follow
         self._stop = stop
-        self._places: list[Place] | None = None
-        self._raw: list[Item] = []  # of the shards that were read since all were
-        self._items: deque[Item] = deque()
+        self._places: list[TailCursor] | None = None
+        self._raw: list[LogEntry] = []  # of the shards that were read since all were
+        self._items: deque[LogEntry] = deque()
         self._woken = asyncio.Event()
         self._turn = asyncio.Lock()
         self._is_over = False
@@ -107,11 +108,11 @@ class AsyncEvents:
         self._raw.clear()
         return is_end and not self._items
 
-    async def _open(self) -> list[Place]:
+    async def _open(self) -> list[TailCursor]:
         if self._places is None:
             at = await self._run(cursors(self._log, self._after, self._pages))
             self._places = [
-                Place(self._feed(cursor.position.shard), cursor, self._narrow, self._woken.set) for cursor in at
+                TailCursor(self._feed(cursor.position.shard), cursor, self._narrow, self._woken.set) for cursor in at
             ]
         return self._places
 

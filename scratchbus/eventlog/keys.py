@@ -11,7 +11,6 @@ from functools import cached_property, lru_cache
 from redis.crc import key_slot
 
 from scratchbus.engine.cluster import hash_tag
-from scratchbus.projections.projection import Store
 from scratchbus.projections.scratch_page import NAME
 
 SYSTEM_PAGE = "_bus"
@@ -215,10 +214,6 @@ class PageKeys:
         self.heads = shard.heads(page)
         self.open = shard.open(page)
         self._indexes: dict[tuple[str, str], str] = {}
-
-    def documents(self, store: Store) -> str:
-        """Hash: the documents of all projections that are kept there."""
-        return self.docs if store == "docs" else self.memory
 
     def relation(self, name: str) -> str:
         """Sorted set: a relation of the whole shard."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from scratchbus.domain.position import START, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.layouts import read_last
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log  # which needs to know where a log ends
 
 
 class Lag(NamedTuple):
@@ -43,8 +46,8 @@ def read_lags(log: Log, positions: Iterable[Position]) -> Step[dict[Position, La
 
 
 def end_of(tail: bytes | None, shard: int) -> Position:
-    """Return where a log ends, by its `tail`."""
-    return Position.parse(tail.partition(b"|")[0].decode())._replace(shard=shard) if tail else START
+    """Return where a log ends, by its `tail`, or by its floor where it ends downwards; the start for None."""
+    return read_last(tail, shard)[0]
 
 
 def in_ms(time: tuple[bytes, bytes]) -> int:

@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 from urllib.parse import unquote
 
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import START, Position
+from scratchbus.domain.values import LARGEST
 from scratchbus.engine.scripts import Constants
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.projections import scratch_page
 
 DAY_MS: Final = 86_400_000
-FOREVER: Final = 2**53 - 1
+FOREVER: Final = LARGEST
 """No moment (ms) is later."""
 SPAN: Final = 2**46
 """The score of an open observation is its priority * SPAN + the `seq` of the event that added it."""
@@ -37,7 +38,7 @@ Rest = Annotated[str, _REST]
 Tags = Annotated[tuple[str, ...], _TEXT]
 
 
-class Row:
+class StoredText:
     """A stored text: fields with `|` between them, each with the Lua pattern of its values.
 
     One field may have a `|` in its values (`_REST`); those behind it are then found from the end.
@@ -59,6 +60,10 @@ class Row:
         if _REST in list(self.fields.values())[:last]:
             return f"'{'|' if first else ''}{'|'.join(texts[first:])}$'"
         return f"'^{'|'.join(texts[: last + 1])}{'$' if last + 1 == len(names) else '|'}'"
+
+    def text(self, *values: str) -> str:
+        """Return the Lua expression for the stored text, each field a Lua expression."""
+        return " .. '|' .. ".join(value for value, _ in zip(values, self.fields, strict=True))
 
 
 class Head(NamedTuple):
@@ -117,17 +122,24 @@ _HINTS = get_type_hints(Head, include_extras=True)
 _NUMBERS = [at for at, hint in enumerate(_HINTS.values()) if get_args(hint)[0] is int]
 _TAGS = Head._fields.index("tags")
 
-HEAD = Row({name: get_args(hint)[1] for name, hint in _HINTS.items()})
-CHECKPOINT = Row(
+HEAD = StoredText({name: get_args(hint)[1] for name, hint in _HINTS.items()})
+CHECKPOINT = StoredText(
     {"stream_id": _TEXT, "event_id": _REST, "build": _DIGITS, "form": _DIGITS, "origin": _TEXT, "token": _TEXT}
 )
 """How far a projection is folded, in which build and form of the state; see `checkpoint.Checkpoint`."""
-LAST = Row({"stream_id": _TEXT, "event_id": _REST})
+LAST = StoredText({"stream_id": _TEXT, "event_id": _REST})
 """The tail and the floor of a log: the last event of all, or of those that are for the archive alone."""
-HOLD = Row({"token": "%w+", "until": _DIGITS, "who": _REST})
+HOLD = StoredText({"token": "%w+", "until": _DIGITS, "who": _REST})
 """Who archives, or erases, and until when (ms) others wait for it."""
-KNOWN_ID = Row({"digest": "%w+", "stream_id": _REST})
+KNOWN_ID = StoredText({"digest": "%w+", "stream_id": _REST})
 """What is remembered of an event id that the caller chose."""
+
+
+def read_last(row: bytes | None, shard: int) -> tuple[Position, str]:
+    """Return the position and the id of the event that a tail or a floor names; the start for None."""
+    id, _, event_id = (row or b"").decode("utf-8", "replace").partition("|")
+    return (Position.parse(id) if id else START)._replace(shard=shard), event_id
+
 
 _NEW_HEAD: Final = {"fence": "'0'", "holder": "''", "till": "'0'", "tries": "''", "rest": "''", "dedupe_key": "''"}
 """What every head begins with, as Lua."""
@@ -139,7 +151,7 @@ _VARIABLES: Final = tuple(_LUA_NAMES.get(name, name) for name in HEAD.fields)
 
 def _head_text(**values: str) -> str:
     """Return a Lua expression for the stored form of a head, each field the variable of its name or another value."""
-    text = " .. '|' .. ".join(values.get(name, name) for name in _VARIABLES)
+    text = HEAD.text(*(values.get(name, name) for name in _VARIABLES))
     return text.replace("' .. '", "")  # literals that meet become one
 
 
@@ -189,8 +201,11 @@ LUA: Final[Constants] = {
     "CHECKPOINT": CHECKPOINT.pattern,
     "CHECKPOINT_KEY": f"'{ShardKeys('', 0).checkpoint(scratch_page.NAME).removeprefix(ShardKeys('', 0).tag)}'",
     "LAST": LAST.pattern,
+    "LAST_TEXT": LAST.text,
     "HOLD": HOLD.pattern,
+    "HOLD_TEXT": HOLD.text,
     "KNOWN_ID": KNOWN_ID.pattern,
+    "KNOWN_ID_TEXT": KNOWN_ID.text,
     "KEY": _key,
     "STAGED": f"'{ShardKeys('', 0).staged.part}'",
     "PREFIX": _prefix,

@@ -1,21 +1,29 @@
-"""Walking over the log of one shard: whole batches behind a position, below the floor from the archive."""
+"""The reader of the log of one shard: whole batches behind a position, below the floor from the archive."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask_all
-from scratchbus.eventlog.append import Log
+from scratchbus.errors import PositionLost
 from scratchbus.eventlog.below_floor import Floor, archived_after
 from scratchbus.eventlog.codec import RawEntry, entry_position, is_batch_end
+from scratchbus.eventlog.gaps import count_erased
+from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.telemetry.logs import stderr_logger
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log  # which looks for what was sent before
 
 LONGEST_BATCH = 4_096
 """More entries than any batch has."""
 
 CHUNK = 1_000
 """How many entries a reader takes at once; more when a batch is longer."""
+
+logger = stderr_logger()
 
 
 class Chunk(NamedTuple):
@@ -36,16 +44,23 @@ class Chunk(NamedTuple):
 class LogReader:
     """Reads the log of one shard in order, whole batches at a time; `at` is the last event that it has read.
 
-    Where events are missing it goes on behind them and says so: only its user knows what that means to it. `until` is
-    the stream id, or the time in ms, of the last entry that is wanted.
+    `floor` is that of the log, once something was read.
+
+    Where events are missing it goes on behind them and says so: only its user knows what that means to it. With
+    `skips_lost` that is also done where the archive cannot be read. `until` is the stream id, or the time in ms, of the
+    last entry that is wanted.
     """
 
-    def __init__(self, log: Log, at: Position, *, until: str | int = "+", chunk: int = CHUNK) -> None:
+    def __init__(
+        self, log: Log, at: Position, *, until: str | int = "+", chunk: int = CHUNK, skips_lost: bool = False
+    ) -> None:
         self.at = at
+        self.floor = Floor(START, "", "")
         self._log = log
         self._keys = log.keys(at.shard)
         self._until = until
         self._chunk = chunk
+        self._skips_lost = skips_lost
 
     def read(self, *also: tuple[Any, ...]) -> Step[Chunk]:
         """Return the next entries and move behind them; send these commands along.
@@ -82,19 +97,32 @@ class LogReader:
                 ("GET", keys.origin),
             ],
         )
-        floor = Floor.parse(row, origin, at.shard)
-        if is_contiguous(at, entries):
-            return Chunk(entries, len(entries) < count, True, False, floor.origin, replies)
-        if at < floor.position:
-            stretch = yield from archived_after(self._log, floor, at, count)
-            if stretch.entries:
-                return Chunk(stretch.entries, False, is_contiguous(at, stretch.entries), True, floor.origin, replies)
-        return Chunk(entries, len(entries) < count, not entries, False, floor.origin, replies)
+        floor = self.floor = Floor.parse(row, origin, at.shard)
+        archived: list[RawEntry] = []
+        if at < floor.position and not (yield from is_complete(keys, at, entries)):
+            try:
+                archived = (yield from archived_after(self._log, floor, at, count)).entries
+            except PositionLost as lost:
+                if not self._skips_lost:
+                    raise
+                logger.warning("going on behind what was archived", shard=at.shard, reason=str(lost))
+        found = archived or entries
+        is_whole = not found or _missing(at, found) == 0
+        is_end = not archived and len(entries) < count
+        return Chunk(found, is_end, is_whole, bool(archived), floor.origin, replies)
 
 
-def is_contiguous(at: Position, entries: Sequence[RawEntry]) -> bool:
-    """Return whether entries follow a position and each other without a gap."""
-    return bool(entries) and entry_position(entries[-1], 0).seq == at.seq + len(entries)
+def is_complete(keys: ShardKeys, at: Position, entries: Sequence[RawEntry]) -> Step[bool]:
+    """Return whether entries follow a position and each other with nothing missing but what was erased."""
+    if not entries:
+        return False
+    missing = _missing(at, entries)
+    return not missing or missing == (yield from count_erased(keys, at.seq, at.seq + missing + len(entries)))
+
+
+def _missing(at: Position, entries: Sequence[RawEntry]) -> int:
+    """Return how many events are missing between a position and the last of these entries."""
+    return entry_position(entries[-1], 0).seq - at.seq - len(entries)
 
 
 def whole_batches(entries: Sequence[RawEntry], most: int) -> int:

@@ -39,7 +39,7 @@ _ID, _PLACE = struct.Struct(">16sQ"), struct.Struct(">QQQQ")
 _AT_ONCE = 500
 
 
-class Place(NamedTuple):
+class PagedOut(NamedTuple):
     """A paged-out observation: when it was added, where its last event is, and its traits."""
 
     added: int
@@ -53,7 +53,7 @@ class Place(NamedTuple):
         return f"{self.ms}-{self.seq}"
 
     @classmethod
-    def of(cls, document: Observation) -> Place:
+    def of(cls, document: Observation) -> PagedOut:
         """Return the place of an observation that is to be paged out."""
         return cls(document.added_seq, document.ms, document.seq, traits_of(document))
 
@@ -97,9 +97,9 @@ def ids_in(row: bytes | None) -> dict[bytes, int]:
     return dict(_ID.iter_unpack(row or b""))
 
 
-def places_in(row: bytes | None) -> dict[int, Place]:
+def places_in(row: bytes | None) -> dict[int, PagedOut]:
     """Return the places of a range, by when they were added."""
-    return {each[0]: Place(*each) for each in _PLACE.iter_unpack(row or b"")}
+    return {each[0]: PagedOut(*each) for each in _PLACE.iter_unpack(row or b"")}
 
 
 def whole(id: bytes) -> str:
@@ -108,16 +108,16 @@ def whole(id: bytes) -> str:
 
 
 @dataclass(slots=True)
-class Edit:
+class IndexEdit:
     """What is to change in the index of one page, upon the fields that this concerns as they were read."""
 
     names: PageKeys
     buckets: dict[str, dict[bytes, int]] = field(default_factory=dict)
-    ranges: dict[str, dict[int, Place]] = field(default_factory=dict)
+    ranges: dict[str, dict[int, PagedOut]] = field(default_factory=dict)
     _fields: dict[tuple[str, str], object] = field(default_factory=dict)
     _has_moves: bool = False
 
-    def find(self, id: str) -> Place | None:
+    def find(self, id: str) -> PagedOut | None:
         """Return the place of an observation, if it is paged out."""
         added = self.buckets[bucket_of(id)].get(_bytes_of(id))
         return None if added is None else self.ranges.get(range_of(added), {}).get(added)
@@ -126,11 +126,11 @@ class Edit:
         """Have an observation paged out."""
         bucket, span = bucket_of(document.id), range_of(document.added_seq)
         self.buckets[bucket][_bytes_of(document.id)] = document.added_seq
-        self.ranges[span][document.added_seq] = Place.of(document)
+        self.ranges[span][document.added_seq] = PagedOut.of(document)
         self._touch(bucket, span)
         self._fields[self.names.places, f"={document.status}"] = 1
 
-    def remove(self, id: str, place: Place) -> None:
+    def remove(self, id: str, place: PagedOut) -> None:
         """Have an observation paged out no more."""
         bucket, span = bucket_of(id), range_of(place.added)
         del self.buckets[bucket][_bytes_of(id)], self.ranges[span][place.added]
@@ -158,9 +158,9 @@ class Edit:
         return out
 
 
-def read_index(names: PageKeys, shard: int, ids: Collection[str], added: Iterable[int] = ()) -> Step[Edit]:
+def read_index(names: PageKeys, shard: int, ids: Collection[str], added: Iterable[int] = ()) -> Step[IndexEdit]:
     """Return the parts of a page's index that these ids are in, and those that what was added then would be in."""
-    edit = Edit(names)
+    edit = IndexEdit(names)
     spans = {range_of(each) for each in added}
     wanted = sorted({bucket_of(id) for id in ids})
     for at in range(0, len(wanted), _AT_ONCE):
@@ -178,13 +178,13 @@ def read_index(names: PageKeys, shard: int, ids: Collection[str], added: Iterabl
     return edit
 
 
-def locate(names: PageKeys, shard: int, ids: Collection[str]) -> Step[dict[str, Place]]:
+def locate(names: PageKeys, shard: int, ids: Collection[str]) -> Step[dict[str, PagedOut]]:
     """Return the places of those of these observations that are paged out."""
     edit = yield from read_index(names, shard, ids)
     return {id: place for id in ids if (place := edit.find(id)) is not None}
 
 
-def rebuild(log: Log, shard: int, places: Sequence[Place]) -> Step[list[Observation]]:
+def rebuild(log: Log, shard: int, places: Sequence[PagedOut]) -> Step[list[Observation]]:
     """Fold the documents of paged-out observations from their events; one that was erased meanwhile is left out.
 
     Raises PositionLost when their events are in an archive that cannot be read.

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask, ask_all
-from scratchbus.errors import InvalidPosition, LogGap, LogRewound, shown
+from scratchbus.errors import LogGap
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Stretch
-from scratchbus.eventlog.below_floor import archived_after, entries_at, read_floor
+from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_id, entry_position
-from scratchbus.eventlog.cursor import ANEW, Below, Cursor, check, trimmed
+from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.log_reader import LONGEST_BATCH, is_complete, whole_batches
 from scratchbus.eventlog.positions import read_positions
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -24,18 +25,17 @@ CHUNK = 500
 LONGEST_BLOCK_MS = 5_000
 STOPPABLE_BLOCK_MS = 500
 
-APART_MS = 60_000
-"""How far servers' clocks, and the moments at which they are read, may be apart: so much comes again on other shards
-when a reader goes on behind one event of a bus that is on several servers."""
+Chunks = list[tuple[int, list[RawEntry]]]
+"""Entries by shard."""
 
 logger = stderr_logger()
 
 
 class Stop(Protocol):
-    """What can say that it is time to stop: a threading.Event or an asyncio.Event."""
+    """A sign to stop: a threading.Event or an asyncio.Event."""
 
     def is_set(self) -> bool:
-        """Say whether it is time."""
+        """Return whether it is time to stop."""
         ...
 
 
@@ -48,11 +48,11 @@ class Narrow(NamedTuple):
 
     @classmethod
     def of(cls, pages: Collection[str] | None, types: Collection[str] | None, kinds: Collection[str] | None) -> Narrow:
-        """Make one from what callers give: a text counts as a list of one."""
+        """Return the filter for the arguments of a caller: a text counts as a list of one."""
         return cls(_names(pages), _names(types), _names(kinds))
 
     def wants(self, fields: dict[bytes, bytes]) -> bool:
-        """Say whether an entry with these fields is wanted."""
+        """Return whether an entry with these fields is wanted."""
         return (
             (self.pages is None or fields.get(b"page") in self.pages)
             and (self.types is None or fields.get(b"type") in self.types)
@@ -66,195 +66,161 @@ def _names(given: Collection[str] | None) -> frozenset[bytes] | None:
     return frozenset(name.encode() for name in ([given] if isinstance(given, str) else given))
 
 
-def bus_position(log: Log) -> Step[BusPosition]:
-    """Return where all logs of the bus end."""
-    ends = []
-    for shard in range(log.shards):
-        (tail,) = yield from ask_all(shard, [("GET", log.keys(shard).tail)])
-        ends.append(Position.parse(tail.partition(b"|")[0].decode())._replace(shard=shard) if tail else START)
-    return BusPosition(tuple(ends))
+def read(log: Log, cursors: list[Cursor], block_ms: int | None = None) -> Step[Chunks]:
+    """Return the next whole batches behind the cursors, by shard, and move the cursors.
 
-
-def cursors(
-    log: Log, after: BusPosition | Position | str | None, pages: Collection[str] | None = None
-) -> Step[list[Cursor]]:
-    """Return the cursors that stand behind a position, on the shards of these pages or on all.
-
-    Raises InvalidPosition, or LogRewound for a position that the log does not reach.
+    With `block_ms` it waits that long for the first, unless the shards are on several servers: no one should wait for
+    one while another has news (see `Feeds.wait_behind`). What was trimmed comes from the archive. A single cursor with
+    a page reads the history index of that page, which may cut a batch. Raises PositionLost when there is no archive,
+    LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
     """
-    if isinstance(after, str):
-        after = BusPosition.parse(after) if "," in after else Position.parse(after)
-    if after is None:
-        places = [START] * log.shards
-    elif isinstance(after, BusPosition):
-        if len(after.shards) != log.shards:
-            raise InvalidPosition(
-                f"{shown(str(after))} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
-            )
-        places = list(after.shards)
-    elif not isinstance(after, Position):
-        raise InvalidPosition(f"{shown(after)} is not a position; pass the position of an event, or `bus.position()`")
-    elif after.shard >= log.shards:
-        raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
-    else:
-        ms = max(0, after.ms - (APART_MS if log.is_spread else 0))
-        places = [after if shard == after.shard else Position(ms, 0) for shard in range(log.shards)]
-    only = None if pages is None else [pages] if isinstance(pages, str) else list(pages)
-    out = []
-    for shard, place in enumerate(places):
-        if only is not None and shard not in map(log.shard, only):
-            continue
-        keys = log.keys(shard)
-        position = place._replace(shard=shard)
-        origin, at, last = yield from ask_all(
-            shard,
-            [
-                ("GET", keys.origin),
-                ("XRANGE", keys.log, position.stream_id, position.stream_id),
-                ("GET", keys.tail),
-            ],
-        )
-        end = Position.parse(last.partition(b"|")[0].decode()) if last else START
-        if position.seq and (position.ms, position.seq) > (end.ms, end.seq):
-            raise LogRewound(
-                f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position"
-                " is of another bus: read it from the start"
-            )
-        event_id = entry_id(at[0]) if at else ""
-        page = only[0] if only is not None and len(only) == 1 else ""
-        out.append(Cursor(position, event_id, origin.decode() if origin else "", page))
-    return out
-
-
-def read(log: Log, places: list[Cursor], block_ms: int | None = None) -> Step[list[tuple[int, list[RawEntry]]]]:
-    """Return the next entries behind the cursors, by shard, and move the cursors.
-
-    With `block_ms` it waits that long for the first, unless the shards are on several servers: nobody should wait for
-    one while another has news (see `feeding`). What was trimmed comes from the archive. Raises PositionLost when there
-    is none, LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
-    """
-    if len(places) == 1 and places[0].page:
-        found = yield from _read_indexed(log, places[0])
+    if len(cursors) == 1 and cursors[0].page:
+        found = yield from _read_indexed(log, cursors[0])
         if found:
-            return [(places[0].position.shard, found)]
-    while True:
-        try:
-            return (yield from _read_on(log, places, block_ms))
-        except Below:
-            continue
+            return [(cursors[0].position.shard, found)]
+    while (chunks := (yield from _read_on(log, cursors, block_ms))) is None:
+        pass
+    return chunks
 
 
-def _read_on(log: Log, places: list[Cursor], block_ms: int | None) -> Step[list[tuple[int, list[RawEntry]]]]:
-    """Return the next entries behind the cursors, and move these. Raises Below, and what `read` raises."""
-    stretches = yield from _read_below(log, places)
-    live = [place for place in places if place.position.shard not in stretches]
-    block = () if block_ms is None or stretches else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))
+def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chunks | None]:
+    """Return the next batches behind the cursors, and move these; None when one turned out to be below the floor."""
+    found: dict[int, Stretch] = {}
+    ends: dict[int, int] = {}  # in ms, of what was read of the shards that have more
+    for cursor in cursors:
+        stretch = yield from _read_archived(log, cursor)
+        if stretch.entries:
+            found[stretch.at.shard], ends[stretch.at.shard] = stretch, stretch.at.ms
+    live = [cursor for cursor in cursors if cursor.position.shard not in found]
+    block = () if block_ms is None or found else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))
     groups = [live] if live else []
-    if log.is_spread and len(places) > 1:
-        groups, block = [[place] for place in live], ()
-    found: dict[int, list[RawEntry]] = {shard: stretch.entries for shard, stretch in stretches.items()}
-    shards = {log.keys(place.position.shard).log.encode(): place.position.shard for place in live}
-    checks: list[Any] = []
+    if log.is_spread and len(cursors) > 1:
+        groups, block = [[cursor] for cursor in live], ()
     for group in groups:
-        answer, *some = yield from ask_all(group[0].position.shard, _questions(log, group, block))
-        found |= {shards[key]: entries for key, entries in answer or ()}
-        checks += some
-    for place, origin, at in zip(live, checks[::2], checks[1::2], strict=True):
-        yield from check(log, place, origin.decode() if origin else "", at, found.get(place.position.shard, []))
-    whole = _in_time(found, {shard: stretch.at.ms for shard, stretch in stretches.items()})
-    for place in places:
-        shard = place.position.shard
-        entries = whole.get(shard, [])
-        if shard in stretches and len(entries) == len(found[shard]):
-            place.stand(stretches[shard].at, stretches[shard].event_id)
-        elif entries:
-            place.stand(entry_position(entries[-1], shard), entry_id(entries[-1]))
-    return [(place.position.shard, mine) for place in places if (mine := whole.get(place.position.shard))]
+        if not (yield from _read_live(log, group, block, found, ends)):
+            return None
+    chunks = []
+    for cursor in cursors:
+        cursor.has_more = cursor.position.shard in ends
+        if (part := found.get(cursor.position.shard)) is None:
+            continue
+        if len(found) > 1 and ends:  # in time's order, so that who goes on behind an event has seen all before it
+            last = min(ends.values())
+            count = sum(entry_position(entry, 0).ms <= last for entry in part.entries)
+            cursor.has_more = cursor.has_more or count < len(part.entries)
+            part = _first(part, count)
+        if part.entries:
+            cursor.stand(part.at, part.event_id)
+            chunks.append((part.at.shard, part.entries))
+    return chunks
 
 
-def _read_below(log: Log, places: list[Cursor]) -> Step[dict[int, Stretch]]:
-    """Return what comes next in the archive for the cursors that stand below the floor of their log, by shard."""
-    stretches: dict[int, Stretch] = {}
-    for place in places:
-        if place.below:
-            stretch = yield from archived_after(log, place.below, place.position, CHUNK)
-            if stretch.entries:
-                stretches[place.position.shard] = stretch
-            else:
-                place.stand(stretch.at, stretch.event_id)
-    return stretches
+def _read_archived(log: Log, cursor: Cursor) -> Step[Stretch]:
+    """Return the next archived batches for a cursor that is known to be below the floor; none, and move it, at that."""
+    stretch = Stretch([], cursor.position, cursor.event_id)
+    if (floor := cursor.below) is None:
+        return stretch
+    for limit in (CHUNK, LONGEST_BATCH):
+        stretch = yield from archived_after(log, floor, cursor.position, limit)
+        if not stretch.entries:
+            cursor.stand(stretch.at, stretch.event_id)
+        if not stretch.entries or whole_batches(stretch.entries, CHUNK):
+            break
+    return _whole(stretch)
 
 
-def _questions(log: Log, places: list[Cursor], block: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Return the commands that read on behind the cursors, and those that tell whether it is still that log."""
-    names = [log.keys(place.position.shard).log for place in places]
+def _read_live(
+    log: Log, cursors: list[Cursor], block: tuple[Any, ...], found: dict[int, Stretch], ends: dict[int, int]
+) -> Step[bool]:
+    """Add the next batches that the logs of one server have behind the cursors; return False to read again."""
+    answer, *replies = yield from ask_all(cursors[0].position.shard, _questions(log, cursors, block))
+    read = dict(answer or ())
+    for cursor, origin, here, floor in zip(cursors, replies[::3], replies[1::3], replies[2::3], strict=True):
+        at, keys = cursor.position, log.keys(cursor.position.shard)
+        entries = read.get(keys.log.encode(), [])
+        has_more = len(entries) >= CHUNK
+        while has_more and len(entries) < LONGEST_BATCH and not whole_batches(entries, CHUNK):
+            last = entries[-1][0].decode()
+            more = yield from ask(keys.shard, "XRANGE", keys.log, f"({last}", "+", "COUNT", CHUNK)
+            entries, has_more = entries + more, len(more) >= CHUNK
+        end = Floor.parse(floor, origin, keys.shard)
+        if at < end.position and not (yield from is_complete(keys, at, entries)):
+            cursor.floor = end
+            return False
+        if not (yield from check(log, cursor, end.origin, here, entries)):
+            return False
+        if entries:
+            stretch = Stretch(entries, entry_position(entries[-1], keys.shard), entry_id(entries[-1]))
+            found[keys.shard] = stretch = _whole(stretch)
+            if has_more or len(stretch.entries) < len(entries):
+                ends[keys.shard] = stretch.at.ms
+    return True
+
+
+def _questions(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Return the commands that read on behind the cursors, and those that tell whether it is still that log.
+
+    The floor is read last, since it is raised before a log is trimmed.
+    """
+    names = [log.keys(cursor.position.shard).log for cursor in cursors]
     commands: list[tuple[Any, ...]] = [
-        ("XREAD", "COUNT", CHUNK, *block, "STREAMS", *names, *(place.position.stream_id for place in places))
+        ("XREAD", "COUNT", CHUNK, *block, "STREAMS", *names, *(cursor.position.stream_id for cursor in cursors))
     ]
-    for place in places:
-        keys, id = log.keys(place.position.shard), place.position.stream_id
-        commands += [("GET", keys.origin), ("XRANGE", keys.log, id, id)]
+    for cursor in cursors:
+        keys, id = log.keys(cursor.position.shard), cursor.position.stream_id
+        commands += [("GET", keys.origin), ("XRANGE", keys.log, id, id), ("GET", keys.floor)]
     return commands
 
 
-def _in_time(found: dict[int, list[RawEntry]], ends: dict[int, int]) -> dict[int, list[RawEntry]]:
-    """Leave out what is later than the end of a shard that has more to give; `ends` are those known to have, in ms.
-
-    So all shards are read in time's order, and whoever goes on behind an event's position has seen all before it.
-    """
-    full = {shard: entry_position(entries[-1], 0).ms for shard, entries in found.items() if len(entries) >= CHUNK}
-    ends = full | ends
-    if not ends or len(found) == 1:
-        return found
-    first = min(ends.values())
-    return {
-        shard: [entry for entry in entries if entry_position(entry, 0).ms <= first] for shard, entries in found.items()
-    }
+def _whole(stretch: Stretch) -> Stretch:
+    """Return the whole batches of a stretch; all of it where a batch is longer than any that is ever written."""
+    return _first(stretch, whole_batches(stretch.entries, CHUNK) or len(stretch.entries))
 
 
-def _read_indexed(log: Log, place: Cursor) -> Step[list[RawEntry]]:
+def _first(stretch: Stretch, count: int) -> Stretch:
+    """Return the first so many entries of a stretch."""
+    entries, shard = stretch.entries[:count], stretch.at.shard
+    if not entries or count == len(stretch.entries):
+        return stretch._replace(entries=entries)
+    return Stretch(entries, entry_position(entries[-1], shard), entry_id(entries[-1]))
+
+
+def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
     """Return the next entries of one page by its history index; it costs what it returns.
 
     At the end of what is folded the cursor leaves the index, and goes on in the log behind the checkpoint.
     """
-    shard = place.position.shard
-    keys = log.keys(shard)
+    shard = cursor.position.shard
+    keys, cursor.has_more = log.keys(shard), True
     while True:
-        below = yield from _read_page_below(log, place)
-        if below:
-            return below
+        if cursor.below:
+            stretch = yield from archived_after(log, cursor.below, cursor.position, CHUNK, cursor.page)
+            cursor.stand(stretch.at, stretch.event_id)
+            if stretch.entries:
+                return stretch.entries
         checkpoint = yield from read_checkpoint(keys)
-        key = PageKeys(keys, place.page, checkpoint.build).positions
-        spots = yield from read_positions(shard, key, place.position, CHUNK)
-        place.floor = yield from read_floor(log, shard)  # after the index, which loses what is below it
-        if place.below or (yield from read_checkpoint(keys)).build != checkpoint.build:
+        key = PageKeys(keys, cursor.page, checkpoint.build).positions
+        spots = yield from read_positions(shard, key, cursor.position, CHUNK)
+        cursor.floor = yield from read_floor(log, shard)  # after the index, which loses what is below it
+        if cursor.below or (yield from read_checkpoint(keys)).build != checkpoint.build:
             continue  # what was read may be gone in part
-        if not spots or checkpoint.origin != place.origin:
-            place.page = ""
-            if checkpoint.origin == place.origin and checkpoint.position > place.position:
-                place.stand(checkpoint.position, checkpoint.event_id)
+        if not spots or checkpoint.origin != cursor.origin:
+            cursor.page = ""
+            if checkpoint.origin == cursor.origin and checkpoint.position > cursor.position:
+                cursor.stand(checkpoint.position, checkpoint.event_id)
             return []
         entries: list[RawEntry] = yield from entries_at(log, spots)
         if len(entries) != len(spots):
             there = {entry_position(entry, shard) for entry in entries}
             gone = yield from not_erased(keys, [spot for spot in spots if spot not in there])
             if gone and gone[0] == spots[0]:
-                raise trimmed(place.position, f"{gone[0]} is not there")
+                raise trimmed(cursor.position, f"{gone[0]} is not there")
             if gone:
-                missing = f"{len(gone)} events of page {place.page!r} are missing, the first at {gone[0]}"
+                missing = f"{len(gone)} events of page {cursor.page!r} are missing, the first at {gone[0]}"
                 raise LogGap(f"shard {shard}: {missing}; {ANEW}")
-        place.stand(spots[-1], entry_id(entries[-1]) if entries else "")
+        cursor.stand(spots[-1], entry_id(entries[-1]) if entries else "")
         if entries:  # else all of them were erased just now
             return entries
-
-
-def _read_page_below(log: Log, place: Cursor) -> Step[list[RawEntry]]:
-    """Return the next archived entries of a page, none at the floor, and move the cursor."""
-    if not place.below:
-        return []
-    stretch = yield from archived_after(log, place.below, place.position, CHUNK, place.page)
-    place.stand(stretch.at, stretch.event_id)
-    return stretch.entries
 
 
 def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]:
@@ -268,12 +234,12 @@ def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]
 
 
 def block_ms(follow: bool, stop: Stop | None) -> int | None:
-    """Return how long to wait for the next events: not at all, a moment when someone may say stop, or long."""
+    """Return how long (ms) to wait for the next events, None for not at all; less when there is a sign to stop."""
     return None if not follow else LONGEST_BLOCK_MS if stop is None else STOPPABLE_BLOCK_MS
 
 
-def decode_wanted(chunks: Iterable[tuple[int, list[RawEntry]]], narrow: Narrow) -> list[Event]:
-    """Decode the entries that are wanted, in time's order across shards; what is no event is logged and left out."""
+def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[Event]:
+    """Decode the wanted entries, in the order of time across shards; log and skip entries that are no events."""
     events = []
     for shard, entries in chunks:
         for entry in entries:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import START, Position
-from scratchbus.engine.steps import Fetch, Step, ask, ask_all
-from scratchbus.errors import EngineLoading, EngineUnreachable, EventIdReused, PositionLost
-from scratchbus.eventlog.archived import Past
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step
+from scratchbus.errors import EngineLoading, EngineUnreachable, EventIdReused
 from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position
-from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.writes import Write
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log  # which looks for what was sent before
 
 _BOUNDED = re.compile(r"[\w-]{12}[0-9a-f]+~([0-9a-f]{1,12})-([0-9a-f]{1,12})(?:/.*)?", re.ASCII)
 _TOLD = ("reason", "action", "holder", "title", "summary", "session")
@@ -67,51 +68,43 @@ def _writer_of(fields: Mapping[bytes, bytes]) -> object:
         return None  # it is no event
 
 
-def look_for(keys: ShardKeys, after: str, wanted: Wanted) -> Step[str]:
-    """Read the log after a stream id until it ends or has one of these events; return where the script looks on.
+def look_for(
+    log: Log, shard: int, after: str, wanted: Wanted, *, is_in_doubt: bool = False
+) -> Step[tuple[str, list[RawEntry]]]:
+    """Walk the log behind a stream id until it ends or has one of these events.
 
-    A log that does not have that id, because another server took over or it was trimmed, is read from its start. Where
-    it has it, all of that millisecond is read: while the clock of a server that took over is behind, every event is of
-    the same one, and its log may have another event at that id.
+    Returns where the script looks on, and those of the events that only the archive has. A log that does not have that
+    id, because another server took over, is read from its start. One that has it is read from the first event of that
+    millisecond: while the clock of a server that took over is behind, all its events are of the same one, and the id
+    may be another event's. Raises PositionLost where the archive cannot be read, or EngineUnreachable; not for a write
+    that `is_in_doubt`, of which the log, as far as it was read, may say enough.
     """
+    reader = LogReader(log, Position.parse(after)._replace(shard=shard), skips_lost=is_in_doubt)
+    first = reader.at._replace(seq=0)
+    begin: tuple[object, ...] | None = ("XREVRANGE", log.keys(shard).log, after, first.stream_id, "COUNT", 2)
+    archived: list[RawEntry] = []
     try:
-        if after != START.stream_id:
-            is_there = yield from ask(keys.shard, "XRANGE", keys.log, after, after)
-            after = f"{after.partition('-')[0]}-0" if is_there else START.stream_id
         while True:
-            entries = yield from ask(keys.shard, "XRANGE", keys.log, f"({after}", "+", "COUNT", 1000)
-            for entry in entries:
-                if _is_wanted(entry, wanted):
-                    return after
-                after = entry[0].decode()
-            if len(entries) < 1000:
-                return after
+            at = reader.at
+            chunk = yield from reader.read(*([begin] if begin is not None else []))
+            if begin is not None:
+                begin, same = None, [entry[0].decode() for entry in chunk.replies[0]]
+                back = reader.floor.position if after not in same else first if len(same) > 1 else at
+                if max(back, reader.floor.position) < at:
+                    reader.at = max(back, reader.floor.position)
+                    continue
+            found = [entry for entry in chunk.entries if _is_wanted(entry, wanted)]
+            if chunk.is_archived:
+                archived += found
+            elif found:
+                before = chunk.entries.index(found[0])
+                return (chunk.entries[before - 1][0].decode() if before else at.stream_id), archived
+            if chunk.is_end:
+                break
     except (EngineUnreachable, EngineLoading):
-        return after
-
-
-def look_below(keys: ShardKeys, past: Past | None, after: str, wanted: Wanted) -> Step[list[RawEntry]]:
-    """Return those of these events that the archive has behind a stream id and the log no longer.
-
-    Raises PositionLost where there is no archive to look into.
-    """
-    floor, origin = yield from ask_all(keys.shard, [("GET", keys.floor), ("GET", keys.origin)])
-    at = Position.parse(after)._replace(shard=keys.shard)
-    if not floor or (end := Position.parse(floor.partition(b"|")[0].decode())._replace(shard=keys.shard)) <= at:
-        return []
-    if past is None:
-        raise PositionLost(
-            f"shard {keys.shard}: the events after {after} were archived, so it is unknown whether the write happened;"
-            " set archive_url to the location of the archive"
-        )
-    found: list[RawEntry] = []
-    while at < end:
-        stretch = yield Fetch(partial(past.after, keys.shard, (origin or b"").decode(), at, end, 1000))
-        found += [entry for entry in stretch.entries if _is_wanted(entry, wanted)]
-        if stretch.at <= at:
-            break
-        at = stretch.at
-    return found
+        if not is_in_doubt:
+            raise
+    return reader.at.stream_id, archived
 
 
 def check_same(writes: Sequence[Write], entries: Sequence[RawEntry]) -> None:

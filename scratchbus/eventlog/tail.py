@@ -1,7 +1,7 @@
 """The end of a shard's log, read once for all who follow it in this process.
 
-A feed keeps the last few thousand entries. Whoever has fallen behind that reads the log at its own pace, so a slow
-follower slows nobody, and costs no memory.
+A feed keeps the last few thousand entries. A follower that has fallen behind them reads the log at its own pace, so
+that it slows no other one and costs no memory.
 """
 
 from __future__ import annotations
@@ -11,33 +11,24 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import START, Position
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import (
-    Poison,
-    RawEntry,
-    decode_item,
-    entry_fields,
-    entry_position,
-    is_batch_end,
-    text_of,
-)
+from scratchbus.eventlog.below_floor import Floor
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_item, entry_fields, entry_position, text_of
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.reader import Narrow, read
 
 KEPT = 4_096
-"""The most entries a feed keeps for those who are a little behind."""
+"""The most entries that a feed keeps for followers that are a little behind."""
 
 KEPT_BYTES = 8 * 1024 * 1024
 """The most bytes of events it keeps."""
 
-_LONGEST_BATCH = 4_096
 
-
-class Item:
-    """One entry of the log; it is decoded once for all, when the first one asks."""
+class LogEntry:
+    """One entry of the log, decoded once for all followers when the first one needs its event."""
 
     __slots__ = ("_event", "_fields", "entry", "position")
 
@@ -56,7 +47,7 @@ class Item:
 
     @property
     def event(self) -> Event | Poison:
-        """Its event, or why it is none. Raises CodeTooOld."""
+        """Its event, or the reason why it is none. Raises CodeTooOld."""
         if self._event is None:
             self._event = decode_item(self.entry, self.position.shard)
         return self._event
@@ -68,7 +59,7 @@ class Item:
 
     @property
     def size(self) -> int:
-        """How many bytes its event has."""
+        """The size of its event in bytes."""
         return len(self.fields.get(b"event", b""))
 
     def place(self, cursor: Cursor) -> None:
@@ -77,23 +68,15 @@ class Item:
         cursor.event_id = self.id
 
 
-def whole_batches(items: Sequence[Item]) -> int:
-    """Return how many of these entries, read one after the other, end with the last whole batch."""
-    end = next((at for at in range(len(items), 0, -1) if is_batch_end(items[at - 1].entry)), 0)
-    if not end and len(items) >= _LONGEST_BATCH:
-        return len(items)  # no such batch is ever written; do not stand still
-    return end
-
-
 class Follower(Protocol):
-    """Who is told what a feed has read."""
+    """What a feed tells about new entries."""
 
-    def offer(self, items: Sequence[Item]) -> None:
-        """Take note of what is new, in whole batches and without a gap; called by whoever read it, so be quick."""
+    def offer(self, items: Sequence[LogEntry]) -> None:
+        """Note new entries, in whole batches and without a gap. The reader of the tail calls it, so be quick."""
         ...
 
-    def stir(self) -> None:
-        """Look again: the feed has begun anew, behind a log that was trimmed or replaced."""
+    def resync(self) -> None:
+        """Read again: the feed has started over at the end of a log that was trimmed or replaced."""
         ...
 
 
@@ -101,15 +84,13 @@ def end_of(log: Log, shard: int) -> Step[Cursor]:
     """Return the cursor that stands behind the last event of a shard's log."""
     keys = log.keys(shard)
     tail, origin = yield from ask_all(shard, [("GET", keys.tail), ("GET", keys.origin)])
-    id, _, event_id = text_of(tail or b"").partition("|")
-    position = Position.parse(id) if id else START
-    return Cursor(position._replace(shard=shard), event_id, origin.decode() if origin else "")
+    return Cursor(*Floor.parse(tail, origin, shard))
 
 
 class Feed:
-    """The end of one shard's log as this process has read it. Whoever follows it may make it advance.
+    """The end of one shard's log as this process has read it. Any follower may advance it.
 
-    `trouble` is why it could not be read just now, if so.
+    `trouble` is the error of the last attempt to read it, if that failed.
     """
 
     def __init__(self, log: Log, shard: int) -> None:
@@ -119,8 +100,7 @@ class Feed:
         self.trouble: ScratchbusError | None = None
         self._cursor: Cursor | None = None
         self._origin = ""
-        self._items: list[Item] = []
-        self._torn: list[Item] = []  # the beginning of a batch whose end was not read yet
+        self._items: list[LogEntry] = []
         self._bytes = 0
         self._before = 0  # the seq before the first item
         self._before_id = ""
@@ -128,40 +108,40 @@ class Feed:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has found the end of the log."""
+        """Whether it knows the end of the log."""
         return self._cursor is not None
 
     @property
     def followers(self) -> int:
-        """How many are told what it reads."""
+        """The number of followers."""
         return len(self._followers)
 
     def is_past(self, position: Position) -> bool:
-        """Say whether it has read an event behind this position."""
+        """Return whether it has read an event behind this position."""
         return self._cursor is not None and self._cursor.position > position
 
     def join(self, follower: Follower) -> None:
-        """Tell this one too what is new."""
+        """Add a follower."""
         with self.lock:
             self._followers.append(follower)
 
     def leave(self, follower: Follower) -> None:
-        """Tell this one no more."""
+        """Remove a follower."""
         with self.lock:
             if follower in self._followers:
                 self._followers.remove(follower)
 
-    def stir(self) -> None:
-        """Have all who follow look again."""
+    def resync(self) -> None:
+        """Let all followers read again."""
         with self.lock:
-            self._stir()
+            self._resync()
 
-    def _stir(self) -> None:
+    def _resync(self) -> None:
         for follower in self._followers:
-            follower.stir()
+            follower.resync()
 
     def advance(self, block_ms: int) -> Step[None]:
-        """Read what follows, waiting up to `block_ms` for it, and offer it. Only one may do so at a time."""
+        """Read the next entries, waiting up to `block_ms` for them, and offer them. Only one caller at a time."""
         if self._cursor is None:
             self._begin((yield from end_of(self.log, self.shard)))
             return
@@ -171,12 +151,12 @@ class Feed:
             self._cursor = None
             return
         if chunks:
-            self._take([Item(entry, self.shard) for entry in chunks[0][1]])
-            if self._cursor.position.seq != self._before + len(self._items) + len(self._torn):
+            self._take([LogEntry(entry, self.shard) for entry in chunks[0][1]], self._cursor.origin)
+            if self._cursor.position.seq != self._before + len(self._items):
                 self._cursor = None  # some were erased in between: its items have to stand one after the other
 
-    def after(self, cursor: Cursor) -> list[Item] | None:
-        """Return the items behind a cursor; None when the feed does not have the event there. Call it with the lock."""
+    def after(self, cursor: Cursor) -> list[LogEntry] | None:
+        """Return the entries behind a cursor, None if the feed lacks the event there. Hold the lock for it."""
         at = cursor.position.seq - self._before
         is_time = cursor.position.ms and not cursor.position.seq  # which event that is before, only the log can tell
         if self._cursor is None or cursor.origin != self._origin or is_time:
@@ -190,18 +170,12 @@ class Feed:
         with self.lock:
             self._cursor, self._origin = cursor, cursor.origin
             self._before, self._before_id = cursor.position.seq, cursor.event_id
-            self._items, self._torn, self._bytes = [], [], 0
-            self._stir()
+            self._items, self._bytes = [], 0
+            self._resync()
 
-    def _take(self, items: list[Item]) -> None:
+    def _take(self, new: list[LogEntry], origin: str) -> None:
         with self.lock:
-            if self._cursor is not None:
-                self._origin = self._cursor.origin
-            whole = self._torn + items
-            end = whole_batches(whole)
-            new, self._torn = whole[:end], whole[end:]
-            if not new:
-                return
+            self._origin = origin
             self._items += new
             self._bytes += sum(item.size for item in new)
             self._trim()
@@ -210,8 +184,8 @@ class Feed:
             if any(item.fields.get(b"kind") == b"erased" for item in new):
                 self._forget(new[-1])
 
-    def _forget(self, last: Item) -> None:
-        """Keep nothing of what is before an item, which was erased in part."""
+    def _forget(self, last: LogEntry) -> None:
+        """Drop all entries up to this one: some of them were erased."""
         self._before, self._before_id = last.position.seq, last.id
         self._items, self._bytes = [], 0
 
@@ -229,15 +203,15 @@ class Feed:
         self._before += drop
 
 
-class Taken(NamedTuple):
-    """What is wanted of a stretch of the log, and whether the log ended there."""
+class TailChunk(NamedTuple):
+    """The entries that a follower wants of those read next, and whether the log ended there."""
 
-    items: list[Item]
+    items: list[LogEntry]
     is_end: bool
 
 
-class Place:
-    """Where one follower stands in one shard's log, and what it wants of it. It wakes the follower when that comes."""
+class TailCursor:
+    """A cursor of one follower in one shard's log, and a filter; it wakes the follower when an entry passes."""
 
     def __init__(self, feed: Feed, cursor: Cursor, narrow: Narrow, wake: Callable[[], object]) -> None:
         self.feed = feed
@@ -246,8 +220,8 @@ class Place:
         self._wake = wake
         self._is_reading = False
 
-    def take(self) -> Step[Taken]:
-        """Return what is wanted of the next stretch, from the feed or else from the log.
+    def take(self) -> Step[TailChunk]:
+        """Return the wanted ones of the next entries, from the feed or else from the log.
 
         Raises PositionLost, LogRewound or LogGap.
         """
@@ -256,31 +230,31 @@ class Place:
             if items is not None:
                 if items:
                     self._move(items[-1])
-                return Taken(self._wanted(items), not items)
+                return TailChunk(self._wanted(items), not items)
             self._is_reading = True
         try:
             chunks = yield from read(self.feed.log, [self.cursor])
         finally:
             self._is_reading = False
-        read_items = [Item(entry, self.feed.shard) for entry in chunks[0][1]] if chunks else []
-        return Taken(self._wanted(read_items), not chunks)
+        read_items = [LogEntry(entry, self.feed.shard) for entry in chunks[0][1]] if chunks else []
+        return TailChunk(self._wanted(read_items), not chunks)
 
-    def offer(self, items: Sequence[Item]) -> None:
-        """Wake the follower for what it wants; go past the rest when nothing else is in between."""
+    def offer(self, items: Sequence[LogEntry]) -> None:
+        """Wake the follower for a wanted entry; move past the others when none is in between."""
         if self._is_reading or self.cursor.position.seq != items[0].position.seq - 1 or self._wanted(items):
             self._wake()
         else:
             self._move(items[-1])
 
-    def stir(self) -> None:
+    def resync(self) -> None:
         """Wake the follower."""
         self._wake()
 
-    def _wanted(self, items: Sequence[Item]) -> list[Item]:
+    def _wanted(self, items: Sequence[LogEntry]) -> list[LogEntry]:
         if self._narrow == Narrow():
             return list(items)
         return [item for item in items if self._narrow.wants(item.fields)]
 
-    def _move(self, item: Item) -> None:
+    def _move(self, item: LogEntry) -> None:
         item.place(self.cursor)
         self.cursor.page = ""

@@ -1,7 +1,7 @@
 """Readers of the tails of a bus: threads for a Bus, tasks for an AsyncBus, with one blocking connection per shard.
 
-A thread that waits for the only shard it follows reads the tail itself, for all other followers too; nothing is faster.
-Where several shards are followed, or a follower does not wait, a dedicated thread reads.
+A thread that waits for the only shard it follows reads the tail itself, also for all other followers; nothing is
+faster. For a follower of several shards, or one that does not wait, a dedicated thread reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scratchbus.engine.wakeup import wait_async
 from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
-from scratchbus.eventlog.tail import Feed, Item
+from scratchbus.eventlog.tail import Feed, LogEntry
 from scratchbus.telemetry.logs import stderr_logger
 
 BREATH = 0.0001
@@ -45,10 +45,10 @@ class _Alarm:
     """A follower that only needs to be woken."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self.stir = wake
+        self.resync = wake
 
-    def offer(self, items: Sequence[Item]) -> None:
-        self.stir()
+    def offer(self, items: Sequence[LogEntry]) -> None:
+        self.resync()
 
 
 class Feeds:
@@ -66,7 +66,7 @@ class Feeds:
         return self._led(shard).feed
 
     def pump(self, shard: int) -> None:
-        """Read the tail of a shard in a dedicated thread, also while nobody waits for it."""
+        """Read the tail of a shard in a dedicated thread, also while no one waits for it."""
         led = self._led(shard)
         with self._lock:
             if led.pump is None:
@@ -108,11 +108,11 @@ class Feeds:
         return woken.is_set()
 
     def close(self) -> None:
-        """Stop reading, and wake all who wait."""
+        """Stop reading, and wake all followers."""
         self._closed.set()
         self._reader.break_off()
         for led in list(self._feeds.values()):
-            led.feed.stir()
+            led.feed.resync()
 
     def _led(self, shard: int) -> _Led:
         with self._lock:
@@ -210,13 +210,13 @@ class AsyncFeeds:
         return woken.is_set()
 
     async def close(self) -> None:
-        """Stop reading, and wake all who wait."""
+        """Stop reading, and wake all followers."""
         await self._reader.break_off()
         for _, task in self._feeds.values():
             task.cancel()
         await asyncio.gather(*(task for _, task in self._feeds.values()), return_exceptions=True)
         for feed, _ in self._feeds.values():
-            feed.stir()
+            feed.resync()
 
     async def _pump(self, feed: Feed) -> None:
         attempt = 0

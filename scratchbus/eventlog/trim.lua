@@ -13,7 +13,9 @@ if OPERATION == 'leave' then
   call('DEL', ARCHIVER)
   return {1}
 end
-call('SET', ARCHIVER, TOKEN .. '|' .. int(now + LEASE_MS) .. '|' .. (OPERATION == 'take' and WHO or who))
+if OPERATION == 'take' then who = WHO end
+till = int(now + LEASE_MS)
+call('SET', ARCHIVER, @HOLD_TEXT(TOKEN, till, who)@)
 if OPERATION == 'take' or OPERATION == 'keep' then return {1, now} end
 
 if OPERATION == 'floor' then -- everything up to STREAM_ID and EVENT_ID is archived
@@ -25,7 +27,7 @@ if OPERATION == 'floor' then -- everything up to STREAM_ID and EVENT_ID is archi
   if not is_erased and (not entry or field_of(entry, 'id') ~= EVENT_ID) then return {-1, 'event'} end
   if at > seq_of(call('GET', CHECKPOINT)) then return {-1, 'checkpoint'} end
   if at >= seq_of(call('GET', TAIL)) then return {-1, 'tail'} end
-  call('SET', FLOOR, STREAM_ID .. '|' .. EVENT_ID)
+  call('SET', FLOOR, @LAST_TEXT(STREAM_ID, EVENT_ID)@)
 elseif OPERATION == 'cut' then -- cuts off what is below the floor from the positions of pages, at these keys
   local floor, WIDTH = seq_of(call('GET', FLOOR)), @POSITION_BYTES@
   for k = FIRST, #ARGV do

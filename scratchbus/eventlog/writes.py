@@ -1,16 +1,16 @@
-"""One event to append: what has to hold for it, and why it was refused when that does not hold."""
+"""Events to append: what has to hold for each, and what the append script answers."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeVar
 
 from pydantic_core import to_json
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.lifecycle import Lifecycle
-from scratchbus.domain.position import moment
+from scratchbus.domain.position import Position, moment
 from scratchbus.engine.scripts import Constants
 from scratchbus.errors import (
     Claimed,
@@ -30,6 +30,9 @@ from scratchbus.errors import (
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.layouts import encode_tags
 from scratchbus.projections.session import PAGES as SESSIONS
+from scratchbus.telemetry.counters import counts
+
+E = TypeVar("E", bound=Event)
 
 _CLASS = {"open": "o", "closed": "c", "final": "f"}
 
@@ -180,3 +183,83 @@ def refusal(page: str, room: int, write: Write, reason: str, details: list[objec
                 return InvalidTransition(subject, status, write.status, allowed)
             return NotChangeable(subject, status, write.verb, allowed)
     raise AssertionError(f"the append script answered {reason!r} {details!r}")
+
+
+class Written(NamedTuple):
+    """What became of one write. One that mode "each" skipped has a position without `seq`, and the reason as kind."""
+
+    position: Position
+    version: int
+    kind: str
+    subject: str
+    fence: int
+
+    def placed(self, event: E) -> E:
+        """Return the event of this write as it is in the log."""
+        ms, seq, shard = self.position
+        return event.placed(subject=self.subject, ms=ms, seq=seq, shard=shard)
+
+
+class Idle(NamedTuple):
+    """Why nothing was picked: what is free has less than the least priority, or something may be free at `soonest`.
+
+    Times are ms, 0 for never; `priority` is -1 when nothing is free. `below` is the score to look on below, if any.
+    """
+
+    now: int
+    soonest: int
+    below: str
+    priority: int
+
+
+class Appended(NamedTuple):
+    """The outcome of an append. `recalled`: the events were in the log before, and only their positions are known."""
+
+    written: list[Written]
+    recalled: list[Position] | None = None
+    idle: Idle | None = None
+
+
+def read_reply(shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended | None:
+    """Return what became of these writes; None for a reply that this code does not know.
+
+    Raises what the first refused event was refused for.
+    """
+    match reply[0]:
+        case b"written":
+            _, ms, *rows = reply
+            written = [
+                Written(Position(ms, seq, shard), version, kind.decode(), subject.decode(), fence)
+                for seq, version, kind, subject, fence in zip(*[iter(rows)] * 5, strict=True)
+            ]
+            return Appended(written)
+        case b"added":
+            _, ms, first = reply
+            written = [
+                Written(Position(ms, seq, shard), 1, write.event.kind, write.event.subject, 0)
+                for seq, write in enumerate(writes, first)
+            ]
+            return Appended(written)
+        case b"known":
+            return Appended([], [_position(row, shard) for row in reply[1:] if row])
+        case b"refused" if reply[2] == b"idle":
+            now, soonest, below, priority = reply[3:]
+            return Appended([], idle=Idle(now, soonest, below.decode(), priority))
+        case b"refused":
+            index = reply[1] - 1
+            _refuse(page, room, writes[index], index, len(writes), reply[2:])
+    return None
+
+
+def _position(row: bytes, shard: int) -> Position:
+    return Position.parse(row.decode())._replace(shard=shard)
+
+
+def _refuse(page: str, room: int, write: Write, index: int, total: int, why: list[object]) -> NoReturn:
+    reason, *details = [part.decode() if isinstance(part, bytes) else part for part in why]
+    error = refusal(page, room, write, str(reason), details)
+    error.index = index  # type: ignore[attr-defined]  # which item of a batch
+    counts.refused[type(error).__name__] += 1
+    if total > 1:
+        error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
+    raise error

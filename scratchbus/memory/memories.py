@@ -69,14 +69,14 @@ class Memories:
 
     def begin_task(self: Host, session: str, title: str, *, event_id: str | None = None) -> str:
         """Begin a task of a session; return its id, which `end_task` takes. Raises SessionOver."""
-        return self.converse(tasks.begin(self.core, session, title, event_id))
+        return self.converse(tasks.begin(self.core, session, locals()))
 
     def end_task(self: Host, task: str, summary: str, *, event_id: str | None = None) -> str:
         """End a task; return the text that replaces everything said and done for it in the conversation.
 
         Raises NotFound, and Conflict when it has ended.
         """
-        return self.converse(tasks.end(self.core, task, summary, event_id))
+        return self.converse(tasks.end(self.core, locals()))
 
     def report_result(self: Host, session: str, result: str, *, event_id: str | None = None) -> Observation:
         """Add the result of a session to the page of its parent, as an observation; no notepad is changed.

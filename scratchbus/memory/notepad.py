@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from scratchbus.commands import notepad
-from scratchbus.commands.memory import history_of
+from scratchbus.commands.memory import MemoryEdit, edit, history_of
 from scratchbus.domain.events import Event
 from scratchbus.domain.memories import Revised
 from scratchbus.domain.values import page_of_session
@@ -29,11 +32,11 @@ class Notepad:
 
     def read(self) -> str:
         """Return its text; "" when it was never written."""
-        return self._bus.converse(notepad.read(self._bus.core, self._page))
+        return (self.read_with_revision()).content
 
     def read_with_revision(self) -> Revised:
         """Return its text, and the revision to pass to `write`."""
-        return self._bus.converse(notepad.read_revised(self._bus.core, self._page))
+        return self._bus.converse(notepad.read(self._bus.core, self._page))
 
     def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
         """Replace the whole text; "" clears it. Returns the new revision.
@@ -41,12 +44,12 @@ class Notepad:
         With a `revision`, the text is replaced only if it is still at that revision (0: still empty). Raises
         RevisionConflict.
         """
-        return self._bus.converse(notepad.write(self._bus.core, self._page, content, revision, event_id))
+        return self._edit(notepad.WriteNotepad, locals())
 
     def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
         """Append a text exactly as given, or with `line` as a line of its own. Returns the new revision."""
         if line:
-            return self._bus.converse(notepad.append_line(self._bus.core, self._page, text, event_id))
+            return self._edit(notepad.AppendLine, locals())
         return self.update("append", text, event_id=event_id)
 
     def update(
@@ -64,8 +67,11 @@ class Notepad:
         The text to find or delete must occur exactly once; with `replace_all` at least once, and all occurrences are
         edited. Returns the new revision.
         """
-        step = notepad.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
-        return self._bus.converse(step)
+        return self._edit(notepad.UpdateNotepad, locals())
+
+    def _edit(self, kind: type[MemoryEdit], given: Mapping[str, Any]) -> int:
+        command = kind.parse(given)
+        return notepad.revision_of(self._bus.converse(edit(self._bus.core, self._page, command)))
 
     def history(self) -> list[Event]:
         """Return all edits as events, oldest first, also after the session has ended. Raises PositionLost."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from scratchbus.commands import notepad
-from scratchbus.commands.memory import history_of
+from scratchbus.commands.memory import MemoryEdit, edit, history_of
 from scratchbus.domain.events import Event
 from scratchbus.domain.memories import Revised
 from scratchbus.domain.values import page_of_session
@@ -27,11 +30,11 @@ class AsyncNotepad:
 
     async def read(self) -> str:
         """Return its text; "" when it was never written."""
-        return await self._bus.converse(notepad.read(self._bus.core, self._page))
+        return (await self.read_with_revision()).content
 
     async def read_with_revision(self) -> Revised:
         """Return its text, and the revision to pass to `write`."""
-        return await self._bus.converse(notepad.read_revised(self._bus.core, self._page))
+        return await self._bus.converse(notepad.read(self._bus.core, self._page))
 
     async def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
         """Replace the whole text; "" clears it. Returns the new revision.
@@ -39,12 +42,12 @@ class AsyncNotepad:
         With a `revision`, the text is replaced only if it is still at that revision (0: still empty). Raises
         RevisionConflict.
         """
-        return await self._bus.converse(notepad.write(self._bus.core, self._page, content, revision, event_id))
+        return await self._edit(notepad.WriteNotepad, locals())
 
     async def append(self, text: str, *, line: bool = False, event_id: str | None = None) -> int:
         """Append a text exactly as given, or with `line` as a line of its own. Returns the new revision."""
         if line:
-            return await self._bus.converse(notepad.append_line(self._bus.core, self._page, text, event_id))
+            return await self._edit(notepad.AppendLine, locals())
         return await self.update("append", text, event_id=event_id)
 
     async def update(
@@ -62,8 +65,11 @@ class AsyncNotepad:
         The text to find or delete must occur exactly once; with `replace_all` at least once, and all occurrences are
         edited. Returns the new revision.
         """
-        step = notepad.update(self._bus.core, self._page, operation, content, find, replace, replace_all, event_id)
-        return await self._bus.converse(step)
+        return await self._edit(notepad.UpdateNotepad, locals())
+
+    async def _edit(self, kind: type[MemoryEdit], given: Mapping[str, Any]) -> int:
+        command = kind.parse(given)
+        return notepad.revision_of(await self._bus.converse(edit(self._bus.core, self._page, command)))
 
     async def history(self) -> list[Event]:
         """Return all edits as events, oldest first, also after the session has ended. Raises PositionLost."""

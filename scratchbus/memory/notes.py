@@ -31,7 +31,7 @@ class Notes:
 
     def add(self, content: str, tags: Sequence[str] = (), *, event_id: str | None = None) -> NoteResult:
         """Add a note of up to `max_note_content` characters, with up to `max_note_tags` tags."""
-        return self._bus.converse(notes.add(self._bus.core, self._page, content, tags, event_id))
+        return self._bus.converse(notes.add(self._bus.core, self._page, locals()))
 
     def scratch(self, content: str, *, event_id: str | None = None) -> NoteResult:
         """Add a note without tags."""
@@ -57,11 +57,11 @@ class Notes:
         event_id: str | None = None,
     ) -> NoteResult:
         """Replace the content of a note, its tags, or both; an argument that is None leaves its field as it is."""
-        return self._bus.converse(notes.update(self._bus.core, self._page, id, content, tags, event_id))
+        return self._bus.converse(notes.update(self._bus.core, self._page, locals()))
 
     def delete(self, id: str, *, event_id: str | None = None) -> NoteResult:
         """Delete a note, and return it as it was; its history stays."""
-        return self._bus.converse(notes.delete(self._bus.core, self._page, id, event_id))
+        return self._bus.converse(notes.delete(self._bus.core, self._page, locals()))
 
     def tags(self) -> TagsResult:
         """Return the tags in use, each with the number of its notes."""

@@ -32,11 +32,11 @@ class Scratchpad:
 
     def read(self) -> str:
         """Return its text; "" when it is empty, and for people. Raises Unauthorized."""
-        return self._bus.converse(scratchpad.read(self._bus.core, self._agent))
+        return (self.read_with_revision()).content
 
     def read_with_revision(self) -> Revised:
         """Return its text, and the revision to pass to `write`. Raises Unauthorized."""
-        return self._bus.converse(scratchpad.read_revised(self._bus.core, self._agent))
+        return self._bus.converse(scratchpad.read(self._bus.core, self._agent))
 
     def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
         """Replace its text; a blank one clears it. Returns the new revision.
@@ -45,7 +45,7 @@ class Scratchpad:
         the scratchpad counts as a revision, also the end of a run. Raises RevisionConflict, Unauthorized,
         InvalidField, TooLarge.
         """
-        return self._bus.converse(scratchpad.write(self._bus.core, self._agent, content, revision, event_id))
+        return self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.WriteScratchpad, locals()))
 
     def whoami(self) -> str:
         """Return the text to show at the start of a run: the agent's identity and scratchpad. Raises Unauthorized."""
@@ -71,7 +71,8 @@ class Scratchpad:
 
     def record_run(self, run: RunRecord, *, event_id: str | None = None) -> None:
         """Record a run that has ended in the history, as an event `run_ended`. Raises Unauthorized."""
-        self._bus.converse(scratchpad.record(self._bus.core, self._agent, event_fields(run), event_id))
+        given = {"run": event_fields(run), "event_id": event_id}
+        self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.RecordRun, given))
 
     def history(self) -> list[Event]:
         """Return the writes and the runs as events, oldest first. Raises Unauthorized."""

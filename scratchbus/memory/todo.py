@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scratchbus.commands import todo as operations
-from scratchbus.commands.memory import history_of
+from scratchbus.commands.memory import edit, history_of
 from scratchbus.domain.events import Event
 from scratchbus.domain.todo import TodoItem, TodoList, for_injection
 from scratchbus.domain.values import page_of_session
@@ -46,7 +46,8 @@ class Todo:
         the list is changed only if it is still at that revision (0: still empty). Raises RevisionConflict, and
         InvalidField unless `todos` is a list of items.
         """
-        return self._bus.converse(operations.write(self._bus.core, self._page, todos, merge, revision, event_id))
+        command = operations.WriteTodo.parse(locals())
+        return operations.list_of(self._bus.converse(edit(self._bus.core, self._page, command)))
 
     def format_for_injection(self) -> str | None:
         """Return the open items as a block to add to a compacted conversation; None when none are open."""

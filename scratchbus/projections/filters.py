@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice, takewhile
-from typing import Any
+from typing import Annotated, Any
 
+from scratchbus.domain.checks import as_time, check_names, check_object, check_text
+from scratchbus.domain.given import CheckedBy, Given
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import millis
 from scratchbus.projections import scratch_page
 from scratchbus.projections.page_in_memory import LivePage
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+def _tags(given: Any) -> tuple[str, ...]:
+    return tuple(check_names("tags", given) or ())
+
+
+class Filter(Given):
     """What a list is narrowed to. All that are given must match; of `tags` every one.
 
     `waiting` is for reminders that wait for an event.
     """
 
-    type: str | None = None
-    status: frozenset[str] | None = None
-    owner: str | None = None
-    source: str | None = None
-    tags: tuple[str, ...] = ()
-    text: str | None = None
-    context: dict[str, Any] | None = None
-    since: datetime | None = None
+    type: Annotated[str | None, CheckedBy(partial(check_text, "type"))] = None
+    status: Annotated[frozenset[str] | None, CheckedBy(partial(check_names, "status"))] = None
+    owner: Annotated[str | None, CheckedBy(partial(check_text, "owner"))] = None
+    source: Annotated[str | None, CheckedBy(partial(check_text, "source"))] = None
+    tags: Annotated[tuple[str, ...], CheckedBy(_tags)] = ()
+    text: Annotated[str | None, CheckedBy(partial(check_text, "text"))] = None
+    context: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "context"))] = None
+    since: Annotated[datetime | None, CheckedBy(partial(as_time, "since"))] = None
     waiting: bool = False
 
     def indexes(self) -> list[tuple[str, str]]:

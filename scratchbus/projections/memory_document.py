@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from scratchbus.domain.event import Event
+from scratchbus.domain.event import Event, trusted
 from scratchbus.domain.memories import Remembered
-from scratchbus.domain.trusted import trusted
 
 Document = TypeVar("Document", bound=Remembered)
 

@@ -12,21 +12,21 @@ from scratchbus.projections.projection import FoldError
 SUBJECT = "notepad"
 
 
-class Text(Remembered):
+class NotepadText(Remembered):
     """What is on a notepad."""
 
     content: str = ""
 
 
-def evolve(document: Text | None, event: Event) -> Text | None:
+def evolve(document: NotepadText | None, event: Event) -> NotepadText | None:
     """Return the notepad after an event. One that was erased is empty, and may be written again."""
     if isinstance(event, Erased):
-        return begun(Text, event, version=event.version)
+        return begun(NotepadText, event, version=event.version)
     if isinstance(event, NotepadWritten):
-        return begun_or_grown(Text, document, event, content=event.content)
+        return begun_or_grown(NotepadText, document, event, content=event.content)
     if isinstance(event, NotepadEdited):
         content = edited(document.content if document else "", event)
-        return begun_or_grown(Text, document, event, content=content)
+        return begun_or_grown(NotepadText, document, event, content=content)
     return document
 
 

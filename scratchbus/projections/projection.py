@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from scratchbus.domain.event import Event
+from scratchbus.domain.event import Event, trusted
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.trusted import trusted
 
 Document = Observation | Remembered
 """The current state of a subject."""
@@ -17,7 +16,7 @@ Document = Observation | Remembered
 D = TypeVar("D", bound=Document)
 
 Store = Literal["docs", "memory"]
-"""Which hash of a page has a document (see `PageKeys`)."""
+"""Which hash of a page has a document, by its name in `PageKeys`."""
 
 
 class FoldError(ValueError):

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from pydantic_core import PydanticUndefined
 
+from scratchbus.domain.event import trusted
 from scratchbus.domain.events import (
     Added,
     Claimed,
@@ -23,9 +25,8 @@ from scratchbus.domain.events import (
     StatusChanged,
     Updated,
 )
-from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.observation import Claim, Observation, ObservationFields
 from scratchbus.domain.position import millis, moment
-from scratchbus.domain.trusted import trusted
 from scratchbus.domain.values import LARGEST
 from scratchbus.projections.projection import FoldError
 
@@ -166,44 +167,35 @@ _UNTOUCHED = {
 """What a new observation has where its event says nothing."""
 
 
+_FIELDS = tuple(ObservationFields.model_fields)
+_fields_of = itemgetter(*_FIELDS)
+
+
 def added(event: Added) -> Observation:
     """Return the observation that begins with an event."""
     given = event.__dict__  # half as dear as the attributes, and this is what a projector does most
-    ttl = given["ttl"]
-    return trusted(
-        Observation,
-        {
-            **_UNTOUCHED,
-            "id": given["subject"],
-            "page": given["page"],
-            "type": given["type"],
-            "content": given["content"],
-            "source": given["source"] or given["by"],
-            "owner": given["owner"],
-            "status": given["status"],
-            "status_class": given["status_class"],
-            "confidence": given["confidence"],
-            "context": given["context"],
-            "tags": given["tags"],
-            "expires_at": given["expires_at"] if ttl is None else moment(given["ms"] + ttl),
-            "metadata": given["metadata"],
-            "priority": given["priority"],
-            "occurrences": min(given["times"], LARGEST),
-            "evidence": given["evidence"],
-            "links": [],
-            "chain": [],
-            "seen_by": [],
-            "followed": [],
-            "dedupe_key": given["dedupe_key"],
-            "remind_at": given["remind_at"],
-            "remind_on": given["remind_on"],
-            "shard": given["shard"],
-            "added_ms": given["ms"],
-            "added_seq": given["seq"],
-            "ms": given["ms"],
-            "seq": given["seq"],
-        },
-    )
+    ms, seq, ttl = given["ms"], given["seq"], given["ttl"]
+    values = {
+        **_UNTOUCHED,
+        "id": given["subject"],
+        "page": given["page"],
+        "type": given["type"],
+        "source": given["source"] or given["by"],
+        "occurrences": min(given["times"], LARGEST),
+        "links": [],
+        "chain": [],
+        "seen_by": [],
+        "followed": [],
+        "shard": given["shard"],
+        "added_ms": ms,
+        "added_seq": seq,
+        "ms": ms,
+        "seq": seq,
+    }
+    values.update(zip(_FIELDS, _fields_of(given), strict=True))
+    if ttl is not None:
+        values["expires_at"] = moment(ms + ttl)
+    return trusted(Observation, values)
 
 
 def _updated(observation: Observation, event: Updated) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
 from scratchbus.domain.memories import Remembered
+from scratchbus.domain.memory_events import RunEnded, ScratchpadWritten
 from scratchbus.projections.memory_document import begun, begun_or_grown
 
 SUBJECT = "scratchpad"

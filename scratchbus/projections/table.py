@@ -29,10 +29,10 @@ IN_PLACE = replace(SCRATCH_PAGE, evolve=partial(scratch_page.evolve, in_place=Tr
 
 PROJECTIONS: dict[str, Projection[Any]] = {
     "": SCRATCH_PAGE,
-    "notepad": Projection(notepad.Text, notepad.evolve),
+    "notepad": Projection(notepad.NotepadText, notepad.evolve),
     "note": Projection(Note, notes.evolve),
     "session": Projection(Session, session.evolve),
-    "todo": Projection(todo.Plan, todo.evolve),
+    "todo": Projection(todo.TodoDocument, todo.evolve),
     "task": Projection(tasks.Task, tasks.evolve),
     "scratchpad": Projection(scratchpad.Pad, scratchpad.evolve),
     "context": Projection(Remembered, contexts.evolve),

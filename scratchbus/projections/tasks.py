@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scratchbus.domain.agent_events import TaskBegun, TaskEnded
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
+from scratchbus.domain.memory_events import TaskBegun, TaskEnded
 from scratchbus.projections.memory_document import begun, grown
 from scratchbus.projections.projection import FoldError
 

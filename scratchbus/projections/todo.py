@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from scratchbus.domain.agent_events import TodoWritten
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
 from scratchbus.domain.memories import Remembered
+from scratchbus.domain.memory_events import TodoWritten
 from scratchbus.domain.todo import TodoItem, upserted
 from scratchbus.projections.memory_document import begun, begun_or_grown
 
 SUBJECT = "todo"
 
 
-class Plan(Remembered):
+class TodoDocument(Remembered):
     """What is on a todo list, and how often that has changed."""
 
     todos: list[TodoItem] = Field(default_factory=list)
     revision: int = 0
 
 
-def evolve(document: Plan | None, event: Event) -> Plan | None:
+def evolve(document: TodoDocument | None, event: Event) -> TodoDocument | None:
     """Return the todo list after an event. One that was erased is empty, and may be written again."""
     if isinstance(event, Erased):
-        return begun(Plan, event, version=event.version, revision=event.version)
+        return begun(TodoDocument, event, version=event.version, revision=event.version)
     if isinstance(event, TodoWritten):
         before, revision = (document.todos, document.revision) if document else ([], 0)
         todos = upserted(before if event.merge else [], event.todos)
-        return begun_or_grown(Plan, document, event, todos=todos, revision=revision + (todos != before))
+        return begun_or_grown(TodoDocument, document, event, todos=todos, revision=revision + (todos != before))
     return document

@@ -31,7 +31,7 @@ _UNKNOWN = object()
 logger = stderr_logger()
 
 
-class Folded(NamedTuple):
+class FoldStep(NamedTuple):
     """The outcome of one step: how many events were folded, whether that was all, and whether it was committed.
 
     `pages` says how many of them were of each page.
@@ -45,7 +45,7 @@ class Folded(NamedTuple):
 
 def fold_once(
     log: Log, shard: int, known: Checkpoint | None = None, chunk: int = CHUNK, build: int | None = None
-) -> Step[tuple[Folded, Checkpoint]]:
+) -> Step[tuple[FoldStep, Checkpoint]]:
     """Fold the next stretch of a shard's log and commit it, to the live state or to a build that is being made.
 
     `known` is the checkpoint as this projector last saw it; it is read anew all the same. Raises PositionLost when
@@ -56,13 +56,13 @@ def fold_once(
     checkpoint, found = yield from _read_stretch(log, key, begin, known, chunk)
     entries = found.entries
     if not entries:
-        return Folded(0, True, Outcome.DONE), checkpoint
+        return FoldStep(0, True, Outcome.DONE), checkpoint
     items = decode_items(entries, shard)
     fold = Fold(shard, found.is_archived)
     if not found.is_whole:
         fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
     if not (yield from load_documents(log, fold, needed(item for _, item in items), checkpoint, key)):
-        return Folded(0, False, Outcome.LOST), checkpoint
+        return FoldStep(0, False, Outcome.LOST), checkpoint
     for entry, item in items:
         fold.apply(entry, item)
     last = entries[-1]
@@ -72,18 +72,18 @@ def fold_once(
     counts.commits[outcome.name.lower()] += 1
     counts.folded += folded
     pages = Counter(item.page for item in fold.folded)
-    return Folded(folded, found.is_end, outcome, pages if folded else {}), now
+    return FoldStep(folded, found.is_end, outcome, pages if folded else {}), now
 
 
-def catch_up(log: Log, shard: int) -> Step[None]:
-    """Fold a shard's log until nothing is left that was there when this began."""
+def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
+    """Fold a shard's log until nothing is left that was there when this began; return the checkpoint then."""
     known: Checkpoint | None = None
     while True:
         folded, known = yield from fold_once(log, shard, known)
         if folded.outcome is not Outcome.DONE:
             yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
         elif folded.is_all:
-            return
+            return known
 
 
 def _read_stretch(
@@ -132,7 +132,7 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
             by_store[projection_of(subject).store].append(subject)
         for store, some in by_store.items():
             asked.append((page, some))
-            reads.append(("HMGET", keys.page(page, checkpoint.build).documents(store), *some))
+            reads.append(("HMGET", getattr(keys.page(page, checkpoint.build), store), *some))
     *rows, last = yield from ask_all(keys.shard, [*reads, ("GET", key)])
     for (page, subjects), found in zip(asked, rows, strict=True):
         for subject, row in zip(subjects, found, strict=True):

@@ -30,12 +30,14 @@ _UNREADABLE = "the stored document before it cannot be read; run `scratchbus reb
 class Fold:
     """The fold of a stretch of one shard's log over the documents it touches.
 
-    What is archived has no positions in the history index: who reads that reads the archive. `paged_in` takes those
-    documents out of the index of what is paged out that were, and are loaded all the same.
+    What is archived has no positions in the history index: who reads that reads the archive. With a `store` only what
+    is stored there is folded. `paged_in` takes those documents out of the index of what is paged out that were, and are
+    loaded all the same.
     """
 
     shard: int
     is_archived: bool = False
+    store: Store | None = None
     documents: Documents = field(default_factory=dict)
     before: Documents = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
@@ -55,6 +57,9 @@ class Fold:
 
     def apply(self, entry: RawEntry, item: Event | Poison) -> None:
         """Fold one entry. What cannot be folded is set aside and marks its document as damaged."""
+        projection = projection_of(item.subject)
+        if self.store not in (None, projection.store):
+            return
         self.folded.append(item)
         key = item.page, item.subject
         if isinstance(item, Poison):
@@ -62,7 +67,7 @@ class Fold:
                 self.documents[key] = damage(self.documents[key], *item.position[:2])
             reason = item.reason
         else:
-            self.documents[key], reason = projection_of(item.subject).fold(self.documents.get(key), item)
+            self.documents[key], reason = projection.fold(self.documents.get(key), item)
             if item.kind == "session_ended" and is_over(item):
                 self._empty(key)
         reason = reason or self.unreadable.pop(key, "")
@@ -75,14 +80,6 @@ class Fold:
         for key in self.documents:
             if key[0] == ended[0] and key != ended and is_remembered(key[1]):
                 self.documents[key] = None
-
-    def stored_in(self, store: Store) -> dict[str, Document | None]:
-        """Return the documents that belong in this hash of their page, by subject."""
-        return {
-            subject: document
-            for (_, subject), document in self.documents.items()
-            if projection_of(subject).store == store
-        }
 
 
 def needed(items: Iterable[Event | Poison]) -> dict[str, list[str]]:

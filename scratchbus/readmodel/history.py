@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
@@ -12,12 +12,10 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor
 from scratchbus.eventlog.chains import events_of, go_on_below, read_chain
-from scratchbus.eventlog.codec import decode_entry
+from scratchbus.eventlog.codec import RawEntry, decode_entry
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel.queries import Freshness, look
-
-_SUBJECTS, _EVENTS = 50, 10  # whose histories are asked for at once, and of how many events each
 
 
 def history(log: Log, page: str, subject: str) -> Step[list[Event]]:
@@ -41,46 +39,26 @@ def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tup
     They begin at a stream id, or with the last event when that is empty. Raises PositionLost.
     """
     shard = log.shard(page)
-    keys = log.keys(shard)
-    (reply,) = yield Call(
-        shard, (read_chain(log=keys.log, heads=keys.heads(page), subject=subject, begin=at, limit=most),)
-    )
-    entries, rest = reply[0], reply[1].decode()
+    entries, rest = yield from _read_chain(log, page, subject, at, most)
     if not entries and not rest:
         rest = yield from _last_of(log, page, subject)
         if rest:  # above the floor it is still in the log
-            (reply,) = yield Call(
-                shard, (read_chain(log=keys.log, heads=keys.heads(page), subject=subject, begin=rest, limit=most),)
-            )
-            entries, rest = reply[0], reply[1].decode()
+            entries, rest = yield from _read_chain(log, page, subject, rest, most)
     if rest and len(entries) < most:
         entries, rest = yield from go_on_below(log, shard, entries, rest, most, subject)
     return events_of(entries, shard), rest
 
 
-def walk_all_back(log: Log, page: str, ends: Mapping[str, str]) -> Step[dict[str, list[Event]]]:
-    """Return of each subject all events up to the one with this stream id, newest first. Raises PositionLost."""
-    shard, asked, found = log.shard(page), list(ends.items()), dict[str, list[Event]]()
-    keys = log.keys(shard)
-    for first in range(0, len(asked), _SUBJECTS):
-        some = asked[first : first + _SUBJECTS]
-        commands = [
-            read_chain(log=keys.log, heads=keys.heads(page), subject=subject, begin=begin, limit=_EVENTS)
-            for subject, begin in some
-        ]
-        replies = yield Call(shard, tuple(commands))
-        for (subject, _), (entries, rest) in zip(some, replies, strict=True):
-            events, at = events_of(entries, shard), rest.decode()
-            while at:
-                more, at = yield from walk_back(log, page, subject, at, 500)
-                events += more
-            found[subject] = events
-    return found
+def _read_chain(log: Log, page: str, subject: str, begin: str, most: int) -> Step[tuple[list[RawEntry], str]]:
+    keys = log.keys(log.shard(page))
+    command = read_chain(log=keys.log, heads=keys.heads(page), subject=subject, begin=begin, limit=most)
+    ((entries, rest),) = yield Call(keys.shard, (command,))
+    return entries, rest.decode()
 
 
 def _last_of(log: Log, page: str, subject: str) -> Step[str]:
     """Return the stream id of the last event about a subject whose head was dropped, "" if it never was."""
-    seen = yield from look(log, page, Freshness(), lambda _: (), "get", subject)
+    seen = yield from look(log, page, Freshness(), "get", subject)
     for document in seen.found:
         return document.position.stream_id
     if seen.checkpoint.is_paged:

@@ -28,7 +28,7 @@ from scratchbus.eventlog.codec import (
 )
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.reader import CHUNK, read
+from scratchbus.eventlog.reader import read
 from scratchbus.projections import notes, session
 from scratchbus.projections.notebook import Notebook
 from scratchbus.readmodel.catch_up import catch_up
@@ -39,7 +39,7 @@ MOST_BYTES = 64 * 1024 * 1024
 _AT_ONCE = 1_000  # documents that one look takes: about a millisecond of the engine's time
 
 
-class Held:
+class CachedNotebook:
     """The notes of one session, and up to where in the log they are known. Use `notes` with the lock."""
 
     def __init__(self, page: str, its_notes: Notebook, cursor: Cursor) -> None:
@@ -53,13 +53,9 @@ class Held:
         """Take in what has happened since. Raises PositionLost, LogRewound or LogGap."""
         ahead = replace(self.cursor)
         while True:
-            was = ahead.position
             chunks = yield from read(log, [ahead])
-            entries = chunks[0][1] if chunks else []
-            is_archived = ahead.floor is not None and was < ahead.floor.position  # the log goes on behind that
-            is_all = not ahead.page and not is_archived and len(entries) < CHUNK
-            self._take(entries, ahead)
-            if is_all:
+            self._take(chunks[0][1] if chunks else [], ahead)
+            if not ahead.has_more:
                 return
             ahead.page = self._page  # it is far behind: by the index of the page, as far as that goes
 
@@ -85,9 +81,9 @@ class Notebooks:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._held: OrderedDict[str, Held] = OrderedDict()
+        self._held: OrderedDict[str, CachedNotebook] = OrderedDict()
 
-    def fresh(self, log: Log, page: str) -> Step[Held]:
+    def fresh(self, log: Log, page: str) -> Step[CachedNotebook]:
         """Return the notes of a session with all that was acknowledged before. Raises as reading the log does."""
         for is_last in (False, True):
             held = self._held.get(page) or (yield from _read(log, page))
@@ -103,7 +99,7 @@ class Notebooks:
                 return held
         raise AssertionError("the last try returns or raises")
 
-    def _keep(self, page: str, held: Held) -> None:
+    def _keep(self, page: str, held: CachedNotebook) -> None:
         with self._lock:
             self._held[page] = held
             self._held.move_to_end(page)
@@ -113,7 +109,7 @@ class Notebooks:
                 size -= gone.notes.size
 
 
-def _read(log: Log, page: str) -> Step[Held]:
+def _read(log: Log, page: str) -> Step[CachedNotebook]:
     """Read the notes of a session from the state, some at a time.
 
     Some may be newer than the checkpoint that was read before them: what they have in them already changes nothing.
@@ -137,4 +133,4 @@ def _read(log: Log, page: str) -> Step[Held]:
                 break
         if (yield from read_checkpoint(keys)).build == checkpoint.build:
             cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
-            return Held(page, Notebook(found.values()), cursor)
+            return CachedNotebook(page, Notebook(found.values()), cursor)

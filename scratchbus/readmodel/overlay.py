@@ -10,6 +10,8 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.codec import decode_items, entry_fields, entry_position
 from scratchbus.eventlog.log_reader import CHUNK, LogReader
+from scratchbus.projections.projection import Store
+from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.catch_up import load_documents
 from scratchbus.readmodel.fold import Fold, needed
 
@@ -26,9 +28,9 @@ class Ahead:
     fold: Fold
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> Ahead:
-        """Begin at a checkpoint."""
-        return cls(checkpoint, checkpoint.position, Fold(checkpoint.position.shard))
+    def of(cls, checkpoint: Checkpoint, store: Store) -> Ahead:
+        """Begin at a checkpoint, with what is kept in one store."""
+        return cls(checkpoint, checkpoint.position, Fold(checkpoint.position.shard, store=store))
 
 
 def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
@@ -40,7 +42,7 @@ def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
         yield Pause(0.02)  # some are missing at the end of the log; they may be on their way from a primary
         return True
     items = decode_items((entry for entry in entries if entry_fields(entry).get(b"page") == name), shard)
-    subjects = needed(item for _, item in items).get(page, [])
+    subjects = needed(item for _, item in items if projection_of(item.subject).store == fold.store).get(page, [])
     new = [subject for subject in subjects if (page, subject) not in fold.documents]
     key = checkpoint_key(keys)
     if not (yield from load_documents(log, fold, {page: new} if new else {}, ahead.checkpoint, key)):

@@ -28,7 +28,6 @@ from scratchbus.eventlog.layouts import LUA, Head
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document, Store
 from scratchbus.projections.scratch_page import by_priority, is_active
-from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.catch_up import fold_once, page_in
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.overlay import Ahead, fold_ahead
@@ -42,6 +41,7 @@ def _query(
     log: Key,
     docs: Key,
     heads: Key,
+    open: Key,
     sets: Keys,
     page: str,
     most: int,
@@ -51,10 +51,13 @@ def _query(
     """Look at a page, and at up to `most` events behind the stream id `folded`, or behind the checkpoint when it is "".
 
     The operations and their arguments: "get", ids; "active", how many (-1: all); "list", at least how many, below which
-    seq ("" from the newest), statuses (",a,b," or ""), and a text that the document must contain ("" any). `sets` are
-    the sorted set that "active" and "list" walk, and those that "list" intersects with.
+    seq ("" from the newest), statuses (",a,b," or ""), and a text that the document must contain ("" any). `open` is
+    the sorted set that "active" walks, `sets` are those that "list" intersects.
     """
 
+
+KeysOf = Callable[[PageKeys], Iterable[str]]
+"""Returns the sorted sets of a page that a list walks."""
 
 IN_MEMORY = 200
 """With more unfolded events than this, a reader commits what it folds."""
@@ -98,31 +101,31 @@ def look(
     log: Log,
     page: str,
     freshness: Freshness,
-    keys_of: Callable[[PageKeys], Iterable[str]],
     operation: str,
     *arguments: object,
+    keys_of: KeysOf | None = None,
     ahead: Ahead | None = None,
     earlier: Earlier | None = None,
 ) -> Step[Look]:
     """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind."""
-    seen = yield from _look(log, page, freshness, "docs", keys_of, operation, arguments, ahead)
-    now, overlay = seen.now, cast(dict[str, Observation | None], seen.fold.stored_in("docs"))
+    seen = yield from _look(log, page, freshness, "docs", operation, arguments, keys_of, ahead)
+    now, overlay = seen.now, cast(dict[str, Observation | None], seen.overlay())
     if earlier is not None:
         now = earlier.ms
         overlay |= yield from earlier.undo(log, page, end_of(seen.tail, log.shard(page)))
-    documents = decode_observations([row for row in seen.found if row])
+    documents = decode_observations(list(filter(None, seen.found)))
     return Look(now, documents, overlay, seen.is_end, seen.below, seen.checkpoint, seen.ahead)
 
 
 def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness) -> Step[dict[str, Remembered]]:
     """Return what is remembered on a page under these subjects; what is not there is left out. Raises Behind."""
-    seen = yield from _look(log, page, freshness, "memory", lambda _: (), "get", subjects, None)
+    seen = yield from _look(log, page, freshness, "memory", "get", subjects)
     found: dict[str, Document | None] = {
         subject: decode_document(subject, row)
         for subject, row in zip(subjects, seen.found, strict=True)
         if row and page not in seen.fold.emptied
     }
-    found |= {subject: late for subject, late in seen.fold.stored_in("memory").items() if subject in subjects}
+    found |= {subject: late for subject, late in seen.overlay().items() if subject in subjects}
     return {subject: document for subject, document in found.items() if isinstance(document, Remembered)}
 
 
@@ -138,16 +141,20 @@ class _Seen(NamedTuple):
     checkpoint: Checkpoint
     ahead: Ahead | None
 
+    def overlay(self) -> dict[str, Document | None]:
+        """Return the documents that events came for since, by subject."""
+        return {subject: document for (_, subject), document in self.fold.documents.items()}
+
 
 def _look(
     log: Log,
     page: str,
     freshness: Freshness,
     store: Store,
-    keys_of: Callable[[PageKeys], Iterable[str]],
     operation: str,
     arguments: Sequence[object],
-    ahead: Ahead | None,
+    keys_of: KeysOf | None = None,
+    ahead: Ahead | None = None,
 ) -> Step[_Seen]:
     """Look at the documents of a page that are kept in one hash."""
     shard = log.shard(page)
@@ -161,9 +168,10 @@ def _look(
             tail=keys.tail,
             checkpoint=keys.live,
             log=keys.log,
-            docs=names.documents(store),
+            docs=getattr(names, store),
             heads=names.heads,
-            sets=tuple(keys_of(names)),
+            open=names.open,
+            sets=tuple(keys_of(names)) if keys_of is not None else (),
             page=page,
             most=most,
             folded=ahead.at.stream_id if ahead else "",
@@ -176,8 +184,8 @@ def _look(
             ahead = None
             continue
         if reply[3] != -1:
-            fold = ahead.fold if ahead else Fold(shard)
-            if (yield from _fold_rest(log, page, store, checkpoint, fold, reply, stale=freshness.stale_ok)):
+            fold = ahead.fold if ahead else Fold(shard, store=store)
+            if (yield from _fold_rest(log, page, checkpoint, fold, reply, stale=freshness.stale_ok)):
                 break
             ahead = None
             continue
@@ -186,7 +194,7 @@ def _look(
                 f"page {page!r}: the projection is still behind after {freshness.timeout:g} s; start a projector"
                 " (`scratchbus up`), or read with stale_ok=True"
             )
-        ahead = yield from _fold_some(log, page, checkpoint, ahead)
+        ahead = yield from _fold_some(log, page, store, checkpoint, ahead)
     if freshness.stale_ok:
         since = reply[3]
         if since and reply[0] - since > freshness.timeout * 1000:
@@ -200,14 +208,12 @@ def _look(
     return _Seen(now, tail, found, fold, bool(is_end), below[0].decode() if below else "", checkpoint, ahead)
 
 
-def _fold_rest(
-    log: Log, page: str, store: Store, checkpoint: Checkpoint, fold: Fold, reply: list[Any], *, stale: bool
-) -> Step[bool]:
+def _fold_rest(log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], *, stale: bool) -> Step[bool]:
     """Fold what a look found behind the checkpoint; say whether it holds, or something was paged in meanwhile."""
     entries, touched, rows = [] if stale else reply[3], reply[4], reply[5]
     for subject, row in zip(touched, rows, strict=True):
         key = page, text_of(subject)
-        if projection_of(key[1]).store == store and key not in fold.documents:
+        if key not in fold.documents:
             fold.load(key, row)
     items = decode_items(entries, fold.shard)
     if checkpoint.is_paged and (yield from page_in(log, fold, needed(item for _, item in items), checkpoint.build)):
@@ -215,18 +221,17 @@ def _fold_rest(
         if Checkpoint.parse(key_now, fold.shard) != checkpoint:
             return False
     for entry, item in items:
-        if projection_of(item.subject).store == store:
-            fold.apply(entry, item)
+        fold.apply(entry, item)
     return True
 
 
-def _fold_some(log: Log, page: str, checkpoint: Checkpoint, ahead: Ahead | None) -> Step[Ahead | None]:
+def _fold_some(log: Log, page: str, store: Store, checkpoint: Checkpoint, ahead: Ahead | None) -> Step[Ahead | None]:
     """Fold some of what is missing: for all, or where that is forbidden for this read alone, which is returned."""
     if ahead is None:
         try:
             folded, _ = yield from fold_once(log, checkpoint.position.shard, checkpoint)
         except (EngineReadOnly, EngineForbidden):
-            ahead = Ahead.of(checkpoint)
+            ahead = Ahead.of(checkpoint, store)
         else:
             if folded.outcome is not Outcome.DONE:
                 yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
@@ -239,7 +244,7 @@ def get(
 ) -> Step[dict[str, Observation]]:
     """Return the observations with these ids, by id; those that are not on the page are left out."""
     for _ in range(_LOOKS):
-        seen = yield from look(log, page, freshness, lambda _: (), "get", *ids, earlier=earlier)
+        seen = yield from look(log, page, freshness, "get", *ids, earlier=earlier)
         found = {document.id: document for document in seen.found}
         missing = [id for id in ids if id not in found and id not in seen.overlay]
         if not (missing and seen.checkpoint.is_paged):
@@ -273,9 +278,7 @@ def active(
     """Return the open observations by priority, then newest first: those that do not wait for review, or all wanted."""
     want, ahead = -1 if limit is None else limit, None
     while True:
-        seen = yield from look(
-            log, page, freshness, lambda names: (names.open,), "active", want, ahead=ahead, earlier=earlier
-        )
+        seen = yield from look(log, page, freshness, "active", want, ahead=ahead, earlier=earlier)
         ahead = seen.ahead
         late = [document for document in seen.overlay.values() if document is not None]
         if not seen.is_end:  # what ranks below the last that was found may have others before it

@@ -49,7 +49,7 @@ end
 
 if OPERATION == 'active' then
   local limit = tonumber(ARGV[FIRST])
-  local ids = call('ZREVRANGE', KEYS[SETS], 0, limit < 0 and -1 or limit + #touched - 1)
+  local ids = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1)
   return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, documents(ids),
     (limit < 0 or #ids < limit + #touched) and 1 or 0}
 end

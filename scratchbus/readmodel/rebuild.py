@@ -15,7 +15,7 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Outcome
 from scratchbus.eventlog.lag import end_of
 from scratchbus.readmodel.catch_up import fold_once
-from scratchbus.readmodel.rebuild_lease import Lease, clear, take
+from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
 from scratchbus.readmodel.scope import Core
 
 CHUNK = 250
@@ -106,7 +106,7 @@ def _rebuild_shard(work: _Work, shard: int) -> Step[None]:
     yield from clear(lease, kept=())
 
 
-def _fold_all(work: _Work, lease: Lease) -> Step[None]:
+def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
     """Fold a shard's log from its beginning until the new build may take the place of the live one, and switch."""
     shard, end = lease.keys.shard, work.ends[lease.keys.shard]
     pace, known, is_live = Pace(end, time.monotonic()), None, False

@@ -32,7 +32,7 @@ def _rebuild(
     """
 
 
-class Lease(NamedTuple):
+class RebuildLease(NamedTuple):
     """The right to build a shard's state anew, as a build of that number; `live` is the build that readers use."""
 
     keys: ShardKeys
@@ -65,13 +65,13 @@ class Lease(NamedTuple):
         return reply
 
 
-def take(keys: ShardKeys, who: str) -> Step[Lease]:
+def take(keys: ShardKeys, who: str) -> Step[RebuildLease]:
     """Take the lease of a shard, when whoever has it is gone. Raises RebuildHeld when that one shows signs of life."""
     token, seen = token_hex(8), None
     while True:
         reply = yield from _run(keys, "take", token, None, who)
         if reply[0] == 1:
-            return Lease(keys, token, reply[1], reply[2])
+            return RebuildLease(keys, token, reply[1], reply[2])
         _, holder, until = reply
         if seen is not None and until != seen:
             raise RebuildHeld(keys.shard, holder.decode())
@@ -79,7 +79,7 @@ def take(keys: ShardKeys, who: str) -> Step[Lease]:
         yield Pause(_LOOK)
 
 
-def clear(lease: Lease, kept: Sequence[int]) -> Step[int]:
+def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
     """Delete the keys of all builds before this one, but for those to be kept, some at a time; return how many."""
     shard, prefix = lease.keys.shard, lease.keys.tag + "p"
     count, at = 0, b"0"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -47,11 +46,11 @@ class Relations:
 
     def open(self, shard: int) -> Step[None]:
         """Fold what is missing of a shard, or read it where that is forbidden."""
-        keys = self.log.keys(shard)
-        with suppress(EngineReadOnly, EngineForbidden):
-            yield from catch_up(self.log, shard)
-        checkpoint = yield from read_checkpoint(keys)
-        self._builds[shard], reader, is_end = checkpoint.build, LogReader(self.log, checkpoint.position), False
+        try:
+            checkpoint, is_end = (yield from catch_up(self.log, shard)), True
+        except (EngineReadOnly, EngineForbidden):
+            checkpoint, is_end = (yield from read_checkpoint(self.log.keys(shard))), False
+        self._builds[shard], reader = checkpoint.build, LogReader(self.log, checkpoint.position)
         while not is_end:
             entries, is_end, *_ = yield from reader.read()
             for _, event in decode_items(entries, shard):

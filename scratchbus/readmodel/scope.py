@@ -18,7 +18,7 @@ from scratchbus.domain.values import MAX_BYTES, check_source
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, ask, ask_all
-from scratchbus.errors import TypeInUse, UnknownType, VersionConflict
+from scratchbus.errors import TypeInUse, VersionConflict
 from scratchbus.eventlog.append import Log, append
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE
@@ -129,14 +129,11 @@ def type_of(core: Core, name: str) -> Step[ObservationType]:
 
     A newer registry is looked for every few seconds, and at once when the type is unknown.
     """
-    if time.monotonic() - core.registry_checked > REGISTRY_AGE:
+    kind = core.registry.types.get(name)
+    if kind is None or time.monotonic() - core.registry_checked > REGISTRY_AGE:
         yield from refresh_registry(core)
-    try:
-        return core.registry.get(name)
-    except UnknownType:
-        if not (yield from refresh_registry(core)):
-            raise
-        return core.registry.get(name)
+        kind = core.registry.get(name)
+    return kind
 
 
 def refresh_registry(core: Core) -> Step[bool]:
@@ -164,7 +161,7 @@ def push_registry(core: Core, registry: Registry, event_id: str | None = None) -
     Raises TypeInUse when a type goes, or gets another lifecycle, while an observation of it is open, and
     VersionConflict when someone else published meanwhile. A retry with the same event id is answered as the first.
     """
-    check_guards(event_id, None)
+    check_guards(event_id)
     head, current = yield from _read_registry(core.log)
     old = current or core.registry
     digest = digest_of("push_types", registry.text) if event_id is not None else ""

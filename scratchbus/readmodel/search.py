@@ -64,7 +64,7 @@ def _search(
     while limit is None or len(out) < limit:
         ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))
         asked = "list", ask_for, bound, statuses, source
-        seen = yield from look(log, page, freshness, keys_of, *asked, ahead=ahead, earlier=earlier)
+        seen = yield from look(log, page, freshness, *asked, keys_of=keys_of, ahead=ahead, earlier=earlier)
         ahead = seen.ahead
         if walk is None and seen.checkpoint.is_paged and not wanted.waiting:
             walk = yield from _begin(log, page, seen.checkpoint, wanted)
@@ -104,7 +104,7 @@ class _Walk:
     moves: bytes | None
     ranges: list[int]
     has_status: bool
-    _read: dict[int, list[paged_out.Place]] = field(default_factory=dict)
+    _read: dict[int, list[paged_out.PagedOut]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -128,7 +128,7 @@ class _Walk:
         shard = self.checkpoint.position.shard
         since = millis(self.wanted.since) if self.wanted.since is not None else 0
         size = _MOST if limit is None else max(_FEWEST, min(_MOST, limit))
-        places: list[paged_out.Place] = []
+        places: list[paged_out.PagedOut] = []
         ranges = [each for each in self.ranges if each >= low // paged_out.RANGE]
         ranges = [each for each in ranges if high is None or each * paged_out.RANGE < high]
         for at, number in enumerate(ranges):

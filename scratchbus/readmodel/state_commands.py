@@ -32,9 +32,9 @@ def commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[Co
             continue
         name = keys.page(page, checkpoint.build)
         if after is not None:
-            writes["HSET", name.documents(projection.store)] += (subject, encode_document(after))
+            writes["HSET", getattr(name, projection.store)] += (subject, encode_document(after))
         elif not is_emptied:
-            writes["HDEL", name.documents(projection.store)].append(subject)
+            writes["HDEL", getattr(name, projection.store)].append(subject)
         if projection.indexes is not None:
             _index(writes, name, projection.indexes, subject, before, after)
     places: dict[str, list[int]] = defaultdict(list)

@@ -18,12 +18,12 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.below_floor import read_floor, stretch_after
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
 from scratchbus.eventlog.codec import RawEntry, decode_observations, entry_fields, entry_position
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.revive import drop_heads
 from scratchbus.projections import scratch_page
 from scratchbus.projections.table import is_remembered
@@ -76,7 +76,7 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]
         names, until = PageKeys(keys, "", checkpoint.build), max(0, in_ms(time) - keep_ms)
         stored = yield from ask(shard, "HGET", names.paging, "cursor")
         after = Position.parse(stored.decode())._replace(shard=shard) if stored else START._replace(shard=shard)
-        entries, is_all = yield from _next(log, after, until)
+        entries, is_all, *_ = yield from LogReader(log, after, until=until, chunk=CHUNK, skips_lost=True).read()
         old = [entry for entry in entries if _is_old(entry_position(entry, shard), until, checkpoint)]
         if not old:
             return 0, True
@@ -105,29 +105,6 @@ def _is_old(place: Position, until: int, checkpoint: Checkpoint) -> bool:
     return place.ms <= until and place.seq <= checkpoint.position.seq
 
 
-def _next(log: Log, after: Position, until: int) -> Step[tuple[list[RawEntry], bool]]:
-    """Return the next entries behind a position, up to a time (ms); what is archived and cannot be read is passed over.
-
-    Say also whether these are all there are up to then.
-    """
-    shard = after.shard
-    entries: list[RawEntry] = yield from ask(
-        shard, "XRANGE", log.keys(shard).log, f"({after.stream_id}", until, "COUNT", CHUNK
-    )
-    if entries and entry_position(entries[0], shard).seq == after.seq + 1:
-        return entries, len(entries) < CHUNK
-    floor = yield from read_floor(log, shard)
-    try:
-        while after < floor.position:
-            stretch = yield from stretch_after(log, floor, after, CHUNK)
-            if stretch.entries:
-                return stretch.entries, False
-            after = stretch.at
-    except PositionLost as problem:
-        logger.warning("what was final before that stays in memory", shard=shard, reason=str(problem))
-    return entries, len(entries) < CHUNK
-
-
 def _final(keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry], until: int) -> Step[Final | None]:
     """Return what these events were about that is final and has had none since `until`; None when others are at it."""
     subjects: dict[str, dict[str, None]] = defaultdict(dict)
@@ -153,7 +130,7 @@ def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
     out: Final = {}
     for page, some in final.items():
         try:
-            made = yield from paged_out.rebuild(log, shard, [paged_out.Place.of(document) for document in some])
+            made = yield from paged_out.rebuild(log, shard, [paged_out.PagedOut.of(document) for document in some])
         except PositionLost:
             continue  # who may not read them must not page them out
         same = {document.id: document for document in made}
@@ -176,7 +153,9 @@ def _drop(keys: ShardKeys, final: Final) -> Step[None]:
             yield from drop_heads(keys, page, heads)
 
 
-def _index(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Sequence[Observation]) -> Step[paged_out.Edit]:
+def _index(
+    keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Sequence[Observation]
+) -> Step[paged_out.IndexEdit]:
     """Return the index of what is paged out of a page, with these."""
     names = PageKeys(keys, page, checkpoint.build)
     ids, added = [each.id for each in some], [each.added_seq for each in some]

@@ -9,14 +9,16 @@ from scratchbus.commands.dependents import complete
 from scratchbus.domain.events import Due, Event, StatusChanged
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, BusPosition, Position
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import LogGap, LogRewound, NotFound, PositionLost, VersionConflict
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.append import Log, append
-from scratchbus.eventlog.codec import RawEntry, entry_position
+from scratchbus.eventlog.codec import entry_position
+from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.lag import end_of
-from scratchbus.eventlog.reader import Narrow, decode_wanted
+from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.reader import Chunks, Narrow, decode_wanted
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import evolve
@@ -32,9 +34,6 @@ HAPPENINGS = ("added", "repeated", "updated", "status_changed")
 
 Life = dict[int, Observation | None]
 """An observation as each of its events left it, by the event's seq."""
-
-Chunks = list[tuple[int, list[RawEntry]]]
-"""Entries by shard."""
 
 logger = stderr_logger()
 
@@ -62,14 +61,14 @@ def _next(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, boo
     wait for ever.
     """
     try:
-        cursors = yield from reader.cursors(log, after)
-        chunks = yield from reader.read(log, cursors)
+        at = yield from cursors(log, after)
+        chunks = yield from reader.read(log, at)
     except (PositionLost, LogGap, LogRewound) as lost:
         places, chunks, missing = yield from _read_past(log, after)
         counts.missed += missing
         logger.warning("reminders go on behind what is missing", events=missing, reason=str(lost))
         return places, chunks, True
-    return [cursor.position for cursor in cursors], chunks, bool(chunks)
+    return [cursor.position for cursor in at], chunks, bool(chunks)
 
 
 def _read_past(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, int]]:
@@ -79,18 +78,16 @@ def _read_past(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks
     """
     starts = BusPosition.parse(after).shards if after else (START,) * log.shards
     places, chunks, missing = [], [], 0
-    for shard, start in enumerate(starts):
-        keys = log.keys(shard)
-        entries, tail = yield from ask_all(
-            shard, [("XRANGE", keys.log, f"({start.stream_id}", "+", "COUNT", reader.CHUNK), ("GET", keys.tail)]
-        )
-        end = end_of(tail, shard)
-        if end < start or (entries and entry_position(entries[0], shard).seq <= start.seq):
-            start = START
-            entries = yield from ask(shard, "XRANGE", keys.log, "-", "+", "COUNT", reader.CHUNK)
+    for shard, known in enumerate(starts):
+        for start in (known._replace(shard=shard), START._replace(shard=shard)):
+            walk = LogReader(log, start, chunk=reader.CHUNK, skips_lost=True)
+            found = yield from walk.read(("GET", log.keys(shard).tail))
+            entries, end = found.entries, end_of(found.replies[0], shard)
+            if start <= end and (not entries or entry_position(entries[0], shard).seq > start.seq):
+                break
         if entries:
-            end = entry_position(entries[-1], shard)
             chunks.append((shard, entries))
+            end = walk.at
         places.append(end)
         missing += end.seq - start.seq - len(entries)
     return places, chunks, missing
@@ -141,7 +138,7 @@ def _last_moments(core: Core, page: str, subjects: set[str]) -> Step[dict[str, L
     """Return of each life what the page has: how the last event left it."""
     lives: dict[str, Life] = {subject: {} for subject in subjects}
     if subjects:
-        seen = yield from look(core.log, page, core.fresh, lambda _: (), "get", *subjects)
+        seen = yield from look(core.log, page, core.fresh, "get", *subjects)
         for document in (*seen.found, *filter(None, seen.overlay.values())):
             if document.id in lives:
                 lives[document.id][document.seq] = document

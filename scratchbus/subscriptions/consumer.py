@@ -27,9 +27,10 @@ from scratchbus.errors import (
     ScratchbusError,
 )
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import Held, Lease, Spot, read_hash
-from scratchbus.eventlog.reader import cursors, read
-from scratchbus.eventlog.tail import Feed, Item, Place
+from scratchbus.eventlog.consumers import HeldByOther, Spot, SubscriptionLease, read_hash
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import DeadLetter, find_entry, in_time
 from scratchbus.subscriptions.delivery_state import Ticket
@@ -59,7 +60,7 @@ class Consumer:
         filters: Filters,
         terms: Terms,
         lease: float,
-        make: Callable[[Hold, Item, int], Ticket],
+        make: Callable[[Hold, LogEntry, int], Ticket],
         owner: object,
         wake: Callable[[], object],
         feed: Callable[[int], Feed],
@@ -156,8 +157,8 @@ class Consumer:
         places = yield from cursors(self._core.log, self._terms.after)
         return str(BusPosition(tuple(place.position for place in places)))
 
-    def _lease(self) -> Lease:
-        return Lease(self._core.log.keys(0), self.name, self._token, self._who, self._lease_ms)
+    def _lease(self) -> SubscriptionLease:
+        return SubscriptionLease(self._core.log.keys(0), self.name, self._token, self._who, self._lease_ms)
 
     def _stand_in_line(self) -> Step[float]:
         terms, log = self._terms, self._core.log
@@ -170,7 +171,7 @@ class Consumer:
                 yield from read(log, [place.cursor])  # a log that was flushed is what has to be told
             raise
         self._is_known = True
-        if isinstance(taken, Held):
+        if isinstance(taken, HeldByOther):
             return min(NAP, taken.left_ms / 1000 + 0.01) * random.uniform(0.5, 1)
         if taken.is_takeover:
             logger.warning("took over from a consumer that went away", subscription=self.name)
@@ -186,7 +187,7 @@ class Consumer:
             place.origin = origins.get(place.position.shard) or place.origin
             place.event_id = hold.spots[place.position.shard].event_id or place.event_id
         hold.places = [
-            Place(self._feed(place.position.shard), place, self._filters.reading, self._wake) for place in places
+            TailCursor(self._feed(place.position.shard), place, self._filters.reading, self._wake) for place in places
         ]
         for each in hold.places:
             each.feed.join(each)
@@ -199,7 +200,7 @@ class Consumer:
         spots, acked, errands = hold.owed()
         try:
             for errand in errands:
-                yield from errand.tell(*errand.arguments)
+                yield from errand()
             again = yield from hold.lease.keep(spots, self._origins(hold))
         except LeaseLost:
             self._lose(hold)
@@ -264,18 +265,17 @@ class Consumer:
         is_end = True
         for place in hold.places or ():
             taken = yield from place.take()
-            hold.take_in(taken.items, place.feed.shard, Spot(place.cursor.position, place.cursor.event_id))
+            hold.receive(taken.items, place.feed.shard, Spot(place.cursor.position, place.cursor.event_id))
             is_end = is_end and taken.is_end
         if len(hold.places or ()) > 1:
             hold.raw.sort(key=lambda item: (item.position.ms, item.position.shard, item.position.seq))
         if not self._filters.tags:
-            hold.line_up_all()
+            hold.enqueue_all()
         while hold.raw:
-            item = hold.raw[0]
-            hold.line_up(item if (yield from self._is_tagged(item)) else None)
+            hold.enqueue(is_wanted=(yield from self._is_tagged(hold.raw[0])))
         return hold.has_next or not is_end
 
-    def _is_tagged(self, item: Item) -> Step[bool]:
+    def _is_tagged(self, item: LogEntry) -> Step[bool]:
         event = item.event
         if isinstance(event, Poison):
             return True  # it is logged when it is handed out
@@ -293,6 +293,6 @@ class Consumer:
                 letter = DeadLetter.model_validate_json(rows[position])
                 hold.set_aside(letter.model_copy(update={"reason": "its event is no longer in the log"}))
             else:
-                items.append(Item(entry, Position.parse(position).shard))
-        hold.put_first(items)
+                items.append(LogEntry(entry, Position.parse(position).shard))
+        hold.enqueue_first(items)
         hold.again = 0

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
 from scratchbus.errors import EngineError, LeaseLost, LogError
-from scratchbus.eventlog.tail import Item
+from scratchbus.eventlog.tail import LogEntry
 
 WAITING, OUT, ACKED = range(3)
 
@@ -46,7 +46,7 @@ class Ticket:
 
     event: Event
 
-    def __init__(self, hold: Holder, item: Item, number: int) -> None:
+    def __init__(self, hold: Holder, item: LogEntry, number: int) -> None:
         self.hold = hold
         self.item = item
         self.number = number

@@ -6,14 +6,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import Lease, Spot, Taken
-from scratchbus.eventlog.tail import Item, Place
+from scratchbus.eventlog.consumers import Grant, Spot, SubscriptionLease
+from scratchbus.eventlog.tail import LogEntry, TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
 from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, Ticket
 from scratchbus.telemetry.counters import counts
@@ -31,31 +32,34 @@ _AGAIN = 1_000_000_000  # those that come again are numbered from here below 0
 logger = stderr_logger()
 
 
-class Errand(NamedTuple):
-    """A pending call to the engine: a method of Lease, and its arguments."""
-
-    tell: Callable[..., Step[None]]
-    arguments: tuple[Any, ...]
+Errand = Callable[[], Step[None]]
+"""A call to the engine that is pending."""
 
 
 class Hold:
     """A lease while it lasts; shared by the threads of a consumer and the thread that renews the lease."""
 
     def __init__(
-        self, lease: Lease, taken: Taken, begun: float, most: int, make: Callable[[Hold, Item, int], Ticket], owner: Any
+        self,
+        lease: SubscriptionLease,
+        taken: Grant,
+        begun: float,
+        most: int,
+        make: Callable[[Hold, LogEntry, int], Ticket],
+        owner: Any,
     ) -> None:
         self.lease = lease
         self.owner = owner
         self.is_lost = False
         self.good_until = begun + lease.ms / 1000
         self.written_at = begun
-        self.places: list[Place] | None = None
+        self.places: list[TailCursor] | None = None
         self.spots = taken.spots
         self.origins = taken.origins
         self.again = taken.again
         self.doubtful = ACKS_AT_ONCE + 1 if taken.is_takeover else 0
         self.is_new = taken.is_takeover
-        self.raw: list[Item] = []
+        self.raw: list[LogEntry] = []
         self.errands: list[Errand] = []
         self._counts = counts.subscriptions[lease.name]
         self._most = most
@@ -63,9 +67,9 @@ class Hold:
         self._trying = taken.trying
         self._attempts = taken.attempts
         self._due = begun + taken.wait_ms / 1000
-        self._behind: list[Spot | Item] = [*taken.spots]  # up to where each shard is handled
+        self._behind: list[Spot | LogEntry] = [*taken.spots]  # up to where each shard is handled
         self._ends: dict[int, Spot] = {}
-        self._line: deque[Ticket] = deque()  # handed out or to be handed out, in order, from the first unacked on
+        self._queue: deque[Ticket] = deque()  # handed out or to be handed out, in order, from the first unacked on
         self._waiting: deque[Ticket] = deque()
         self._number = 0
         self._acked = self._written = 0
@@ -75,32 +79,32 @@ class Hold:
 
     def check_room(self) -> None:
         """Raise TooManyUnacked when too many deliveries are out to read more."""
-        if len(self._line) - len(self._waiting) > MOST_UNACKED:
+        if len(self._queue) - len(self._waiting) > MOST_UNACKED:
             raise TooManyUnacked(self.lease.name, MOST_UNACKED)
 
-    def take_in(self, items: Sequence[Item], shard: int, end: Spot) -> None:
-        """Take what was read of a shard, up to its end; `line_up` is to follow."""
+    def receive(self, items: Sequence[LogEntry], shard: int, end: Spot) -> None:
+        """Keep what was read of a shard, up to its end, until it is enqueued."""
         with self._lock:
             self.raw += items
             self._ends[shard] = end
 
-    def line_up(self, item: Item | None) -> None:
-        """Put the first of what was taken in into the line, or leave it out for None."""
+    def enqueue(self, *, is_wanted: bool = True) -> None:
+        """Enqueue the first entry that was received, unless it is not wanted."""
         with self._lock:
-            del self.raw[0]
-            if item is not None:
+            item = self.raw.pop(0)
+            if is_wanted:
                 self._append([item])
 
-    def line_up_all(self) -> None:
-        """Put all that was taken in into the line."""
+    def enqueue_all(self) -> None:
+        """Enqueue all entries that were received."""
         with self._lock:
             self._append(self.raw)
             self.raw.clear()
 
-    def put_first(self, items: Sequence[Item]) -> None:
-        """Have these handed out again, before all else."""
+    def enqueue_first(self, items: Sequence[LogEntry]) -> None:
+        """Enqueue entries that are delivered again, before all others."""
         with self._lock:
-            there = {ticket.position for ticket in self._line if ticket.number < 0}
+            there = {ticket.position for ticket in self._queue if ticket.number < 0}
             tickets = [
                 self._make(self, item, number - _AGAIN)
                 for number, item in enumerate(items)
@@ -108,20 +112,20 @@ class Hold:
             ]
             self._recall(tickets)
             for ticket in reversed(tickets):
-                self._line.appendleft(ticket)
+                self._queue.appendleft(ticket)
                 self._insert(ticket)
 
-    def _append(self, items: list[Item]) -> None:
+    def _append(self, items: list[LogEntry]) -> None:
         make, first = self._make, self._number + 1
         tickets = [make(self, item, number) for number, item in enumerate(items, first)]
         self._number += len(tickets)
-        self._line += tickets
+        self._queue += tickets
         self._waiting += tickets
         if self._trying:
             self._recall(tickets)
 
     def _recall(self, tickets: list[Ticket]) -> None:
-        """Go on counting where the consumer before stopped."""
+        """Continue the count of attempts of the previous consumer."""
         for ticket in tickets:
             if str(ticket.position) == self._trying:
                 ticket.attempt, ticket.when, ticket.is_noted = self._attempts + 1, self._due, True
@@ -129,9 +133,9 @@ class Hold:
                 return
 
     def set_aside(self, letter: DeadLetter) -> None:
-        """Make what was to be handed out again a dead letter again."""
+        """Make a letter that was to be delivered again a dead letter again."""
         with self._lock:
-            self._tell(self.lease.bury, letter.position, letter.model_dump_json(), self._spots())
+            self.errands.append(partial(self.lease.bury, letter.position, letter.model_dump_json(), self._spots()))
 
     def _insert(self, ticket: Ticket) -> None:
         at = next((at for at, each in enumerate(self._waiting) if each.number > ticket.number), len(self._waiting))
@@ -140,7 +144,7 @@ class Hold:
     # -- what goes out ----------------------------------------------------------------------------------------------
 
     def next(self, now: float) -> Ticket | None:
-        """Hand out what comes next, if it is there and its time has come. Raises CodeTooOld."""
+        """Hand out the next delivery if its time has come. Raises CodeTooOld."""
         with self._lock:
             while self._waiting:
                 ticket = self._waiting[0]
@@ -161,31 +165,31 @@ class Hold:
         return None
 
     def wait(self, now: float) -> float:
-        """Return for how many seconds what comes next has to wait; 0 when there is nothing."""
+        """Return for how many seconds the next delivery has to wait; 0 when there is none."""
         return max(0.0, self._waiting[0].when - now) if self._waiting else 0.0
 
     def in_doubt(self) -> None:
-        """Count the first event as tried: the consumer before may have died of it."""
+        """Count the first event as tried: the previous consumer may have died of it."""
         with self._lock:
             self.is_new = False
             ticket = self._waiting[0]
             ticket.is_noted = True
-            self._tell(self.lease.note, str(ticket.position), ticket.attempt, 0)
+            self.errands.append(partial(self.lease.note, str(ticket.position), ticket.attempt, 0))
 
     @property
     def has_next(self) -> bool:
-        """Say whether there is something to hand out, now or later."""
+        """Whether there is a delivery to hand out, now or later."""
         return bool(self._waiting)
 
     def oldest(self) -> float | None:
-        """Return when the oldest of what is out was handed out (monotonic seconds)."""
+        """Return when the oldest delivery that is out was handed out (monotonic seconds)."""
         with self._lock:
-            return next((ticket.when for ticket in self._line if ticket.state == OUT), None)
+            return next((ticket.when for ticket in self._queue if ticket.state == OUT), None)
 
     # -- what comes back --------------------------------------------------------------------------------------------
 
     def ack(self, ticket: Ticket) -> bool:
-        """Take an ack; say whether it is time to write. Raises LeaseLost or NotDelivered."""
+        """Record an ack; return whether to write now. Raises LeaseLost or NotDelivered."""
         if self.is_lost:
             raise LeaseLost(self.lease.name)
         now = time.monotonic()
@@ -206,17 +210,17 @@ class Hold:
         return now - self.written_at > ACKS_FOR or now > self.good_until
 
     def find(self, position: Position) -> Ticket:
-        """Return what is out at a position. Raises NotDelivered, or LeaseLost."""
+        """Return the delivery that is out at a position. Raises NotDelivered, or LeaseLost."""
         if self.is_lost:
             raise LeaseLost(self.lease.name)
         with self._lock:
-            for ticket in self._line:
+            for ticket in self._queue:
                 if ticket.position == position and ticket.state != WAITING:
                     return ticket
         raise NotDelivered(self.lease.name, position)
 
     def fail(self, ticket: Ticket, reason: str, delay: float) -> None:
-        """Take back what could not be handled: to be handed out again, or to be set aside.
+        """Take back a delivery that failed: it is delivered again, or set aside after the last attempt.
 
         Raises LeaseLost or NotDelivered.
         """
@@ -231,7 +235,7 @@ class Hold:
             if ticket.attempt >= self._most:
                 self._bury(ticket, reason, ticket.attempt)
                 return
-            self._tell(self.lease.note, str(ticket.position), ticket.attempt, round(delay * 1000))
+            self.errands.append(partial(self.lease.note, str(ticket.position), ticket.attempt, round(delay * 1000)))
             ticket.state, ticket.when, ticket.is_noted = WAITING, now + delay, True
             ticket.attempt += 1
             self._insert(ticket)
@@ -244,14 +248,14 @@ class Hold:
         ticket.is_noted = False  # what buries it forgets the rest
         self._finish(ticket)
         letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
-        self._tell(self.lease.bury, str(ticket.position), letter, self._spots())
+        self.errands.append(partial(self.lease.bury, str(ticket.position), letter, self._spots()))
 
     def _finish(self, ticket: Ticket) -> None:
-        """Be done with it, and with all at the front of the line that is done."""
+        """Mark a delivery as done, and move the cursor past all at the front of the queue that are."""
         ticket.state = ACKED
         if ticket.is_noted:
-            self._tell(self.lease.done, str(ticket.position))
-        line = self._line
+            self.errands.append(partial(self.lease.done, str(ticket.position)))
+        line = self._queue
         while line and line[0].state == ACKED:
             done = line.popleft()
             if done.number > 0:
@@ -261,28 +265,25 @@ class Hold:
 
     @property
     def owes(self) -> bool:
-        """Say whether there is something to write."""
+        """Whether there is something to write."""
         return bool(self.errands) or self._acked > self._written
 
     def owed(self) -> tuple[list[Spot], int, list[Errand]]:
-        """Return up to where all is handled, how many acks are in it, and what else is to be told."""
+        """Return up to where all is handled, how many acks are in it, and the calls that are pending."""
         with self._lock:
             return self._spots(), self._acked, list(self.errands)
 
     def wrote(self, begun: float, acked: int, told: list[Errand], again: int) -> None:
-        """Take note of what was written."""
+        """Record what was written."""
         with self._lock:
             self._written = max(self._written, acked)
             self.errands = [errand for errand in self.errands if not any(errand is each for each in told)]
             self.written_at, self.good_until, self.again = begun, begun + self.lease.ms / 1000, again
 
-    def _tell(self, tell: Callable[..., Step[None]], *arguments: Any) -> None:
-        self.errands.append(Errand(tell, arguments))
-
     def _spots(self) -> list[Spot]:
         """Return up to where all of each shard is handled: to the end of what was read when nothing is out."""
-        ends = {} if self._line or self.raw else self._ends
+        ends = {} if self._queue or self.raw else self._ends
         return [
-            ends.get(shard) or (Spot(at.position, at.id) if isinstance(at, Item) else at)
+            ends.get(shard) or (Spot(at.position, at.id) if isinstance(at, LogEntry) else at)
             for shard, at in enumerate(self._behind)
         ]

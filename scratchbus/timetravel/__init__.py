@@ -1,8 +1,8 @@
 """Pages of the past: as they were at a moment, or as they would have been had some sources been silent."""
 
 from scratchbus.timetravel.cut import When
-from scratchbus.timetravel.memories import notes_as_of, remembered_as_of
 from scratchbus.timetravel.past import as_of
+from scratchbus.timetravel.past_memories import notes_as_of, remembered_as_of
 from scratchbus.timetravel.past_page import PastPage
 from scratchbus.timetravel.past_page_async import AsyncPastPage
 

@@ -75,7 +75,7 @@ def _time(when: datetime | str) -> datetime:
 
 
 def _at_time(core: Core, page: str, ms: int) -> Step[Cut]:
-    now = (yield from look(core.log, page, core.fresh, lambda _: (), "get")).now
+    now = (yield from look(core.log, page, core.fresh, "get")).now
     if ms > now + _APART_MS:
         raise InvalidPosition(
             f"{moment(ms).isoformat(timespec='seconds')} is in the future; the engine has"

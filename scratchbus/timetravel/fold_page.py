@@ -11,11 +11,11 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_item, encode_document, entry_fields, entry_position
-from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.cursor import Cursor, cursors
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.moments import event_id_at
-from scratchbus.eventlog.reader import cursors, read
+from scratchbus.eventlog.reader import read
 from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.projection import damage
@@ -32,7 +32,7 @@ _DENSE = 3  # a page that has one of so many events is read with the others: the
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedPage:
     """A page as it was, in memory."""
 
     page: str
@@ -120,7 +120,7 @@ def _is_of(entry: RawEntry, page: bytes) -> bool:
 
 
 def apply(documents: Documents, item: Event | Poison) -> None:
-    """Fold one event, as a projector does: what cannot be folded marks its document as damaged.
+    """Fold one event, as a projector does: one that cannot be folded marks its document as damaged.
 
     The documents are of this fold alone, and are changed in place.
     """

@@ -1,24 +1,25 @@
-"""Going back: the way that costs least to a page as it was, and what can be read of it there."""
+"""Pages of the past: the cheapest way to one, and its reads."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
 from scratchbus.commands.outcome import not_found
 from scratchbus.commands.read import Reads
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import START, Position
+from scratchbus.domain.position import START, Position, moment
 from scratchbus.domain.values import check_id, check_source
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidSource, PositionLost, shown
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import decode_observations
+from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
-from scratchbus.eventlog.reader import cursors
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.silenced import Without
@@ -27,7 +28,7 @@ from scratchbus.readmodel.history import history
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut, When, cut_at
-from scratchbus.timetravel.fold_page import Documents, Folded, fold_page
+from scratchbus.timetravel.fold_page import Documents, FoldedPage, fold_page
 from scratchbus.timetravel.undo import Known, Undone, changed_since, states_before
 from scratchbus.timetravel.what_if import fold_without
 
@@ -38,7 +39,7 @@ _AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastReads:
     """A page as it was at a moment, or as it would have been without what `judge` leaves out."""
 
     core: Core
@@ -64,17 +65,39 @@ class Past:
         return self.reads.search(Filter(), None, None)
 
 
+class PastMoment:
+    """What a past page is: its name, and the moment."""
+
+    def __init__(self, past: PastReads) -> None:
+        self._past = past
+
+    @property
+    def name(self) -> str:
+        """The name of the page."""
+        return self._past.reads.page
+
+    @property
+    def position(self) -> Position:
+        """The last event on the shard of the page at that moment."""
+        return self._past.cut.position
+
+    @property
+    def at(self) -> datetime:
+        """The moment (UTC) that decides what had expired."""
+        return moment(self._past.cut.ms)
+
+
 def as_of(
     core: Core, page: str, when: When, without_sources: str | Collection[str], progress: Progress | None
-) -> Step[Past]:
+) -> Step[PastReads]:
     """Return a page as it was at a moment; without some sources, as it would have been. Raises as `cut_at`."""
     sources = _sources(without_sources)
     cut = yield from cut_at(core, page, when)
     if not sources:
-        return Past(core, (yield from _as_it_was(core, page, cut, progress)), cut)
+        return PastReads(core, (yield from _as_it_was(core, page, cut, progress)), cut)
     judge = Without(sources)
     documents = yield from fold_without(core.log, page, cut, judge, progress)
-    return Past(core, _held(page, documents, cut), cut, judge)
+    return PastReads(core, _held(page, documents, cut), cut, judge)
 
 
 def _sources(given: str | Collection[str]) -> frozenset[str]:
@@ -84,8 +107,8 @@ def _sources(given: str | Collection[str]) -> frozenset[str]:
     return frozenset(check_source(each, "without_sources") for each in ([given] if isinstance(given, str) else given))
 
 
-def _held(page: str, documents: Documents, cut: Cut) -> Folded:
-    return Folded(page, LivePage(documents.values(), cut.ms))
+def _held(page: str, documents: Documents, cut: Cut) -> FoldedPage:
+    return FoldedPage(page, LivePage(documents.values(), cut.ms))
 
 
 def _as_it_was(core: Core, page: str, cut: Cut, progress: Progress | None) -> Step[Reads]:
@@ -112,7 +135,7 @@ def _as_it_was(core: Core, page: str, cut: Cut, progress: Progress | None) -> St
 
 
 def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) -> Step[Undone | None]:
-    """Undo what has happened since; None when that takes more than so many events, or has to be folded to be known."""
+    """Undo the events since; return None if there are too many, or if they do not say what came before them."""
     log, page = core.log, names.page
     (cursor,) = yield from cursors(log, cut.position, [page])
     changed = yield from changed_since(log, page, cursor, last)

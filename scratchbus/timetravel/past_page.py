@@ -12,40 +12,26 @@ from scratchbus.commands import read
 from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import Position, moment
+from scratchbus.domain.position import Position
+from scratchbus.projections.filters import Filter
 from scratchbus.readmodel.scope import Host
-from scratchbus.timetravel.past import Past
+from scratchbus.timetravel.past import PastMoment, PastReads
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Events = list[Event]
 Differences = list[Difference]
 
 
-class PastPage:
+class PastPage(PastMoment):
     """A page as it was at a moment, or as it would have been. Get it from `Page.as_of`; it never changes.
 
     Its reads are those of the page, without what came later; an observation that had expired by then reads as
     archived. Reads may ask the engine, so its bus must be open. Safe to share between threads.
     """
 
-    def __init__(self, bus: Host, past: Past) -> None:
+    def __init__(self, bus: Host, past: PastReads) -> None:
+        super().__init__(past)
         self._bus = bus
-        self._past = past
-
-    @property
-    def name(self) -> str:
-        """The name of the page."""
-        return self._past.reads.page
-
-    @property
-    def position(self) -> Position:
-        """The last event on the shard of the page at that moment."""
-        return self._past.cut.position
-
-    @property
-    def at(self) -> datetime:
-        """The moment (UTC) that decides what had expired."""
-        return moment(self._past.cut.ms)
 
     def get(self, id: str) -> Observation | None:
         """Return an observation, or None when it was not on the page."""
@@ -69,7 +55,7 @@ class PastPage:
 
         Raises UnknownType or InvalidField for a value that no observation can have.
         """
-        wanted = read.filter_of(type, status, owner, source, tags, text, context, since)
+        wanted = Filter.parse(locals())
         return self._bus.converse(read.list_all(self._bus.core, self._past.reads, wanted, limit, after))
 
     def active(self, limit: int | None = None) -> Observations:

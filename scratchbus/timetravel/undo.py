@@ -1,7 +1,7 @@
-"""A page as it was a short time ago: as it is now, with what has happened since undone.
+"""A page as it was a short time ago: the page as it is now, with the events since undone.
 
-It costs what has happened since, and holds nothing else: what did not change is read when it is asked for. As the log
-goes on, each read undoes that too.
+It costs as much as there are events since. Everything else is read on demand, and each read also undoes what was
+appended meanwhile.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.reader import CHUNK, read
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.table import IN_PLACE
-from scratchbus.readmodel.history import walk_all_back
 from scratchbus.readmodel.queries import Freshness, active, get
 from scratchbus.readmodel.search import search
 
@@ -28,7 +28,7 @@ _LINK = re.compile(rb"(\d{1,15}-\d{1,15})?")
 
 
 class Known(NamedTuple):
-    """What is known of the time since: up to where, and how all that had events was before them."""
+    """The events since that are undone: up to where, and each observation as it was before them."""
 
     cursor: Cursor
     states: Mapping[str, Observation | None]
@@ -86,7 +86,7 @@ class Changed(NamedTuple):
 
 
 def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[Changed]:
-    """Read what has happened on a page behind a cursor, at least up to this end of the log."""
+    """Read the events of a page after a cursor, at least up to this end of the log."""
     far = tail.seq - cursor.position.seq > CHUNK
     cursor = replace(cursor, page=page if far else "")
     name, before, events, is_linked = page.encode(), dict[str, str](), 0, True
@@ -104,9 +104,9 @@ def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[C
 
 def states_before(log: Log, page: str, before: Mapping[str, str]) -> Step[dict[str, Observation | None]]:
     """Return each observation as it was after the event with this stream id; None where there was none."""
-    histories = yield from walk_all_back(log, page, {id: at for id, at in before.items() if at})
+    chains = yield from walk_chains(log, log.shard(page), filter(None, before.values()))
     states: dict[str, Observation | None] = dict.fromkeys(before)
-    for id, events in histories.items():
-        for event in reversed(events):
+    for id, at in before.items():
+        for event in chains.get(at, ()):
             states[id], _ = IN_PLACE.fold(states[id], event)
     return states

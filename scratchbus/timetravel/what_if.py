@@ -9,9 +9,10 @@ from scratchbus.domain.events import Event
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import Poison, is_batch_end
+from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.moments import last_until
-from scratchbus.eventlog.reader import cursors, read
-from scratchbus.eventlog.tail import Item, whole_batches
+from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.tail import LogEntry
 from scratchbus.projections.silenced import Without
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.timetravel.cut import Cut
@@ -30,18 +31,15 @@ def fold_without(log: Log, page: str, cut: Cut, judge: Without, progress: Progre
         if shard != home:
             ends[shard] = yield from last_until(log, shard, cut.ms)
     all_places = yield from cursors(log, None)
-    torn: dict[int, list[Item]] = {shard: [] for shard in ends}
-    held: list[list[Item]] = []  # those of the last millisecond: what is read next may have more of it
+    held: list[list[LogEntry]] = []  # those of the last millisecond: what is read next may have more of it
     while places := [place for place in all_places if place.position < ends[place.position.shard]]:
         chunks = yield from read(log, places)
         if not chunks:
             break
         batches = held
         for shard, entries in chunks:
-            items = torn[shard] + [Item(entry, shard) for entry in entries]
-            whole = whole_batches(items)
-            torn[shard] = items[whole:]
-            batches += _batches(item for item in items[:whole] if item.position <= ends[shard])
+            items = [LogEntry(entry, shard) for entry in entries]
+            batches += _batches(item for item in items if item.position <= ends[shard])
         batches.sort(key=_when)
         last = bisect_left(batches, batches[-1][0].position.ms, key=_ms) if batches else 0
         held = batches[last:]
@@ -53,7 +51,7 @@ def fold_without(log: Log, page: str, cut: Cut, judge: Without, progress: Progre
     return documents
 
 
-def _fold(judge: Without, page: str, batches: list[list[Item]], documents: Documents) -> None:
+def _fold(judge: Without, page: str, batches: list[list[LogEntry]], documents: Documents) -> None:
     """Fold what is left of these batches of a page and others."""
     if len({batch[0].position.shard for batch in batches}) > 1:
         _settle(judge, batches)
@@ -63,8 +61,8 @@ def _fold(judge: Without, page: str, batches: list[list[Item]], documents: Docum
                 apply(documents, each)
 
 
-def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    batch: list[Item] = []
+def _batches(items: Iterable[LogEntry]) -> Iterator[list[LogEntry]]:
+    batch: list[LogEntry] = []
     for item in items:
         batch.append(item)
         if is_batch_end(item.entry):
@@ -74,16 +72,16 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield batch
 
 
-def _when(batch: list[Item]) -> tuple[int, int, int]:
+def _when(batch: list[LogEntry]) -> tuple[int, int, int]:
     ms, seq, shard = batch[0].position
     return ms, shard, seq
 
 
-def _ms(batch: list[Item]) -> int:
+def _ms(batch: list[LogEntry]) -> int:
     return batch[0].position.ms
 
 
-def _settle(judge: Without, batches: list[list[Item]]) -> None:
+def _settle(judge: Without, batches: list[list[LogEntry]]) -> None:
     """Judge batches until nothing more is left out: of one millisecond on two shards, either may rest on the other."""
     events = [[item.event for item in batch if isinstance(item.event, Event)] for batch in batches]
     kept, was = sum(map(len, events)), -1
@@ -91,7 +89,7 @@ def _settle(judge: Without, batches: list[list[Item]]) -> None:
         was, kept = kept, sum(len(judge.keep(batch)) for batch in events)
 
 
-def _kept(judge: Without, batch: list[Item]) -> Iterator[Event | Poison]:
+def _kept(judge: Without, batch: list[LogEntry]) -> Iterator[Event | Poison]:
     """Yield what is left of a batch; also what is no event, unless the observation is gone."""
     happened = [item.event for item in batch]
     yield from judge.keep([each for each in happened if isinstance(each, Event)])

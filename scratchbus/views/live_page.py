@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -22,7 +21,7 @@ from scratchbus.engine.connections import backoff
 from scratchbus.engine.steps import Pause, Step, ask
 from scratchbus.errors import BusClosed, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.tail import Feed, Item
+from scratchbus.eventlog.tail import Feed, LogEntry
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core, refresh_registry
 from scratchbus.telemetry.logs import stderr_logger
@@ -31,9 +30,6 @@ from scratchbus.views.load import fold_item, read_page, replay
 CLOCK_AGE = 10.0
 """Seconds after which the engine is asked for its time again."""
 
-MOST_BEHIND = 10_000
-"""How many changes wait for one who does not take them."""
-
 logger = stderr_logger()
 
 
@@ -41,7 +37,7 @@ class Change(NamedTuple):
     """What an event made of an observation: as it was before and after, None where it was not on the page.
 
     Where `event` is None, `reason` says why: the event could not be read and the observation is marked as damaged,
-    or, without an observation too, changes are missing here and the view has to be looked at anew.
+    or, without an observation too, changes are missing here and the view has to be read again.
     """
 
     before: Observation | None
@@ -63,21 +59,6 @@ class Watcher:
 
     def tell(self, change: Change) -> None:
         """Receive a change."""
-
-
-class ChangesWatcher(Watcher):
-    """A watcher that collects changes: `changes` are those not taken yet."""
-
-    def __init__(self, woken: threading.Event | asyncio.Event) -> None:
-        super().__init__(woken)
-        self.changes: deque[Change] = deque()
-
-    def tell(self, change: Change) -> None:
-        """Keep a change; if too many wait, replace them by one that says so."""
-        if len(self.changes) >= MOST_BEHIND:
-            self.changes.clear()
-            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not read in time")
-        self.changes.append(change)
 
 
 W = TypeVar("W", bound=Watcher)
@@ -145,12 +126,12 @@ class Live:
 
     # -- what the feed tells, with its lock ----------------------------------------------------------------------------
 
-    def offer(self, items: Sequence[Item]) -> None:
+    def offer(self, items: Sequence[LogEntry]) -> None:
         """Fold new events."""
         if self._is_following:
             self._take(items)
 
-    def stir(self) -> None:
+    def resync(self) -> None:
         """Read the log again, since its tail was started anew."""
         self._is_following = False
         self._begun += 1
@@ -158,7 +139,7 @@ class Live:
             self._is_busy = True
             self._spawn(self._recover())
 
-    # -- beginning, and beginning anew ---------------------------------------------------------------------------------
+    # -- starting and resyncing ----------------------------------------------------------------------------------------
 
     def start(self) -> Step[None]:
         """Read the whole page, then follow the log. Raises EngineError or LogError."""
@@ -254,7 +235,7 @@ class Live:
             yield Pause(backoff(attempt))
             attempt += 1
 
-    def _take(self, items: Sequence[Item]) -> None:
+    def _take(self, items: Sequence[LogEntry]) -> None:
         """Fold whole batches of new events, atomically for readers."""
         with self.lock:
             if self.ended is not None:
@@ -281,7 +262,7 @@ class Live:
         logger.error("a view stopped", reason=str(error))
         return error
 
-    def _turn(self, item: Item) -> None:
+    def _turn(self, item: LogEntry) -> None:
         (before, after), event, problem = fold_item(self._live, item)
         if before is not after:
             self._tell(Change(before, after, event, problem))

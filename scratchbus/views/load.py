@@ -17,7 +17,7 @@ from scratchbus.eventlog.codec import Poison, decode_observations
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.reader import read
-from scratchbus.eventlog.tail import Item, whole_batches
+from scratchbus.eventlog.tail import LogEntry
 from scratchbus.projections.page_in_memory import LivePage, Turn
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.garbage import without_collections
@@ -42,7 +42,7 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
     cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
     name = page.encode()
 
-    def fold(items: Sequence[Item]) -> None:
+    def fold(items: Sequence[LogEntry]) -> None:
         for item in items:
             if item.fields.get(b"page") == name:
                 fold_item(live, item)
@@ -68,24 +68,20 @@ def _read_documents(names: PageKeys, shard: int) -> Step[list[Observation]]:
         last = b"(" + next_ids[-1]
 
 
-def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[Item]], None]) -> Step[None]:
+def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None]) -> Step[None]:
     """Read the log behind a cursor to its end, in whole batches, and move the cursor with what was taken."""
-    shard = cursor.position.shard
-    ahead, torn = replace(cursor), list[Item]()
+    shard, ahead = cursor.position.shard, replace(cursor)
     while True:
         chunks = yield from read(log, [ahead])
         cursor.origin = ahead.origin
         if not chunks:
             return
-        items = torn + [Item(entry, shard) for entry in chunks[0][1]]
-        end = whole_batches(items)
-        if end:
-            take(items[:end])
-            items[end - 1].place(cursor)
-        torn = items[end:]
+        items = [LogEntry(entry, shard) for entry in chunks[0][1]]
+        take(items)
+        items[-1].place(cursor)
 
 
-def fold_item(live: LivePage, item: Item) -> tuple[Turn, Event | None, str]:
+def fold_item(live: LivePage, item: LogEntry) -> tuple[Turn, Event | None, str]:
     """Fold an entry into a page; return what it changed, its event, and what is wrong with it. Raises CodeTooOld."""
     event = item.event
     if isinstance(event, Poison):

@@ -1,25 +1,33 @@
-"""The reads of a view, which need neither the engine nor a wait."""
+"""The parts of a view that are the same for threads and tasks: its reads, and the changes that wait to be taken."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from scratchbus.commands.outcome import no_status, statuses_of
-from scratchbus.commands.read import check_limit, filter_of
+from scratchbus.commands.read import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import Duration, check_id, check_page, duration_ms
-from scratchbus.errors import Behind, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
+from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
+from scratchbus.eventlog.reader import STOPPABLE_BLOCK_MS, Stop
 from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.scope import Core
-from scratchbus.views.live_page import Live
+from scratchbus.views.live_page import Change, Live, Watcher
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
-Place = Position | BusPosition | Observation | str
-"""What says how far a view should be: a position or its text, or what a write has returned."""
+Reached = Position | BusPosition | Observation | str
+"""How far a view should be: a position or its text, or the observation that a write returned."""
+
+
+MOST_BEHIND = 10_000
+"""How many changes wait for an iterator that does not take them."""
 
 
 class ViewReads:
@@ -60,8 +68,8 @@ class ViewReads:
         are not in a view; `Page.list` has them. Raises UnknownType or InvalidField for a value that no observation
         can have, and NotFound when `after` is not on the page.
         """
+        wanted = Filter.parse(locals())
         check_limit(limit)
-        wanted = filter_of(type, status, owner, source, tags, text, context, since)
         live = self._open()
         with live.lock:
             page = live.now()
@@ -117,7 +125,7 @@ class ViewReads:
             raise NotFound(f"after: there is no {after} on page {self.page!r}; pass the observation, not its id")
         return found.added_seq
 
-    def _place(self, place: Place) -> Position:
+    def _place(self, place: Reached) -> Position:
         """Return a position on the shard of the page. Raises InvalidPosition."""
         shard, shards = self._core.log.shard(self.page), self._core.log.shards
         if isinstance(place, str):
@@ -157,3 +165,49 @@ class ViewReads:
         """Return the live page, and a function that returns whether this view still follows it."""
         live = self._open()
         return live, lambda: self._live is live
+
+
+class PendingChanges(Watcher):
+    """The changes of a view that its iterator has not taken yet."""
+
+    def __init__(
+        self, woken: threading.Event | asyncio.Event, live: Live, is_open: Callable[[], bool], stop: Stop | None
+    ) -> None:
+        super().__init__(woken)
+        self._changes: deque[Change] = deque()
+        self._is_closed = False
+        self._is_open, self._stop = is_open, stop
+        self._nap = None if stop is None else STOPPABLE_BLOCK_MS / 1000
+        self._live = live
+        live.watch(self)
+
+    def tell(self, change: Change) -> None:
+        """Keep a change; if too many wait, replace them by one that says so."""
+        if len(self._changes) >= MOST_BEHIND:
+            self._changes.clear()
+            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not read in time")
+        self._changes.append(change)
+
+    def _take(self) -> Change | None:
+        """Return the oldest change, if there is one."""
+        self.woken.clear()
+        with self._live.lock:
+            if self._is_open() and self._changes:
+                return self._changes.popleft()
+        return None
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self.woken.set()
+
+    def _is_stopped(self) -> bool:
+        return self._is_closed or (self._stop is not None and self._stop.is_set())
+
+    def _is_over(self) -> bool:
+        """Return whether no more changes will come because the view or the bus was closed."""
+        ended = self._live.ended
+        if not self._is_open() or isinstance(ended, BusClosed | ViewClosed):
+            return True
+        if ended is not None:
+            raise ended.with_traceback(None)
+        return False

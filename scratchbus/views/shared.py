@@ -19,7 +19,7 @@ Lock = TypeVar("Lock")
 Keeping = TypeVar("Keeping", bound=Keeper | AsyncKeeper)
 
 
-class _Shared(Generic[Lock]):
+class _SharedPage(Generic[Lock]):
     """A live page, perhaps still being started, and the number of its views."""
 
     def __init__(self, starting: Lock) -> None:
@@ -33,7 +33,7 @@ class _Pages(Generic[Lock, Keeping]):
         self.core = core
         self._keeper = keeper
         self._make_lock = make_lock
-        self._shared: dict[str, _Shared[Lock]] = {}
+        self._shared: dict[str, _SharedPage[Lock]] = {}
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -58,11 +58,11 @@ class _Pages(Generic[Lock, Keeping]):
             if shared.live is not None:
                 self._drop(shared.live, BusClosed())
 
-    def _wanted(self, page: str) -> _Shared[Lock]:
+    def _wanted(self, page: str) -> _SharedPage[Lock]:
         with self._lock:
             if self._is_closed:
                 raise BusClosed
-            shared = self._shared.setdefault(page, _Shared(self._make_lock()))
+            shared = self._shared.setdefault(page, _SharedPage(self._make_lock()))
             shared.users += 1
             return shared
 

@@ -14,7 +14,7 @@ from scratchbus.engine.wakeup import wait
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.changes import Changes
 from scratchbus.views.live_page import Change, Watcher
-from scratchbus.views.reads import Place, ViewReads
+from scratchbus.views.reads import Reached, ViewReads
 from scratchbus.views.shared import LivePages
 
 
@@ -28,7 +28,7 @@ class View(ViewReads):
         super().__init__(pages.core, page)
         self._pages = pages
 
-    def wait_for(self, position: Place, timeout: Duration | None = None) -> None:
+    def wait_for(self, position: Reached, timeout: Duration | None = None) -> None:
         """Return once the view has folded the log up to a position, or up to the last event of an observation.
 
         Raises Behind after `timeout`, which defaults to `fresh_timeout`.

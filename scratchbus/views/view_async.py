@@ -12,7 +12,7 @@ from scratchbus.engine.wakeup import wait_async
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.changes_async import AsyncChanges
 from scratchbus.views.live_page import Change, Watcher
-from scratchbus.views.reads import Place, ViewReads
+from scratchbus.views.reads import Reached, ViewReads
 from scratchbus.views.shared import AsyncLivePages
 
 
@@ -26,7 +26,7 @@ class AsyncView(ViewReads):
         super().__init__(pages.core, page)
         self._pages = pages
 
-    async def wait_for(self, position: Place, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - the same parameters as View
+    async def wait_for(self, position: Reached, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - the same parameters as View
         """Return once the view has folded the log up to a position, or up to the last event of an observation.
 
         Raises Behind after `timeout`, which defaults to `fresh_timeout`.

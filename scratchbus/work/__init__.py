@@ -1,7 +1,7 @@
 """Work: what is open on the pages, claimed by one of many workers at a time."""
 
-from scratchbus.work.job_state import Terms, claim_next
+from scratchbus.work.job_state import WorkTerms, claim_next
 from scratchbus.work.work import Job, Work
 from scratchbus.work.work_async import AsyncJob, AsyncWork
 
-__all__ = ["AsyncJob", "AsyncWork", "Job", "Terms", "Work", "claim_next"]
+__all__ = ["AsyncJob", "AsyncWork", "Job", "Work", "WorkTerms", "claim_next"]

@@ -12,19 +12,18 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from scratchbus.commands.claim import Picked, Wanted, pick
-from scratchbus.commands.read import check_some
-from scratchbus.domain.checks import check_label
+from scratchbus.domain.checks import check_label, check_some
 from scratchbus.domain.values import Duration, check_page
 from scratchbus.engine.connections import backoff
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import SPAN
-from scratchbus.eventlog.tail import Feed, Item
+from scratchbus.eventlog.tail import Feed, LogEntry
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.telemetry.logs import stderr_logger
-from scratchbus.work.job_state import Holding, Terms
+from scratchbus.work.job_state import JobState, WorkTerms
 
 FREEING = frozenset((b"added", b"updated", b"status_changed", b"released", b"lapsed"))
 """The kinds of events after which there may be something to pick that was not there before."""
@@ -52,7 +51,7 @@ class Agenda:
         wanted: Wanted,
         pages: str | Collection[str] | None,
         ttl: Duration,
-        terms: Terms,
+        terms: WorkTerms,
         wake: Callable[[], object],
         feed: Callable[[int], Feed],
     ) -> None:
@@ -122,14 +121,14 @@ class Agenda:
             feed.leave(self)
 
     def _give_up(self, page: str, picked: Picked) -> Step[None]:
-        holding = Holding(self._core, page, picked, self._ttl, self._terms)
+        holding = JobState(self._core, page, picked, self._ttl, self._terms)
         logger.warning("giving up", work=self.name, observation=holding.id, attempts=holding.attempt - 1)
         with suppress(Conflict, NotFound):  # someone else has dealt with it
             yield from holding.giving_up(holding.attempt - 1, "its workers vanished")
 
     # -- what the feeds tell, with their locks -------------------------------------------------------------------------
 
-    def offer(self, items: Sequence[Item]) -> None:
+    def offer(self, items: Sequence[LogEntry]) -> None:
         """Note on which pages there may be something now."""
         before = len(self._news)
         for item in items:
@@ -141,7 +140,7 @@ class Agenda:
         if len(self._news) > before:
             self._wake()
 
-    def stir(self) -> None:
+    def resync(self) -> None:
         """Look at all pages again."""
         self._is_lost = True
         self._wake()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, Self, TypeVar
 
 from scratchbus.commands import change
 from scratchbus.commands import claim as claiming
-from scratchbus.commands.claim import Back, Picked, Wanted
+from scratchbus.commands.claim import TRIED, Back, Picked, Wanted
+from scratchbus.commands.execution import Command, execute
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import Duration, delay_ms, duration_ms
 from scratchbus.engine.steps import Step
@@ -49,7 +50,7 @@ logger = stderr_logger()
 H = TypeVar("H")
 
 
-class Terms(NamedTuple):
+class WorkTerms(NamedTuple):
     """How a job is retried: attempts, seconds before the second attempt, and the longest a handler may take."""
 
     max_attempts: int = 5
@@ -63,16 +64,16 @@ class Terms(NamedTuple):
         return cls(most, delay_ms(retry_delay, "retry_delay") / 1000, seconds("handler_timeout", handler_timeout))
 
 
-USUAL = Terms()
+USUAL = WorkTerms()
 
 
-class Holding:
+class JobState:
     """What `Job` and `AsyncJob` share: their operations, as conversations.
 
     Every write carries the fence. `attempt` counts the claims since the status last changed.
     """
 
-    def __init__(self, core: Core, page: str, picked: Picked, ttl: Duration, terms: Terms) -> None:
+    def __init__(self, core: Core, page: str, picked: Picked, ttl: Duration, terms: WorkTerms) -> None:
         self.observation: Observation = picked.observation
         self.claim: Claim = picked.claim
         self.attempt = picked.observation.attempts
@@ -112,29 +113,16 @@ class Holding:
 
     # -- what is done with it ------------------------------------------------------------------------------------------
 
-    def moving(self, verb: str, reason: str | None, event_id: str | None) -> Step[Observation]:
+    def moving(self, kind: type[Command], reason: str | None, event_id: str | None) -> Step[Observation]:
         """Resolve or archive it, which ends the claim; or send it to review, and release it."""
-        core, by = self._core, self.claim.by
-        then = [claiming.plan_release(core, self.page, self.id, by, None, self.fence)] if verb == "review" else []
-        step = change.transition(core, self.page, self.id, verb, reason, None, event_id, self.fence, then)
-        after = yield from self._do(step)
-        counts.jobs[_COUNTED[verb]] += 1
+        then = self._release(TRIED) if kind is change.Review else None
+        after = yield from self.doing(kind, event_id, then, reason=reason)
+        counts.jobs[_COUNTED[kind.verb]] += 1
         return after
-
-    def updating(self, changes: Mapping[str, Any], event_id: str | None) -> Step[Observation]:
-        """Replace fields of it."""
-        step = change.update(self._core, self.page, self.id, changes, None, event_id, self.fence)
-        return (yield from self._do(step))
-
-    def linking(self, action: str, event_id: str | None) -> Step[Observation]:
-        """Record an action taken because of it."""
-        step = claiming.link(self._core, self.page, self.id, action, event_id, self.fence)
-        return (yield from self._do(step))
 
     def releasing(self, back: Back, event_id: str | None = None) -> Step[Observation]:
         """Release it."""
-        step = claiming.release(self._core, self.page, self.id, self.claim.by, event_id, self.fence, back)
-        return (yield from self._do(step))
+        return self.doing(claiming.Release, event_id, by=self.claim.by, back=back)
 
     def failing(self, reason: str, delay: Duration | None = None, event_id: str | None = None) -> Step[Observation]:
         """Release it for another attempt after a while, or send it to review after the last one."""
@@ -149,7 +137,7 @@ class Holding:
         """Send it to review with the reason; if its lifecycle has no review, release it with the longest delay."""
         reason = f"gave up after {attempts} attempt{'s' if attempts > 1 else ''}: {reason}"
         try:
-            return (yield from self.moving("review", reason, event_id))
+            return (yield from self.moving(change.Review, reason, event_id))
         except (InvalidField, InvalidTransition):
             return (yield from self.releasing(Back(round(LONGEST_DELAY * 1000), reason=reason), event_id))
 
@@ -163,10 +151,17 @@ class Holding:
         seconds = self._terms.retry_delay * 2 ** min(self.attempt - 1, 16)
         return float(min(LONGEST_DELAY, seconds)) * random.uniform(0.8, 1.2)
 
-    def _do(self, step: Step[Observation]) -> Step[Observation]:
+    def _release(self, back: Back) -> claiming.Release:
+        return claiming.Release.parse({"id": self.id, "by": self.claim.by, "back": back, "fence": self.fence})
+
+    def doing(
+        self, kind: type[Command], event_id: str | None, then: Command | None = None, **given: Any
+    ) -> Step[Observation]:
+        """Carry out a command on it, by the fields that are special to that."""
         self._is_writing = True
+        given |= {"id": self.id, "event_id": event_id, "fence": self.fence}
         try:
-            self.observation = yield from step
+            self.observation = yield from execute(self._core, self.page, kind, given, then)
         except (StaleFence, NotClaimed):
             self._is_lost = True
             raise
@@ -192,9 +187,8 @@ class Holding:
         """Renew the claim."""
         asked = time.monotonic()
         try:
-            self.claim = yield from claiming.claim(
-                self._core, self.page, self.id, self.claim.by, self._ttl_ms / 1000, None, self.fence
-            )
+            given = {"id": self.id, "by": self.claim.by, "ttl": self._ttl_ms / 1000, "fence": self.fence}
+            self.claim = yield from claiming.claim(self._core, self.page, given)
             self._renewed = asked
         except (Claimed, StaleFence, InvalidTransition, NotFound) as problem:
             if self.is_out and not self._is_writing:  # else it ended as it should

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import Any, Self, Unpack
 
-from scratchbus.commands.claim import Picked, Wanted
-from scratchbus.domain.observation import Observation
-from scratchbus.domain.patch import ObservationPatch
+from scratchbus.commands import change
+from scratchbus.commands.claim import Link, Picked, Wanted
+from scratchbus.domain.observation import Observation, ObservationPatch
 from scratchbus.domain.values import Duration
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
@@ -18,41 +18,41 @@ from scratchbus.subscriptions.consumer import NAP, PASSING
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.agenda import Agenda
-from scratchbus.work.job_state import NOBODY_ELSES, UNTRIED, USUAL, Holding, Terms
+from scratchbus.work.job_state import NOBODY_ELSES, UNTRIED, USUAL, JobState, WorkTerms
 
 logger = stderr_logger()
 
 
-class AsyncJob(Holding):
+class AsyncJob(JobState):
     """One observation, claimed for its worker: `resolve` it, or report another outcome.
 
     Every write carries the fence of the claim, and raises StaleFence once the claim has ended. In an `async with` an
     exception fails the job, is logged, and does not propagate; so does a block that ends without an outcome.
     """
 
-    def __init__(self, bus: AsyncHost, page: str, ttl: Duration, picked: Picked, terms: Terms = USUAL) -> None:
+    def __init__(self, bus: AsyncHost, page: str, ttl: Duration, picked: Picked, terms: WorkTerms = USUAL) -> None:
         super().__init__(bus.core, page, picked, ttl, terms)
         self._bus = bus
 
     async def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Close it, because it has been dealt with."""
-        return await self._bus.converse(self.moving("resolve", reason, event_id))
+        return await self._bus.converse(self.moving(change.Resolve, reason, event_id))
 
     async def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Send it to review, and release it."""
-        return await self._bus.converse(self.moving("review", reason, event_id))
+        return await self._bus.converse(self.moving(change.Review, reason, event_id))
 
     async def archive(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Archive it for good."""
-        return await self._bus.converse(self.moving("archive", reason, event_id))
+        return await self._bus.converse(self.moving(change.ArchiveObservation, reason, event_id))
 
     async def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
         """Replace fields of it, as `Page.update` does; the claim stays."""
-        return await self._bus.converse(self.updating(changes, event_id))
+        return await self._bus.converse(self.doing(change.Update, event_id, changes=changes))
 
     async def link(self, action: str, *, event_id: str | None = None) -> Observation:
         """Record an action taken because of it; the claim stays."""
-        return await self._bus.converse(self.linking(action, event_id))
+        return await self._bus.converse(self.doing(Link, event_id, action=action))
 
     async def release(self, *, event_id: str | None = None) -> Observation:
         """Release it at once for any worker; this does not count as an attempt."""
@@ -92,7 +92,7 @@ class AsyncWork:
         wanted: Wanted,
         pages: str | Collection[str] | None,
         ttl: Duration,
-        terms: Terms,
+        terms: WorkTerms,
         stop: Stop | None = None,
     ) -> None:
         self._bus = bus

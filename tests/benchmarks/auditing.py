@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scratchbus import Bus, BusPosition, NewObservation
-from scratchbus.eventlog.reader import cursors
+from scratchbus.eventlog.cursor import cursors
 from scratchbus.timetravel.fold_page import Documents, fold_events
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.processes import running

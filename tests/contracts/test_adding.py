@@ -7,7 +7,7 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.commands.add import Ids, decide
-from scratchbus.domain.observation import parse
+from scratchbus.domain.observation import GivenObservation
 from scratchbus.errors import EventIdReused, InvalidField, TooLarge
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
@@ -105,6 +105,7 @@ def test_a_batch_of_more_than_eight_mebibytes_is_refused(bus, page):
     assert log_length(bus) == 0
 
 
+@pytest.mark.engines("embedded-4-shards", "system")
 def test_a_batch_just_below_eight_mebibytes_is_added(connect):
     page = connect(max_observations=200).page()
     assert len(page.add_many([_new("x" * 65000) for _ in range(128)])) == 128
@@ -127,7 +128,15 @@ def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
     kind = bus.types.get("observation")
     now, sharing = datetime.now(UTC), 0 if event_id is None else 2
     first, second = (
-        decide(now, Ids(new_id(), "one-id", sharing), bus.core, kind, parse(vars(_new(text))), page.name, {})
+        decide(
+            now,
+            Ids(new_id(), "one-id", sharing),
+            bus.core,
+            kind,
+            GivenObservation.parse(vars(_new(text))),
+            page.name,
+            {},
+        )
         for text in "ab"
     )
     with pytest.raises(EventIdReused, match="item 2 of 2"):

@@ -30,9 +30,12 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.positions import WIDTH
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.readmodel.rebuild import rebuild
+from tests.engines import ONE
 from tests.inspection import archive, keys_of, log_length, outdate, project, send
 from tests.travelling import WAYS, only
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.engines(*ONE)
 
 
 @pytest.fixture

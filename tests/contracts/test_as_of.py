@@ -12,9 +12,12 @@ from scratchbus.errors import Conflict, InvalidInput, InvalidPosition, LogRewoun
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.projector import run_projector
+from tests.engines import ONE
 from tests.inspection import keys_of, project, raw_append, send
 from tests.travelling import WAYS, assert_past, assert_reads_as, batch_ends, only, stored_snapshots, told_again
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.engines(*ONE)
 
 
 @pytest.fixture(params=WAYS)

@@ -14,7 +14,10 @@ from scratchbus.archive.export import line_of
 from scratchbus.domain.values import LARGEST
 from scratchbus.errors import InvalidField, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import PageKeys
+from tests.engines import ONE
 from tests.inspection import keys_of, log_length, project, raw_append, send
+
+pytestmark = pytest.mark.engines(*ONE)
 
 HUGE = 6 * 10**4299
 """Python writes it, and refuses to read or write what two of it come to."""

@@ -14,7 +14,10 @@ from scratchbus.engine.steps import Call
 from scratchbus.errors import CodeTooOld, InvalidExport, NotEmpty
 from scratchbus.eventlog.codec import entry_fields
 from tests.contracts.test_verifying import live
+from tests.engines import ONE
 from tests.inspection import assert_sound, documents, entries, heads, keys_of, project, send
+
+pytestmark = pytest.mark.engines(*ONE)
 
 Connect = Callable[..., Bus]
 

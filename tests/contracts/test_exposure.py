@@ -6,7 +6,10 @@ from scratchbus.archive.archiver import archive_bus
 from scratchbus.commands.exposure import record
 from scratchbus.errors import EventIdReused, NotFound
 from scratchbus.eventlog.ids import new_id
+from tests.engines import ONE
 from tests.inspection import project
+
+pytestmark = pytest.mark.engines(*ONE)
 
 
 def show(bus, session, agent, *observations, page="main", event_id=None):

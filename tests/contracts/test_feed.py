@@ -51,7 +51,7 @@ class Listener:
     def offer(self, items):
         self.told.append(len(items))
 
-    def stir(self):
+    def resync(self):
         pass
 
 

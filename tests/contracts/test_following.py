@@ -8,6 +8,7 @@ import pytest
 from scratchbus.domain.position import Position
 from scratchbus.errors import CodeTooOld, InvalidPosition, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog import reader
+from tests.engines import ONE
 from tests.inspection import entries, forget, keys_of, log_length, project, raw_append, send
 from tests.waiting import eventually
 
@@ -76,6 +77,7 @@ def test_events_can_be_narrowed(bus, page):
     assert contents(bus.events(kinds="added", pages="main")) == ["a"]
 
 
+@pytest.mark.engines(*ONE)
 def test_more_events_than_one_reading_are_whole(connect):
     from scratchbus import NewObservation
 

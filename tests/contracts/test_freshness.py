@@ -9,6 +9,7 @@ from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, PositionL
 from scratchbus.eventlog.checkpoint import Outcome
 from scratchbus.readmodel import queries
 from scratchbus.readmodel.projector import run_projector
+from tests.engines import ONE
 from tests.inspection import keys_of, project, send
 from tests.waiting import eventually
 
@@ -21,6 +22,7 @@ def checkpoint(bus):
     return send(bus, "GET", keys_of(bus).checkpoint("scratch_page"))
 
 
+@pytest.mark.engines(*ONE)
 def test_every_client_sees_a_write_at_once(connect):
     writer, reader = connect("writer").page(), connect("reader").page()
     for n in range(20):
@@ -40,6 +42,7 @@ def test_a_few_events_are_folded_in_memory_only(bus, page):
     assert checkpoint(bus) is None
 
 
+@pytest.mark.engines(*ONE)
 def test_thousands_of_events_without_a_projector_are_seen(connect):
     bus = connect(max_observations=2000)
     page = bus.page()

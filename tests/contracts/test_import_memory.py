@@ -11,7 +11,7 @@ import pytest
 from ulid import ULID
 
 from scratchbus import Bus
-from scratchbus.archive.importing import facts
+from scratchbus.archive.importing import spill
 from scratchbus.errors import InvalidExport
 from tests.engines import ALL
 
@@ -43,14 +43,14 @@ def peak_of(count: int) -> int:
 
 
 def test_four_times_as_many_lines_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "KEPT_BYTES", 2 * 1024 * 1024)
+    monkeypatch.setattr(spill, "KEPT_BYTES", 2 * 1024 * 1024)
     peak_of(100)  # what is loaded on the first call
     small, large = peak_of(4_000), peak_of(16_000)
     assert large < 1.3 * small
 
 
 def test_what_was_put_away_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "KEPT_BYTES", 20_000)
+    monkeypatch.setattr(spill, "KEPT_BYTES", 20_000)
     good = list(lines(300))[:-1]
     changes = []
     for number, line in enumerate(good, 1):

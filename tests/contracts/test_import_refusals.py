@@ -13,6 +13,7 @@ from tests.contracts.test_exporting import export
 from tests.contracts.test_verifying import live
 from tests.engines import ALL
 from tests.inspection import send
+from tests.sweep import case
 
 pytestmark = pytest.mark.engines(*ALL)
 
@@ -79,23 +80,23 @@ def assert_untouched(bus: Bus) -> None:
     assert [key for key in left if not key.endswith(":meta")] == []
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_the_live_bus_would_refuse_is_refused_with_its_line(what: str, bus: Bus, copy: Bus) -> None:
+def test_what_the_live_bus_would_refuse_is_refused_with_its_line(bus: Bus, copy: Bus) -> None:
     page = bus.page()
     first = page.add("risk_alert", "first", owner="me", tags=["t"], dedupe_key="k", times=10**9)
     page.claim(first.id, by="worker", ttl="1h")
     page.add("risk_alert", "again", dedupe_key="k", times=2)
     page.add("observation", "last")
-    number, change = REFUSED[what]
-    lines = export(bus)
-    line = json.loads(lines[number - 1])
-    change(line)
-    lines[number - 1] = json.dumps(line)
-    with pytest.raises(InvalidExport, match=rf"^line {number}: ") as caught:
-        copy.import_events(lines)
-    assert len(str(caught.value)) < 600
-    assert "\n" not in str(caught.value)
-    assert_untouched(copy)
+    exported = export(bus)
+    for what, (number, change) in REFUSED.items():
+        line = json.loads(exported[number - 1])
+        change(line)
+        lines = [*exported[: number - 1], json.dumps(line), *exported[number:]]
+        with case(what):
+            with pytest.raises(InvalidExport, match=rf"^line {number}: ") as caught:
+                copy.import_events(lines)
+            assert len(str(caught.value)) < 600
+            assert "\n" not in str(caught.value)
+            assert_untouched(copy)
 
 
 def test_nothing_is_written_when_a_late_line_is_wrong(bus: Bus, copy: Bus) -> None:
@@ -126,3 +127,12 @@ def test_a_gap_that_nothing_explains_is_refused_where_it_is(bus: Bus, copy: Bus)
     with pytest.raises(InvalidExport, match=r"^line \d: .*missing"):
         copy.import_events(lines)
     assert_untouched(copy)
+
+
+def test_deleting_most_of_a_full_notepad_is_imported(connect: Callable[..., Bus], bus_name: str) -> None:
+    notepad = connect(max_notepad=1_000_000).notepad("s1")
+    notepad.write("x" * 600_000 + "y")
+    notepad.update("delete", content="x" * 600_000)
+    copy = connect(bus=f"{bus_name}-copy")
+    copy.import_events(export(connect()))
+    assert copy.notepad("s1").read() == "y"

@@ -13,7 +13,7 @@ import pytest
 
 from scratchbus import AsyncBus, Bus, because
 from scratchbus.errors import BusClosed, EventIdReused, InvalidField, SessionOver
-from tests.engines import Engine
+from tests.engines import ONE, Engine
 
 MANY = 500
 BOUND = 2.0  # seconds
@@ -80,6 +80,7 @@ def test_500_threads_are_answered_in_two_seconds(memory, real_bus):
     assert took < BOUND
 
 
+@pytest.mark.engines(*ONE)
 async def test_edits_in_flight_keep_the_order_of_their_calls(another, bus):
     async with another() as theirs:
         notepad = theirs.notepad("s1")
@@ -115,6 +116,7 @@ async def test_an_edit_in_flight_says_why_it_was_made(another, bus):
     assert causes == [str(cause) if number % 2 else None for number in range(20)]
 
 
+@pytest.mark.engines(*ONE)
 async def test_cancelled_edits_hold_up_nobody(another, bus):
     async with another() as theirs:
         notepad = theirs.notepad("s1")
@@ -152,6 +154,7 @@ def test_an_event_loop_that_was_left_holds_up_nobody(engine, bus):
     assert bus.notepad("s1").read().count("x") == 20
 
 
+@pytest.mark.engines(*ONE)
 async def test_several_queues_of_one_subject_lose_nothing(another, bus):
     async with another() as one, another() as two:
         edits = [each.notepad("s1").append(f"{who}{n}\n") for n in range(80) for who, each in (("a", one), ("b", two))]
@@ -180,6 +183,7 @@ async def test_a_retry_in_flight_is_done_once(another, bus):
     assert len(bus.todo("s1").history()) == 5
 
 
+@pytest.mark.engines(*ONE)
 async def test_edits_with_ids_of_their_own_are_known_each(another, bus):
     async with another() as theirs:
         notepad = theirs.notepad("s1")
@@ -214,6 +218,7 @@ async def test_edits_in_flight_when_the_bus_closes_are_answered(another):
     assert {type(answer) for answer in answers if isinstance(answer, Exception)} <= {BusClosed}
 
 
+@pytest.mark.engines(*ONE)
 async def test_edits_that_are_too_large_for_one_batch_go_in_several(another, bus):
     text = "x" * 90_000
     async with another() as theirs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from itertools import count
 from typing import Any
 
@@ -15,6 +14,7 @@ from scratchbus import AsyncBus, Bus
 from scratchbus.archive.export import line_of
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, InvalidName, NotFound, TooLarge
 from scratchbus.eventlog.append import append
+from tests import launcher
 from tests.engines import Engine
 from tests.inspection import log_length, project, raw_append, remembered, send
 
@@ -268,7 +268,7 @@ with Bus.connect(url, bus=name, source=who) as bus:
 def test_two_writers_at_once_lose_nothing(embedded_url: str, real_bus: Bus):
     notepad = real_bus.notepad("s1")
     notepad.write("left: 0 right: 0 \n")
-    command = [sys.executable, "-c", EDITOR, embedded_url, real_bus.core.log.bus]
+    command = launcher.command("-c", EDITOR, embedded_url, real_bus.core.log.bus)
     writers = [subprocess.Popen([*command, who]) for who in ("left", "right")]
     assert [writer.wait(60) for writer in writers] == [0, 0]
     first, *lines = notepad.read().splitlines()

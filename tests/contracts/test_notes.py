@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from datetime import timedelta
 
 import pytest
@@ -12,7 +11,8 @@ from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.archive.export import line_of
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, NotFound, TooLarge
 from scratchbus.readmodel.notebooks import Notebooks
-from tests.engines import Engine
+from tests import launcher
+from tests.engines import ONE, Engine
 from tests.inspection import forget, keys_of, log_length, project, remembered, send
 
 
@@ -61,7 +61,7 @@ with Bus.connect(url, bus=name, source="taker") as bus:
 
 @pytest.mark.real
 def test_processes_at_once_never_get_the_same_id(embedded_url: str, real_bus: Bus):
-    command = [sys.executable, "-c", TAKER, embedded_url, real_bus.core.log.bus]
+    command = launcher.command("-c", TAKER, embedded_url, real_bus.core.log.bus)
     takers = [subprocess.Popen(command) for _ in range(2)]
     assert [taker.wait(60) for taker in takers] == [0, 0]
     assert len({note.id for note in real_bus.notes("s1").list().notes}) == 120
@@ -215,6 +215,7 @@ def test_what_one_process_notes_another_finds_at_once(connect, notes):
     assert contents(notes.list()) == ["note 1", "note 0"]
 
 
+@pytest.mark.engines(*ONE)
 def test_notes_are_found_although_much_else_has_happened(bus, notes, connect):
     reader = connect("reader").notes("s1")
     first = notes.add("first").note

@@ -6,9 +6,10 @@ from scratchbus import NewObservation
 from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.keys import PageKeys
 from tests.contracts.test_bounds import read_everything
+from tests.engines import ONE
 from tests.inspection import all_events, keys_of, project, raw_append, send
 
-pytestmark = pytest.mark.damages_the_log
+pytestmark = [pytest.mark.damages_the_log, pytest.mark.engines(*ONE)]
 
 GARBAGE = {
     "no body": {"kind": "updated", "event": ""},

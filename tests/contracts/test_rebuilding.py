@@ -14,8 +14,11 @@ from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild import Pace, Rebuilt
 from scratchbus.readmodel.relations import open_relations
 from scratchbus.scheduling.expiry import sweep
+from tests.engines import ONE
 from tests.inspection import documents, keys_of, project, raw_append, send
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.engines(*ONE)
 
 
 def fill(page, count=30):

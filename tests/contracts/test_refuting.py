@@ -9,7 +9,10 @@ from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import Conflict, EventIdReused, InvalidField, InvalidTransition, NotFound, StaleFence
 from scratchbus.eventlog.ids import new_id
 from scratchbus.scheduling.reminders import complete_all
+from tests.engines import ONE
 from tests.inspection import project
+
+pytestmark = pytest.mark.engines(*ONE)
 
 WHY = "a misread line"
 

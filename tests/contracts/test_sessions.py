@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -12,6 +11,7 @@ from scratchbus import AsyncBus, Bus, because
 from scratchbus.archive.export import line_of
 from scratchbus.errors import InvalidName, SessionExists, SessionOver
 from scratchbus.eventlog.append import append
+from tests import launcher
 from tests.engines import Engine
 from tests.inspection import log_length, project, remembered
 
@@ -119,7 +119,7 @@ with Bus.connect(url, bus=name, source="tester") as bus:
 def test_what_was_killed_in_between_goes_on_and_nothing_happens_twice(embedded_url: str, real_bus: Bus, when: str):
     bus = real_bus
     bus.notepad("p").write("as it was")
-    command = [sys.executable, "-c", CUT_SHORT, embedded_url, bus.core.log.bus, when]
+    command = launcher.command("-c", CUT_SHORT, embedded_url, bus.core.log.bus, when)
     assert subprocess.run(command, timeout=60, check=False).returncode == -signal.SIGKILL
     bus.notepad("p").append(", and more")
     assert (bus.session("c") is None) == (when == "before")

@@ -2,9 +2,13 @@
 
 import random
 
+import pytest
+
 from scratchbus import NewObservation
+from tests.engines import ONE
 
 
+@pytest.mark.engines(*ONE)
 def test_events_come_in_time_and_can_be_resumed_behind_any_of_them(connect):
     bus = connect()
     choice = random.Random(7)

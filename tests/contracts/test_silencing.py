@@ -5,7 +5,10 @@ import pytest
 from scratchbus import because
 from scratchbus.errors import InvalidSource, NotFound
 from scratchbus.scheduling.expiry import sweep
+from tests.engines import ONE
 from tests.inspection import project
+
+pytestmark = pytest.mark.engines(*ONE)
 
 
 @pytest.fixture

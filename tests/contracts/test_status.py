@@ -2,9 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from scratchbus import status
 from scratchbus.eventlog.lag import Lag, read_lags
 from scratchbus.status import MOST_PAGES, read_status
+from tests.engines import ONE
 from tests.inspection import send
 from tests.waiting import eventually
 
@@ -32,6 +35,7 @@ def test_it_names_the_busiest_pages_and_counts_all(bus):
     assert len(found.pages) == MOST_PAGES
 
 
+@pytest.mark.engines(*ONE)
 def test_it_asks_as_often_for_many_pages_as_for_few(bus):
     for number in range(20):  # so that every shard has some
         bus.page(f"page-{number}").add("observation", "x")

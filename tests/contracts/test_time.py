@@ -15,6 +15,7 @@ from scratchbus.scheduling import expiry
 from scratchbus.scheduling.expiry import run_expirer, sweep
 from scratchbus.scheduling.reminders import react, remind
 from scratchbus.telemetry.counters import counts
+from tests.engines import ONE
 from tests.halting import Halted
 from tests.inspection import all_events, keys_of, log_length, project, send
 from tests.waiting import eventually
@@ -55,6 +56,7 @@ def test_sweeping_changes_nothing_that_is_seen(bus, page, clock):
     assert after.model_copy(update={"version": 1, "ms": before.ms, "seq": before.seq}) == before
 
 
+@pytest.mark.engines(*ONE)
 def test_two_expirers_expire_each_once(connect, clock):
     bus = connect(max_observations=1000)
     bus.page().add_many([NewObservation(type="observation", content=f"{n}", ttl="1m") for n in range(600)])

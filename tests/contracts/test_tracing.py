@@ -5,7 +5,10 @@ import pytest
 from scratchbus import AsyncBus, because
 from scratchbus.errors import InvalidField, NotFound
 from scratchbus.eventlog.ids import new_id
+from tests.engines import ONE
 from tests.inspection import project
+
+pytestmark = pytest.mark.engines(*ONE)
 
 
 def on(page, content, *evidence):

@@ -16,6 +16,7 @@ from scratchbus.errors import (
     UnknownField,
     VersionConflict,
 )
+from tests.engines import ONE
 from tests.inspection import all_events, log_length, project
 
 
@@ -212,6 +213,7 @@ def test_history_is_every_event_oldest_first(page, story):
     assert (events[3].by, events[3].reason, events[3].reason_code) == ("tester", "done", "resolved")
 
 
+@pytest.mark.engines(*ONE)
 def test_a_long_history_is_whole(page):
     page.add_many([NewObservation(type="observation", content="x", dedupe_key="k") for _ in range(1000)])
     (only,) = page.list()

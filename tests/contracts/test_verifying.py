@@ -16,8 +16,11 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel.verify import probe, verifier
 from scratchbus.readmodel.verify.probe import Looker
 from scratchbus.scheduling.expiry import sweep
+from tests.engines import ONE
 from tests.inspection import archive, forget, keys_of, project, raw_append, send
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.engines(*ONE)
 
 
 def live(bus: Bus) -> None:

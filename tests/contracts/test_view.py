@@ -27,7 +27,8 @@ from scratchbus.errors import (
 from scratchbus.eventlog import reader, tail_readers
 from scratchbus.eventlog import tail as feed
 from scratchbus.scheduling.expiry import sweep
-from scratchbus.views import live_page, load
+from scratchbus.views import live_page, load, reads
+from tests.engines import ONE
 from tests.inspection import forget, keys_of, project, raw_append, send
 from tests.seeing import SeenLive, count_folds
 from tests.waiting import eventually
@@ -102,6 +103,7 @@ def act(page, chance, ids):
             getattr(page, does)(id)
 
 
+@pytest.mark.engines(*ONE)
 @pytest.mark.parametrize("seed", range(3))
 def test_it_says_what_the_page_says_whatever_is_done(connect, clock, seed):
     bus, chance = connect(max_observations=12), random.Random(seed)
@@ -159,6 +161,7 @@ def test_what_is_written_while_the_page_is_read_is_in_it_once(bus, page, monkeyp
     assert cursor.position == page.list()[0].position
 
 
+@pytest.mark.engines(*ONE)
 def test_readers_see_whole_batches_only(bus, page, connect, monkeypatch):
     monkeypatch.setattr(reader, "CHUNK", 7)  # so that every look tears a batch
     writer = connect("writer", max_observations=10_000).page()
@@ -263,7 +266,7 @@ def test_each_iterator_tells_what_changes_from_when_it_was_made(bus, page, view)
 
 
 def test_one_who_does_not_take_the_changes_is_told_that_some_are_missing(bus, page, view, monkeypatch):
-    monkeypatch.setattr(live_page, "MOST_BEHIND", 5)
+    monkeypatch.setattr(reads, "MOST_BEHIND", 5)
     slow, quick = view.changes(), view.changes()
     for n in range(7):
         page.add("observation", f"{n}")

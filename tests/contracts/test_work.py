@@ -22,6 +22,7 @@ from scratchbus.errors import (
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.telemetry.counters import counts
 from scratchbus.work import agenda, job_state
+from tests.engines import ONE
 from tests.inspection import all_events, forget, log_length
 from tests.waiting import eventually
 
@@ -365,6 +366,7 @@ async def test_so_it_is_under_asyncio(engine, bus_name, monkeypatch):
             assert (await anext(jobs)).fence == 2
 
 
+@pytest.mark.engines(*ONE)
 def test_two_workers_never_have_the_same(connect):
     page = connect().page()
     page.add_many([item("observation") for _ in range(60)])

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -16,9 +15,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from redis import Redis
+from redis.exceptions import RedisError
 
 from scratchbus import Bus, Page
 from scratchbus.engine.embedded.binary import find_binary
+from tests import launcher
 from tests.waiting import PATIENCE, eventually
 
 Run = Callable[[threading.Event], None]
@@ -44,7 +46,12 @@ class Engine:
         self.process = subprocess.Popen(
             [str(program), *options, "--maxmemory-policy", "noeviction"], cwd=self.directory, stdout=subprocess.DEVNULL
         )
-        eventually(self.socket.exists, "the engine's socket is there")
+        eventually(self._answers, "the engine has loaded its data")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(RedisError), Redis(unix_socket_path=str(self.socket)) as client:
+            return bool(client.ping())
+        return False
 
     def kill(self) -> None:
         if self.process is not None:
@@ -62,7 +69,7 @@ class Daemon:
         self._err = files.with_suffix(".err")
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, str(ROOT / "daemons" / f"{name}.py"), *arguments],
+                launcher.command(ROOT / "daemons" / f"{name}.py", *arguments),
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, cwd=files.parent,
             )  # fmt: skip
 
@@ -84,7 +91,7 @@ class Daemon:
 
     def end(self, number: int = signal.SIGTERM, within: float = PATIENCE) -> int:
         """Send a signal, wait, and return the exit code."""
-        self.process.send_signal(number)
+        self.process.send_signal(launcher.KILL if number == signal.SIGKILL else number)
         return self.process.wait(within)
 
 

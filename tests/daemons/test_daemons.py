@@ -11,6 +11,7 @@ import pytest
 
 import daemons
 from scratchbus import Bus
+from tests import launcher
 from tests.daemons.conftest import GRACE, ROOT
 from tests.waiting import PATIENCE, eventually
 
@@ -44,8 +45,9 @@ def attempts(page):
 @pytest.mark.parametrize("name", daemons.NAMES)
 @pytest.mark.parametrize("program", [["daemons/{}.py"], ["-m", "daemons.{}"], ["-m", "scratchbus.cli", "run", "{}"]])
 def test_daemon_starts_as_script_module_and_command(program, name):
-    command = [sys.executable, *(part.format(name) for part in program), "--help"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    arguments = [*(part.format(name) for part in program), "--help"]
+    start = [sys.executable, *arguments] if name == "router" else launcher.command(*arguments)
+    done = subprocess.run(start, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"[default: {name}]" in " ".join(done.stdout.split())
 

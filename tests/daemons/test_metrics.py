@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scratchbus import Bus
 from scratchbus.telemetry.counters import BOUNDS, Durations
+from tests import launcher
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
@@ -152,7 +153,7 @@ assert not [name for name in sys.modules if name.startswith("prometheus_client")
 
 
 def test_up_serves_metrics_of_all_that_it_runs(engine, page):
-    command = [sys.executable, "-m", "scratchbus.cli", "up", "--metrics-port", "0", "--url", engine.url, "--json"]
+    command = launcher.command("-m", "scratchbus.cli", "up", "--metrics-port", "0", "--url", engine.url, "--json")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as up:
         try:
             url = json.loads(up.stdout.readline())["metrics"]

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests import launcher
 from tests.docs.markdown import ROOT, blocks, rows
 from tests.faults.roles import ADMINISTERS, APPENDS, COMMITS, READS, SUBSCRIBES
 from tests.faults.servers import embedded_binary, free_port, system_binary
@@ -53,7 +53,7 @@ def started(command: str, place: Path) -> Iterator[None]:
 def scratchbus(use: str, place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line after one of the commands of the document."""
     return subprocess.run(
-        ["/bin/sh", "-e", "-c", f'{use}exec "$0" -m scratchbus.cli "$@"', sys.executable, *arguments],
+        ["/bin/sh", "-e", "-c", f'{use}exec "$0" "$@"', *launcher.command("-m", "scratchbus.cli", *arguments)],
         cwd=place,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

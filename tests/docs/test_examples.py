@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from secrets import token_hex
 
 from scratchbus import Bus
+from tests import launcher
 from tests.docs.markdown import ROOT
 from tests.waiting import PATIENCE
 
@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE
 def test_two_agents_work_through_a_compaction_a_fork_and_the_end_of_a_run(embedded_url: str):
     name = f"test-{token_hex(6)}"
     done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "examples" / "agent_run.py", embedded_url],
+        launcher.command(ROOT / "docs" / "examples" / "agent_run.py", embedded_url),
         env={**os.environ, "SCRATCHBUS_BUS": name, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
-import sys
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from scratchbus import Bus
+from tests import launcher
 from tests.docs.markdown import ROOT, blocks
 
 DOCUMENTS = ("README.md", "docs/integration.md", "docs/audit.md", "docs/memory.md", "docs/context.md")
 PROMPT, COMPLAINT = "$ ", "scratchbus: "
-_SHELL = f'scratchbus() {{ "{sys.executable}" -m scratchbus.cli "$@"; }}'
+_SHELL = f'scratchbus() {{ {shlex.join(launcher.command("-m", "scratchbus.cli"))} "$@"; }}'
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

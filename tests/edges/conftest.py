@@ -9,9 +9,8 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,9 +20,10 @@ import pytest
 from scratchbus import Bus
 from scratchbus.cli import main
 from scratchbus.engine.embedded import server
+from tests import launcher
 from tests.waiting import PATIENCE
 
-PROGRAM = (sys.executable, "-m", "scratchbus.cli")
+PROGRAM = launcher.command("-m", "scratchbus.cli")
 ROOT = Path(__file__).parents[2]
 
 
@@ -123,11 +123,11 @@ class Cli:
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     @contextmanager
-    def start(self, *arguments: str, terminal: bool = False) -> Iterator[Running]:
+    def start(self, *arguments: str, terminal: bool = False, program: Sequence[str] = PROGRAM) -> Iterator[Running]:
         """Start a command that goes on; what is left of it at the end is killed."""
         reader, writer = pty.openpty() if terminal else os.pipe()
         process = subprocess.Popen(
-            [*PROGRAM, "--page", self.page, *arguments],
+            [*program, "--page", self.page, *arguments],
             cwd=ROOT,
             env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"},
             stdin=writer if terminal else subprocess.DEVNULL,

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from daemons.demo_sample import sample_log
 from daemons.rules import read_rules
 from scratchbus.settings import shipped
+from tests import launcher
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
@@ -39,7 +39,7 @@ def demo(directory):
     def start(arguments=""):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(directory), "COLUMNS": "100"}
         process = subprocess.Popen(
-            [sys.executable, "-c", f"{RUN}sys.exit(run_demo({arguments}))"],
+            launcher.command("-c", f"{RUN}sys.exit(run_demo({arguments}))"),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
         started.append(process)

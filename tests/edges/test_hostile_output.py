@@ -21,6 +21,7 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import ask
 from scratchbus.errors import EngineUnreachable
 from scratchbus.telemetry.terminal import escaped, visible
+from tests import launcher
 from tests.edges.conftest import Cli
 
 pytestmark = pytest.mark.real
@@ -143,7 +144,7 @@ structlog.get_logger().info("seen", reason={hostile!r}, name="plain{hostile!r}")
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_what_is_logged_does_not_move_the_cursor(is_terminal: bool) -> None:
     code = _LOGS.format(is_terminal=is_terminal, hostile=HOSTILE)
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr.decode()
+    said = subprocess.run(launcher.command("-c", code), capture_output=True, check=True).stderr.decode()
     assert "seen" in said
     for char in FORBIDDEN:
         if not (is_terminal and char == "\x1b"):  # its own colours

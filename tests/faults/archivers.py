@@ -102,9 +102,9 @@ def _around(call: Callable[..., Any], take: Callable[[], None]) -> Callable[...,
 def _die_around_scripts(take: Callable[[], None]) -> None:
     run = Archiving._do
 
-    def wrapped(self: Archiving, *arguments: Any) -> Step[list[Any]]:
+    def wrapped(self: Archiving, *arguments: Any, **named: Any) -> Step[list[Any]]:
         take()
-        reply = yield from run(self, *arguments)
+        reply = yield from run(self, *arguments, **named)
         take()
         return reply
 

@@ -9,7 +9,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.below_floor import read_floor, stretch_after
+from scratchbus.eventlog.below_floor import archived_after, read_floor
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.eventlog.codec import entry_fields, read_document
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
@@ -51,7 +51,7 @@ def read_shard(log: Log, shard: int) -> Step[ShardState]:
     keys = log.keys(shard)
     floor, at, archived = (yield from read_floor(log, shard)), START._replace(shard=shard), list[Any]()
     while at < floor.position:
-        stretch = yield from stretch_after(log, floor, at, 10_000)
+        stretch = yield from archived_after(log, floor, at, 10_000)
         archived, at = archived + stretch.entries, stretch.at
     entries = archived + (yield from ask(shard, "XRANGE", keys.log, f"({floor.position.stream_id}", "+"))
     names = {name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))}

@@ -73,6 +73,18 @@ class Try(NamedTuple):
     act: Callable[..., object]
 
 
+def rounds(roles: frozenset[str]) -> list[list[str]]:
+    """Return all roles, in groups of which the last at most changes what it tries: what these roles may do.
+
+    A group can try it one after the other on what was prepared once.
+    """
+    refused = sorted(READS - roles)
+    allowed = sorted(roles, key=lambda role: (role in COMMITS, role))
+    if roles == READS:
+        return [allowed]
+    return [refused + allowed[:1], *([role] for role in allowed[1:])]
+
+
 def _some(bus: Bus) -> list[Any]:
     return [bus.page().add("risk_alert", "something", tags=["t"], owner="agent").id]
 

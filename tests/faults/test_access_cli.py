@@ -6,8 +6,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -17,14 +17,13 @@ from scratchbus import Bus
 from scratchbus.cli import main
 from scratchbus.cli.root import root
 from scratchbus.daemon.exit_codes import ENGINE, OK
-from tests.faults.roles import ADMINISTERS, APPENDS, COMMITS, READS, SUBSCRIBES, GuardedServer, exported
+from tests import launcher
+from tests.faults.roles import ADMINISTERS, APPENDS, COMMITS, READS, SUBSCRIBES, GuardedServer, exported, rounds
 from tests.faults.servers import embedded_binary
 from tests.inspection import log_length
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
-
-ROLES = sorted(READS)
 
 COMMANDS: dict[str, frozenset[str]] = {
     "add observation new": APPENDS,
@@ -102,8 +101,9 @@ def guarded() -> Iterator[GuardedServer]:
     server.close()
 
 
-@pytest.fixture
-def bus(guarded: GuardedServer) -> Iterator[Bus]:
+@contextmanager
+def empty_bus(guarded: GuardedServer) -> Iterator[Bus]:
+    """Flush the server and open a bus on it, in the hands of someone who may do everything."""
     with guarded.client() as client:
         client.flushall()
     with Bus.connect(guarded.url, source="owner", instance="desk") as bus:
@@ -111,7 +111,18 @@ def bus(guarded: GuardedServer) -> Iterator[Bus]:
 
 
 @pytest.fixture
+def bus(guarded: GuardedServer) -> Iterator[Bus]:
+    with empty_bus(guarded) as bus:
+        yield bus
+
+
+@pytest.fixture
 def things(bus: Bus, tmp_path: Path) -> dict[str, str]:
+    return prepare(bus, tmp_path)
+
+
+def prepare(bus: Bus, tmp_path: Path) -> dict[str, str]:
+    """Make all that commands are tried on; return the names that they have in `COMMANDS`."""
     note, page = bus.notes("s").add("x", ["t"]).note.id, bus.page()
     ids = {name: page.add("observation", name).id for name in ("open", "claimed", "resolved")}
     page.claim(ids["claimed"])
@@ -140,33 +151,33 @@ def test_every_command_is_tried() -> None:
     assert {name for name in named(root) if not any(f"{each} ".startswith(f"{name} ") for each in tried)} == ELSEWHERE
 
 
-@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_is_done_or_refused_in_one_line(
     guarded: GuardedServer,
-    things: dict[str, str],
-    bus: Bus,
-    role: str,
     command: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("SCRATCHBUS_URL", guarded.url_of(role))
     monkeypatch.setenv("SCRATCHBUS_ARCHIVE_URL", str(tmp_path / "archive"))
-    before = log_length(bus)
-    code = main(["--source", "me", "--json", *command.format(**things).split()])
-    out, err = capsys.readouterr()
-    if role in COMMANDS[command]:
-        assert code == OK, err
-        assert all(json.loads(line) for line in out.splitlines())
-    else:
-        assert code == ENGINE
-        assert log_length(bus) == before
-        (line,) = [line for line in err.splitlines() if line.startswith("scratchbus: ")]
-        assert f"{role}:***@" in line
-        assert "right role" in line
-    assert "s3cr3t" not in out + err
+    for roles in rounds(COMMANDS[command]):
+        with empty_bus(guarded) as bus:
+            things = prepare(bus, tmp_path)
+            for role in roles:
+                monkeypatch.setenv("SCRATCHBUS_URL", guarded.url_of(role))
+                before = log_length(bus)
+                code = main(["--source", "me", "--json", *command.format(**things).split()])
+                out, err = capsys.readouterr()
+                assert "s3cr3t" not in out + err, role
+                if role in COMMANDS[command]:
+                    assert code == OK, err
+                    assert all(json.loads(line) for line in out.splitlines()), role
+                    continue
+                assert code == ENGINE, role
+                assert log_length(bus) == before, role
+                (line,) = [line for line in err.splitlines() if line.startswith("scratchbus: ")]
+                assert f"{role}:***@" in line
+                assert "right role" in line
 
 
 def test_the_status_of_a_reader_is_shown(
@@ -190,7 +201,7 @@ def start(guarded: GuardedServer) -> Iterator[Start]:
 
     def new(role: str, *arguments: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "SCRATCHBUS_URL": guarded.url_of(role)}
-        command = [sys.executable, "-m", "scratchbus.cli", *arguments]
+        command = launcher.command("-m", "scratchbus.cli", *arguments)
         pipe = subprocess.PIPE
         started.append(subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True))
         return started[-1]

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from daemons import NAMES
 from scratchbus import Bus
 from scratchbus.engine.embedded.server import ensure_running, stop
 from scratchbus.errors import EngineError
+from tests import launcher
 from tests.faults.checker import Acknowledged, check
 from tests.faults.servers import DURABLE, Server
 from tests.inspection import project
@@ -47,7 +47,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         with said.open("wb") as file:
             started.append(
                 subprocess.Popen(
-                    [sys.executable, *program, *arguments],
+                    launcher.command(*program, *arguments),
                     env=environment, stdout=subprocess.DEVNULL, stderr=file, cwd=tmp_path,
                 )
             )  # fmt: skip

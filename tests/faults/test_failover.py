@@ -13,7 +13,7 @@ from scratchbus import Bus
 from scratchbus.engine.steps import Call
 from scratchbus.errors import EngineError, EngineReadOnly, LogRewound, NotReplicated
 from scratchbus.eventlog.checkpoint import Outcome
-from scratchbus.readmodel.catch_up import Folded, fold_once
+from scratchbus.readmodel.catch_up import FoldStep, fold_once
 from scratchbus.readmodel.projector import run_projector
 from tests.clock import Clock, hand_over
 from tests.faults.checker import check
@@ -70,7 +70,7 @@ def fold_across(pair: Pair, between: Callable[[], object] = lambda: None) -> Out
         try:
             request = conversation.send(engine.execute(request))
         except StopIteration as done:
-            folded: Folded = done.value[0]
+            folded: FoldStep = done.value[0]
             return folded.outcome
 
 

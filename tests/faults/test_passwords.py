@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from scratchbus import Bus
 from scratchbus.cli import main
 from scratchbus.daemon.exit_codes import ENGINE, INVALID_INPUT, OK
 from scratchbus.errors import ScratchbusError
+from tests import launcher
 from tests.faults.servers import Server, embedded_binary
 from tests.waiting import eventually
 
@@ -100,7 +100,7 @@ def test_a_daemon_that_is_refused_shows_no_password(locked: Server, name: str, t
     (tmp_path / "watched.log").touch()
     more = ["--log", str(tmp_path / "watched.log"), "--state", str(tmp_path / "state")] if name == "logwatch" else []
     done = subprocess.run(
-        [sys.executable, ROOT / f"daemons/{name}.py", "--log-level", "debug", *more],
+        launcher.command(ROOT / f"daemons/{name}.py", "--log-level", "debug", *more),
         env={**os.environ, "SCRATCHBUS_URL": urls(locked, WRONG)[1]},
         capture_output=True,
         text=True,

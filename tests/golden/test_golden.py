@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import pytest
@@ -12,7 +13,7 @@ from scratchbus import Bus
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Linked
 from scratchbus.domain.upcasters import UPCASTERS, upcast
 from scratchbus.errors import CodeTooOld
-from scratchbus.eventlog.codec import Poison, decode_entry, entry_fields
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields
 from scratchbus.readmodel.projector import run_projector
 from scratchbus.scheduling.expiry import run_expirer, sweep
 from tests import golden
@@ -29,7 +30,7 @@ def test_what_a_version_wrote_folds_to_the_same_state_for_ever(version: int):
 
 def test_the_version_of_today_has_every_field_of_every_kind():
     """Whoever adds a field or a kind after a release raises SCHEMA, and keeps what the new version writes."""
-    assert golden.read(SCHEMA) == list(golden.told())
+    assert _in_json(golden.read(SCHEMA)) == _in_json(golden.told())
     there = {
         (fields[b"kind"].decode(), name)
         for fields in map(entry_fields, golden.read(SCHEMA))
@@ -37,6 +38,12 @@ def test_the_version_of_today_has_every_field_of_every_kind():
     }
     wanted = {(kind, name) for kind, cls in EVENTS.items() for name in {*cls.model_fields, "v"} - ENVELOPE}
     assert there == wanted
+
+
+def _in_json(entries: Iterable[RawEntry]) -> list[tuple[bytes, dict[bytes, bytes], object]]:
+    """Return entries with their bodies read: the order in which an event has its fields says nothing."""
+    rows = [(id, dict(zip(flat[::2], flat[1::2], strict=True))) for id, flat in entries]
+    return [(id, fields, json.loads(fields.pop(b"event"))) for id, fields in rows]
 
 
 OLD = [b"5-7", [b"id", b"e", b"subject", b"A", b"page", b"main", b"kind", b"linked", b"type", b"t", b"batch", b"1/1",

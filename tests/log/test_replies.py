@@ -15,6 +15,7 @@ from scratchbus.eventlog import checkpoint, consumers
 from scratchbus.eventlog import trim as trimming
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.readmodel import rebuild_lease
+from tests.sweep import case
 
 KEYS = ShardKeys("b", 0)
 PLACE = Position(1, 1)
@@ -25,8 +26,8 @@ def archiving() -> trimming.Archiving:
     return trimming.Archiving(KEYS, "token", "who", 1)
 
 
-def lease() -> consumers.Lease:
-    return consumers.Lease(KEYS, "name", "token", "who", 1)
+def lease() -> consumers.SubscriptionLease:
+    return consumers.SubscriptionLease(KEYS, "name", "token", "who", 1)
 
 
 ASKED: dict[str, Callable[[], Step[Any]]] = {
@@ -35,7 +36,7 @@ ASKED: dict[str, Callable[[], Step[Any]]] = {
     "trim: trim": lambda: archiving().trim("1-1"),
     "commit": lambda: checkpoint.commit(KEYS, "key", checkpoint.Checkpoint(), PLACE, b"id", []),
     "rebuild: take": lambda: rebuild_lease.take(KEYS, "who"),
-    "rebuild: switch": lambda: rebuild_lease.Lease(KEYS, "token", 2, 1).switch(),
+    "rebuild: switch": lambda: rebuild_lease.RebuildLease(KEYS, "token", 2, 1).switch(),
     "subscription: keep": lambda: lease().keep([consumers.Spot(PLACE, "id")], ""),
     "subscription: take": lambda: lease().take("{}", "1-1"),
     "subscription: remove": lambda: consumers.remove(KEYS, "name"),
@@ -45,12 +46,12 @@ ASKED: dict[str, Callable[[], Step[Any]]] = {
 
 
 @pytest.mark.parametrize("what", ASKED)
-@pytest.mark.parametrize("reply", ODD, ids=repr)
-def test_an_unknown_reply_is_said_to_be_one(what: str, reply: Any) -> None:
-    conversation = ASKED[what]()
-    conversation.send(None)
-    with pytest.raises(EngineError, match=f"script '{what.partition(':')[0]}' answered .* upgrade"):
-        conversation.send([reply])
+def test_an_unknown_reply_is_said_to_be_one(what: str) -> None:
+    for reply in ODD:
+        conversation = ASKED[what]()
+        conversation.send(None)
+        with case(reply), pytest.raises(EngineError, match=f"script '{what.partition(':')[0]}' answered .* upgrade"):
+            conversation.send([reply])
 
 
 def test_an_unknown_reason_is_said_to_be_one() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scratchbus.domain.agent_events import RunEnded, ScratchpadWritten, TaskBegun, TaskEnded, TodoWritten
 from scratchbus.domain.events import Erased, Linked
+from scratchbus.domain.memory_events import RunEnded, ScratchpadWritten, TaskBegun, TaskEnded, TodoWritten
 from scratchbus.domain.todo import TodoItem
 from scratchbus.projections import scratchpad, tasks, todo
 from scratchbus.projections.projection import FoldError

@@ -81,7 +81,7 @@ local erased = new_head('erased', 'f', head.type, head.priority, head.added)
 erased.version, erased.fence = head.version, head.fence
 emit(subject, erased, id, kind, ARGV[at + @BODY@])
 write_entry(plan[1], '1/1')
-call('SET', TAIL, erased.position .. '|' .. id)
+call('SET', TAIL, @LAST_TEXT(erased.position, id)@)
 call('HSET', HEADS, subject, head_text(erased))
 if ARGV[at + @DIGEST@] ~= '' then
   remember(IDS .. int(math.floor(now / @DAY@)), at, erased.position)

@@ -39,7 +39,7 @@ if are_plain() then
     scores[row + 1] = int(tonumber(priority) * @SPAN@ + seq)
     scores[row + 2] = subject
   end
-  call('SET', TAIL, position .. '|' .. id)
+  call('SET', TAIL, @LAST_TEXT(position, id)@)
   for from = 1, #rows, 1000 do
     local to = math.min(from + 999, #rows)
     call('HSET', HEADS, unpack(rows, from, to))

@@ -7,7 +7,7 @@ end
 
 local function remember(bucket, at, position)
   local digest, who = digest_of(at)
-  return call('HSET', bucket, ARGV[at] .. ' ' .. who, digest .. '|' .. position)
+  return call('HSET', bucket, ARGV[at] .. ' ' .. who, @KNOWN_ID_TEXT(digest, position)@)
 end
 
 local function is_by(entry, who)

@@ -22,7 +22,7 @@ if total > 0 then
   for i, event in ipairs(plan) do
     write_entry(event, batches and i .. '/' .. total or '1/1')
   end
-  call('SET', TAIL, plan[total].position .. '|' .. plan[total].id)
+  call('SET', TAIL, @LAST_TEXT(plan[total].position, plan[total].id)@)
 
   local rows = {}
   local function flush(command, key, list, least)

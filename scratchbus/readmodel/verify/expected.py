@@ -1,38 +1,37 @@
-"""What follows from the log: everything that the engine has to hold of a shard at some position."""
+"""What follows from the log: everything that the engine must hold of a shard at some position."""
 
 from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.events import Erased, Event, TypesChanged
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import START, Position, millis
 from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, entry_id
 from scratchbus.eventlog.gaps import STATUS
-from scratchbus.eventlog.layouts import Head
-from scratchbus.projections import scratch_page
-from scratchbus.projections.projection import damage
-from scratchbus.projections.table import SCRATCH_PAGE, fold_page, is_remembered
+from scratchbus.eventlog.layouts import FOREVER, SPAN, Head
+from scratchbus.projections.projection import Document, damage
+from scratchbus.projections.table import fold_page, is_remembered
 
 Say = Callable[[str, str, str], None]
-"""Takes what is wrong with the log itself: kind, where, what."""
+"""Receives what is wrong with the log itself: kind, where, what."""
 
 _LAST = {"note_deleted": "deleted", "session_ended": "ended"}
-"""The kinds of event that are the last about what an agent remembers, and the status that its head has then."""
+"""The kinds of events that are the last about a memory, and the status of its head then."""
 
 _CLASSES = {"open": "o", "closed": "c", "final": "f"}
 
 
 class Subject(NamedTuple):
-    """How the log leaves a subject: how many events it has, the last one, and the head of what is no observation now.
+    """How the log leaves a subject: how many events it has, the last one, and the head of one that is off its page.
 
-    `is_sure` is false when something that is no event was said of it. Of one that was erased nobody knows the priority
-    and when it was added any more.
+    `is_sure` is false when an entry about it is not an event. The head of an erased subject has no priority and no
+    event that added it.
     """
 
     events: int = 0
@@ -43,34 +42,64 @@ class Subject(NamedTuple):
 
 @dataclass(slots=True)
 class PageState:
-    """A page: its observations, what is remembered on it, what is known of all subjects, and who has the keys."""
+    """A page: its observations and memories, what is known of all subjects, and which of them has each dedupe key."""
 
-    documents: MutableMapping[str, Observation | None] = field(default_factory=dict)
-    remembered: MutableMapping[str, Remembered | None] = field(default_factory=dict)
+    documents: MutableMapping[str, Document | None] = field(default_factory=dict)
     subjects: MutableMapping[str, Subject] = field(default_factory=dict)
     holders: MutableMapping[str, str | None] = field(default_factory=dict)
 
     def branch(self) -> PageState:
-        """Return a page that begins as this one is, and leaves it alone."""
-        return PageState(
-            ChainMap({}, self.documents),
-            ChainMap({}, self.remembered),
-            ChainMap({}, self.subjects),
-            ChainMap({}, self.holders),
-        )
+        """Return a copy on write of this page."""
+        return PageState(ChainMap({}, self.documents), ChainMap({}, self.subjects), ChainMap({}, self.holders))
+
+    def observation(self, id: str) -> Observation | None:
+        """Return an observation on the page."""
+        found = self.documents.get(id)
+        return found if isinstance(found, Observation) else None
+
+    def memory(self, subject: str) -> Remembered | None:
+        """Return a memory on the page."""
+        found = self.documents.get(subject)
+        return found if isinstance(found, Remembered) else None
 
     def live(self) -> Iterator[Observation]:
-        """Yield what is on the page."""
-        return (document for document in self.documents.values() if document is not None)
+        """Yield the observations on the page."""
+        return (document for document in self.documents.values() if isinstance(document, Observation))
 
     def kept(self) -> Iterator[str]:
-        """Yield the subjects of what is remembered."""
-        return (subject for subject, document in self.remembered.items() if document is not None)
+        """Yield the subjects of the memories."""
+        return (subject for subject, document in self.documents.items() if isinstance(document, Remembered))
+
+    def open(self) -> Iterator[str]:
+        """Yield the ids of the open observations."""
+        return (document.id for document in self.live() if document.is_open)
+
+    def sure(self) -> Iterator[str]:
+        """Yield the subjects of which every event could be read."""
+        return (subject for subject in self.subjects if self.is_sure(subject))
+
+    def is_sure(self, subject: str) -> bool:
+        """Return whether every event about a subject could be read."""
+        return self.subjects.get(subject, Subject()).is_sure
+
+    def dedupe_keys(self) -> Iterator[str]:
+        """Yield the dedupe keys of the open observations."""
+        return (key for key, holder in self.holders.items() if holder is not None)
 
     def head(self, id: str) -> Head | None:
-        """Return the head that the append script has to have of a subject."""
-        document = self.documents.get(id)
+        """Return the head that the append script must have of a subject."""
+        document = self.observation(id)
         return head_of(document) if document is not None else self.subjects.get(id, Subject()).gone
+
+    def score(self, id: str) -> int | None:
+        """Return the score that an open observation must have, None for any other subject."""
+        document = self.observation(id)
+        return document.priority * SPAN + document.added_seq if document is not None and document.is_open else None
+
+    def soonest(self) -> int:
+        """Return when (ms) the first open observation expires."""
+        heads = (head_of(document) for document in self.live() if document.is_open)
+        return min((head.expires for head in heads if head.expires), default=FOREVER)
 
 
 @dataclass(slots=True)
@@ -81,14 +110,13 @@ class State:
     event_id: str = ""
     batch: tuple[int, int] = (1, 1)
     pages: dict[str, PageState] = field(default_factory=dict)
-    relations: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in scratch_page.RELATIONS})
     rejected: set[str] = field(default_factory=set)
     gaps: dict[str, int] = field(default_factory=dict)
     erased: set[int] = field(default_factory=set)
     trunk: State | None = None
 
     def branch(self) -> State:
-        """Return a state that goes on from this one and leaves it alone; of relations and gaps it has only its own."""
+        """Return a copy on write of this state; it has only its own gaps."""
         return State(self.at, self.event_id, self.batch, trunk=self)
 
     def names(self) -> set[str]:
@@ -96,60 +124,49 @@ class State:
         return set(self.pages) | (self.trunk.names() if self.trunk else set())
 
     def peek(self, name: str) -> PageState:
-        """Return a page to be looked at; an empty one if there is none."""
+        """Return a page to read, an empty one if there is none."""
         found = self.pages.get(name)
         return found if found is not None else self.trunk.peek(name) if self.trunk else PageState()
 
     def apply(self, entry: RawEntry, item: Event | Poison, say: Say) -> None:
-        """Fold one entry, and say what is wrong with it where it stands."""
+        """Fold one entry, and report what is wrong with its place in the log."""
         self._follow(item.position, batch_place(entry) or (1, 1), say)
         self.event_id = entry_id(entry)
         if isinstance(item, Poison):
             self._reject(item.page, item.subject, item.position, item.reason, say)
             return
-        for relation, start, end in scratch_page.relations(item):
-            self.relations[relation].add(f"{start}\t{end}")
-        page = self.page(item.page)
-        before, known = page.documents.get(item.subject), page.subjects.get(item.subject, Subject())
+        page, here = self.page(item.page), str(item.position)
+        before, known = page.observation(item.subject), page.subjects.get(item.subject, Subject())
         if item.prev != known.last and not isinstance(item, Erased):
-            say("chain", str(item.position), f"says that {item.prev!r} came before it, and not {known.last!r}")
-        if is_remembered(item.subject):
-            self._remember(page, item, known, say)
-            return
+            say("chain", here, f"says that {item.prev!r} came before it, and not {known.last!r}")
         if before is not None and item.type != before.type:
-            say("chain", str(item.position), f"is of the type {item.type!r}, its observation of {before.type!r}")
-        after, problem = SCRATCH_PAGE.fold(before, item)
-        if problem:
+            say("chain", here, f"is of the type {item.type!r}, its observation of {before.type!r}")
+        if problem := fold_page(page.documents, item):
             self._reject(item.page, item.subject, item.position, problem, say)
             return
-        gone = _gone(before, item) if before is not None and after is None else known.gone
-        count = known.events + 1
+        after = page.observation(item.subject)
+        gone = known.gone
         if isinstance(item, Erased):
-            count, gone = item.version, _erased(item)
-        page.documents[item.subject] = after
+            gone = _erased(item)
+        elif is_remembered(item.subject) or isinstance(item, TypesChanged):
+            gone = _versioned(known, item)
+        elif before is not None and after is None:
+            gone = _gone(before, item)
+        count = item.version if isinstance(item, Erased) else known.events + 1
         page.subjects[item.subject] = Subject(count, item.position.stream_id, gone, known.is_sure)
         for document, holder in ((before, None), (after, item.subject)):
             if document is not None and document.is_open and document.dedupe_key:
                 page.holders[document.dedupe_key] = holder
 
-    def _remember(self, page: PageState, event: Event, known: Subject, say: Say) -> None:
-        """Fold an event about what an agent remembers."""
-        problem = fold_page(page.remembered, event)
-        if problem:
-            self._reject(event.page, event.subject, event.position, problem, say)
-            return
-        head = _versioned(known, event)
-        page.subjects[event.subject] = Subject(head.version, head.position, head, known.is_sure)
-
     def page(self, name: str) -> PageState:
-        """Return a page to be changed, a new one if need be."""
+        """Return a page to change, a new one if there is none."""
         found = self.pages.get(name)
         if found is None:
             found = self.pages[name] = self.trunk.peek(name).branch() if self.trunk else PageState()
         return found
 
     def _follow(self, here: Position, now: tuple[int, int], say: Say) -> None:
-        """Look whether an entry may come next."""
+        """Report an entry that may not come next."""
         if here.seq <= self.at.seq:
             say("order", str(here), f"comes behind {self.at}")
         elif missing := self._missing_before(here.seq):
@@ -174,15 +191,14 @@ class State:
         say("event", str(at), f"could not be folded: {reason}")
         self.rejected.add(at.stream_id)
         there = self.page(page)
-        documents: MutableMapping[str, Any] = there.remembered if is_remembered(subject) else there.documents
-        if subject in documents:
-            documents[subject] = damage(documents[subject], at.ms, at.seq)
+        if subject in there.documents:
+            there.documents[subject] = damage(there.documents[subject], at.ms, at.seq)
         known = there.subjects.get(subject, Subject())
         there.subjects[subject] = known._replace(is_sure=False)
 
 
 def head_of(document: Observation) -> Head:
-    """Return the head that an observation has to have."""
+    """Return the head that an observation must have."""
     wake = document.remind_at if document.is_open else document.archive_at
     claim = document.claim
     return Head(
@@ -216,9 +232,7 @@ def _gone(before: Observation, event: Event) -> Head:
 
 
 def _versioned(known: Subject, event: Event) -> Head:
-    """Return the head of what an agent remembers, after an event about it."""
-    if isinstance(event, Erased):
-        return _erased(event)
+    """Return the head of a memory, or of the registry, after an event about it."""
     head = known.gone or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, (), "")
     if event.kind in _LAST:
         head = head._replace(status=_LAST[event.kind], status_class="f")
@@ -228,6 +242,6 @@ def _versioned(known: Subject, event: Event) -> Head:
 
 
 def _erased(event: Erased) -> Head:
-    """Return what is known of the head of a subject that was erased."""
+    """Return the known part of the head of an erased subject."""
     place = event.position.stream_id
     return Head(event.version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, place, 0, 0, (), "")

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MOST = 1_000
-"""How many findings are named; the others are counted."""
+"""How many findings are listed; the others are only counted."""
 
 
 class Finding(NamedTuple):
-    """Something that is not as the log says.
+    """A difference from what the log says.
 
     `kind` is one of: gap, order, batch, chain, event, tail, checkpoint, head, room, key, page, id, document, index,
     due, relation, position, snapshot, rejected, archive, import, unknown. `where` is the key with the member, the
-    position in the log, or the file; `what` says what is wrong there.
+    position in the log, or the file; `what` is what is wrong there.
     """
 
     kind: str
@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """What was looked at, and what is wrong. `count` is that of all findings, of which `findings` has the first."""
+    """What was compared, and the first findings; `count` is the number of all of them."""
 
     events: int = 0
     documents: int = 0
@@ -38,7 +38,7 @@ class Verified:
         return self.count == 0
 
     def take(self, other: Verified) -> None:
-        """Add what was found elsewhere."""
+        """Add the result of another shard."""
         self.events += other.events
         self.documents += other.documents
         self.pages += other.pages
@@ -46,7 +46,7 @@ class Verified:
         self.findings += other.findings[: MOST - len(self.findings)]
 
     def add(self, kind: str, where: str, what: str) -> None:
-        """Take a finding."""
+        """Add a finding."""
         self.count += 1
         if len(self.findings) < MOST:
             self.findings.append(Finding(kind, where, what))

@@ -1,4 +1,4 @@
-"""Looking at a shard: some keys at once, with the log folded to just where it was then."""
+"""Consistent looks at a shard: some keys at once, with the log folded to exactly where it was then."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, read_floor
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import RawEntry, decode_items, entry_position
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_items, entry_position
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.positions import read_many_positions
+from scratchbus.projections import scratch_page
 from scratchbus.readmodel.verify.expected import Say, State
 from scratchbus.readmodel.verify.findings import Verified
-from scratchbus.readmodel.verify.stored import Holdings
+from scratchbus.readmodel.verify.stored import StoredKeys
 
 _CHUNK = 1_000  # entries of the log that are folded at once
 _AT_ONCE = 500  # pages whose positions are read at once
@@ -32,16 +33,16 @@ def _probe(*commands: object, tail: Key, checkpoint: Key) -> None:
 
 
 class Moved(Exception):
-    """The state was built anew meanwhile, or the log was replaced: it has to be compared anew."""
+    """The state was rebuilt meanwhile, or the log was replaced: start again."""
 
 
 class Looker:
-    """Looks at a shard, and keeps what it has to hold up with that.
+    """Looks at a shard, and keeps the expected state up to date with that.
 
     `places` has of each page the last position that was compared; `strays` are the pages where one is wrong.
     """
 
-    def __init__(self, log: Log, wanted: Holdings, verified: Verified, note: Callable[[int], None]) -> None:
+    def __init__(self, log: Log, wanted: StoredKeys, verified: Verified, note: Callable[[int], None]) -> None:
         self._log = log
         self._keys = wanted.keys
         self._shard = wanted.keys.shard
@@ -53,7 +54,7 @@ class Looker:
         self.strays: set[str] = set()
 
     def look(self, commands: Iterable[Command]) -> Step[list[Any]]:
-        """Read all this at once, and fold the log to just there."""
+        """Read all this at once, and fold the log to exactly there."""
         reads = packed([("GET", self._keys.floor), *commands])
         command = _probe(*reads, tail=self._keys.tail, checkpoint=checkpoint_key(self._keys))
         (reply,) = yield Call(self._shard, (command,))
@@ -70,7 +71,7 @@ class Looker:
         return list(replies)
 
     def fold(self, state: State, end: Position, say: Say) -> Step[None]:
-        """Fold the log up to a position, as far as it has that."""
+        """Fold the log up to a position, or its end."""
         while state.at < end:
             entries = yield from self._read(state, end)
             if not entries:
@@ -79,7 +80,7 @@ class Looker:
                 state.apply(entry, item, say)
 
     def fold_base(self, end: Position) -> Step[None]:
-        """Fold the log up to the checkpoint, say what is wrong with it, and compare the positions of its pages."""
+        """Fold the log up to the checkpoint, report what is wrong with it, and compare the positions of its pages."""
         base = self._wanted.base
         while base.at < end:
             entries = yield from self._read(base, end)
@@ -88,13 +89,15 @@ class Looker:
             places: dict[str, list[Position]] = defaultdict(list)
             for entry, item in decode_items(entries, self._shard):
                 base.apply(entry, item, self._verified.add)
+                for name, cause, effect in () if isinstance(item, Poison) else scratch_page.relations(item):
+                    self._wanted.relations[name].add(f"{cause}\t{effect}")
                 places[item.page].append(item.position)
             yield from self._compare_places(places)
             self._note(base.at.seq)
         self._wanted.tip = base.branch()
 
     def _read(self, state: State, end: Position) -> Step[list[RawEntry]]:
-        """Read what comes next, and tell the state what was erased of it."""
+        """Read the next entries, and tell the state which of them were erased."""
         after = state.at._replace(shard=self._shard)
         found = yield from LogReader(self._log, after, until=end.stream_id, chunk=_CHUNK).read()
         if found.entries and not found.is_whole:
@@ -128,12 +131,12 @@ class Looker:
         return [page for page, held in zip(pages, found, strict=True) if held != above[page]]
 
     def positions(self, page: str) -> str:
-        """Return where the positions of a page are kept."""
+        """Return the key of the positions of a page."""
         return PageKeys(self._keys, page, self._wanted.build).positions
 
 
 def said_end(tail: bytes | None, shard: int) -> Position:
-    """Return where a log is said to end; the start when that cannot be read."""
+    """Return the stored end of a log, START if it cannot be read."""
     try:
         return end_of(tail, shard)
     except (InvalidInput, ValueError):
@@ -141,7 +144,7 @@ def said_end(tail: bytes | None, shard: int) -> Position:
 
 
 def _say_nothing(kind: str, where: str, what: str) -> None:
-    """Take what is said when the same is folded into the base."""
+    """Report nothing: the same is reported when it is folded into the base."""
 
 
 def batches(names: list[str], size: int) -> Iterator[list[str]]:

@@ -1,7 +1,7 @@
-"""Comparing what the engine holds with what follows from the log, while others go on writing.
+"""The comparison of what the engine holds with what follows from the log, while others write.
 
-Each look reads some members of a key, the end of the log and the checkpoint at once; before they are judged, the log is
-folded to just there. So it does not matter what happens between two looks.
+Each look reads some members of a key, the end of the log and the checkpoint at once; the log is folded to exactly
+there before they are compared. So it does not matter what happens between two looks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidInput, shown
@@ -27,7 +27,7 @@ from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.probe import Looker, Moved, batches, said_end
-from scratchbus.readmodel.verify.stored import Holding, Holdings
+from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
 _AT_ONCE = 500  # members of a key that a look takes
 
@@ -42,9 +42,9 @@ _APART_IN_BUILD = ("rejected", "positions", "snapshots", "places", "paging")
 
 
 def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
-    """Compare all that the engine holds with what follows from the log; return what is wrong. Nothing is written.
+    """Compare everything that the engine holds with what follows from the log; return the differences. Writes nothing.
 
-    Where there is an archive, that is checked first, file by file.
+    An archive is checked first, file by file.
     """
     log, verified, done, total = core.log, Verified(), Counter[tuple[int, str]](), 0
     for shard in range(log.shards):
@@ -79,7 +79,7 @@ class _Shard:
         self._shard = shard
         self._keys = log.keys(shard)
         self._verified = verified
-        self._wanted = Holdings(self._keys)
+        self._wanted = StoredKeys(self._keys)
         self._note = note
         self._looker = Looker(log, self._wanted, verified, partial(note, "log"))
         self._look = self._looker.look
@@ -98,9 +98,9 @@ class _Shard:
         yield from self._looker.fold_base(checkpoint.position)
         yield from self._look([])
         for key in sorted((yield from self._scan()) | self._wanted.names()):
-            holding = self._wanted.holding(key)
-            if holding is not None:
-                yield from self._compare(holding)
+            stored = self._wanted.find(key)
+            if stored is not None:
+                yield from self._compare(stored)
             elif key.startswith(self._keys.ids) and not key.endswith("retried"):
                 yield from self._compare_ids(key)
             else:
@@ -118,7 +118,7 @@ class _Shard:
         )
 
     def _check_archive(self, past: Past) -> Step[None]:
-        """Look whether the archive has what it was given, as it was given, and nothing that was erased."""
+        """Check that the archive is complete and unchanged, and has nothing that was erased."""
         floor = yield from read_floor(self._log, self._shard)
         if not floor.origin:
             return  # nothing was ever written
@@ -142,31 +142,29 @@ class _Shard:
 
     # -- comparing ---------------------------------------------------------------------------------------------------
 
-    def _compare(self, holding: Holding) -> Step[None]:
+    def _compare(self, stored: StoredKey) -> Step[None]:
         """Compare a key member by member, in both directions."""
-        is_hash = holding.type == "hash"
+        scan, get = ("HSCAN", "HMGET") if stored.type == "hash" else ("ZSCAN", "ZMSCORE")
         seen: set[str] = set()
         at = b"0"
         while True:
-            scan = ("HSCAN" if is_hash else "ZSCAN", holding.key, at, "COUNT", _AT_ONCE)
-            ((at, flat),) = yield from self._look([scan])
-            for member, value in zip(flat[::2], flat[1::2], strict=True):
-                seen.add(name := member.decode("utf-8", "replace"))
-                self._judge(holding, name, value)
+            ((at, flat),) = yield from self._look([(scan, stored.key, at, "COUNT", _AT_ONCE)])
+            names = [name.decode("utf-8", "replace") for name in flat[::2]]
+            seen.update(names)
+            self._judge(stored, names, flat[1::2])
             if int(at) == 0:
                 break
-        rest = (member for member in list(holding.members()) if member not in seen)
-        while some := list(islice(rest, _AT_ONCE)):
-            (values,) = yield from self._look([("HMGET" if is_hash else "ZMSCORE", holding.key, *some)])
-            for member, value in zip(some, values, strict=True):
-                self._judge(holding, member, value)
+        for some in batches([member for member in stored.members() if member not in seen], _AT_ONCE):
+            (values,) = yield from self._look([(get, stored.key, *some)])
+            self._judge(stored, some, values)
 
-    def _judge(self, holding: Holding, member: str, value: bytes | None) -> None:
-        if wrong := holding.judge(member, value):
-            self._verified.add(holding.kind, f"{holding.key} {member}", wrong)
+    def _judge(self, stored: StoredKey, members: list[str], values: list[bytes | None]) -> None:
+        for member, value in zip(members, values, strict=True):
+            if problem := stored.problem(member, value):
+                self._verified.add(stored.kind, f"{stored.key} {member}", problem)
 
     def _compare_ids(self, key: str) -> Step[None]:
-        """Look whether the callers' own event ids are those of the events at their positions."""
+        """Check that the callers' own event ids are those of the events at their positions."""
         at = b"0"
         while True:
             at, flat = yield from ask(self._shard, "HSCAN", key, at, "COUNT", _AT_ONCE)
@@ -185,7 +183,7 @@ class _Shard:
                 return
 
     def _compare_paged(self) -> Step[None]:
-        """Look whether each document that may be paged out is stored or paged out, and what is known of it then."""
+        """Check each document that may be paged out: it is either stored or paged out."""
         pages: dict[str, list[str]] = defaultdict(list)
         for page, id in sorted(self._wanted.absent):
             pages[page].append(id)
@@ -197,7 +195,7 @@ class _Shard:
                     {
                         paged_out.range_of(document.added_seq)
                         for id in some
-                        if (document := self._wanted.base.peek(page).documents.get(id))
+                        if (document := self._wanted.base.peek(page).observation(id))
                     }
                 ) or ["0"]
                 rows, found, places = yield from self._look(
@@ -207,17 +205,17 @@ class _Shard:
                         ("HMGET", names.places, *spans),
                     ]
                 )
-                index = paged_out.Edit(
+                index = paged_out.IndexEdit(
                     names,
                     {name: paged_out.ids_in(row) for name, row in zip(buckets, found, strict=True)},
                     {name: paged_out.places_in(row) for name, row in zip(spans, places, strict=True)},
                 )
                 for id, row in zip(some, rows, strict=True):
-                    if wrong := self._wanted.judge_absent(page, id, row, index):
+                    if wrong := self._wanted.problem_of_absent(page, id, row, index):
                         self._verified.add("paged", f"{names.paged} {id}", wrong)
 
     def _compare_lasts(self) -> Step[None]:
-        """Look whether pages have positions behind that of their last event."""
+        """Check that the positions of each page end with that of its last event."""
         for some in batches(list(self._looker.places), _AT_ONCE):
             keys = [self._looker.positions(page) for page in some]
             found = yield from self._look(
@@ -232,7 +230,7 @@ class _Shard:
                     self._verified.add("position", key, f"do not end with that of its last event, {last}")
 
     def _read_snapshots(self) -> Step[None]:
-        """Look whether all snapshots of the past can be read."""
+        """Check that all snapshots can be read."""
         for page in self._looker.places:
             names = PageKeys(self._keys, page, self._wanted.build)
             for place in (yield from snapshots.stored(self._keys, names)):
@@ -246,7 +244,7 @@ class _Shard:
                     self._verified.add("snapshot", where, "cannot be read, or is of events that the log does not have")
 
     def _compare_rejected(self) -> Step[None]:
-        """Look whether just those events were set aside that cannot be folded."""
+        """Check that exactly the events that cannot be folded were set aside."""
         key, held, at = PageKeys(self._keys, "", self._wanted.build).rejected, set[str](), "-"
         while True:
             (entries,) = yield from self._look([("XRANGE", key, at, "+", "COUNT", _AT_ONCE)])
@@ -259,7 +257,7 @@ class _Shard:
             self._verified.add("rejected", f"{key} {id}", what)
 
     def _compare_ends(self) -> Step[None]:
-        """Look at what is behind the checkpoint, and where the log and the state are said to end."""
+        """Check the events after the checkpoint, the tail and the checkpoint itself."""
         tail, row, origin, last = yield from self._look(
             [
                 ("GET", self._keys.tail),
@@ -282,7 +280,7 @@ class _Shard:
             self._verified.add("checkpoint", checkpoint_key(self._keys), what)
 
     def _recognise(self, name: str) -> None:
-        """Say of a key that is none of ours that it is there. What other builds left is no harm."""
+        """Report a key that should not be there. Leftovers of other builds do no harm."""
         kind, _, rest = name.partition(":")
         if kind in _APART:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from scratchbus import AsyncBus
 from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.server import server_of
+from tests import launcher
 
 ROOT = Path(__file__).parents[3]
 
@@ -77,8 +77,8 @@ def connect(memory_url: str) -> Connect:
 @asynccontextmanager
 async def in_a_process(url: str, *options: str, mode: str = "auto", **how: Any) -> AsyncIterator[Agent]:
     """Have an agent work through a server in a process of its own, over standard input and output."""
-    arguments = ["-m", "scratchbus.cli", "mcp", "--url", url, *options]
-    server = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ), cwd=str(ROOT))
+    command, *arguments = launcher.command("-m", "scratchbus.cli", "mcp", "--url", url, *options)
+    server = StdioServerParameters(command=command, args=arguments, env=dict(os.environ), cwd=str(ROOT))
     async with Client(server, mode=mode, **how) as client:
         yield Agent(client)
 

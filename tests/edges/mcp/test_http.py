@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -28,6 +27,7 @@ from mcp.client.streamable_http import streamable_http_client
 from scratchbus.cli import main
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.tokens import Tokens
+from tests import launcher
 from tests.edges.mcp.conftest import ROOT, Agent
 from tests.waiting import PATIENCE
 
@@ -51,7 +51,7 @@ def serving(url: str, file: Path, *options: str) -> Iterator[Served]:
     tokens.add("first", Identity.of("nobody"))
     arguments = ["mcp", "--http", "0", "--tokens", str(file), "--url", url, "--json", *options]
     process = subprocess.Popen(
-        [sys.executable, "-m", "scratchbus.cli", *arguments],
+        launcher.command("-m", "scratchbus.cli", *arguments),
         cwd=ROOT,
         env=dict(os.environ),
         stdout=subprocess.PIPE,

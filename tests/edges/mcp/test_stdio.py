@@ -17,6 +17,7 @@ import pytest
 import scratchbus
 from scratchbus import Bus
 from scratchbus.cli import main
+from tests import launcher
 from tests.edges.mcp.conftest import ROOT, in_a_process
 from tests.waiting import PATIENCE
 
@@ -57,7 +58,7 @@ class Raw:
 @contextmanager
 def raw(url: str, *options: str) -> Iterator[Raw]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "scratchbus.cli", "mcp", "--url", url, *options],
+        launcher.command("-m", "scratchbus.cli", "mcp", "--url", url, *options),
         cwd=ROOT,
         env=dict(os.environ),
         stdin=subprocess.PIPE,

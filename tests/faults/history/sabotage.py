@@ -15,7 +15,7 @@ from scratchbus.engine.steps import Call
 from scratchbus.eventlog import append_script
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.consumers import Spot
-from scratchbus.eventlog.tail import Item
+from scratchbus.eventlog.tail import LogEntry
 from scratchbus.page import Page
 from scratchbus.readmodel.fold import Fold
 from scratchbus.subscriptions.window import Hold
@@ -23,12 +23,12 @@ from scratchbus.subscriptions.window import Hold
 
 def skip() -> None:
     """Have a subscriber leave out one of ten events."""
-    numbers, take_in = count(1), Hold.take_in
+    numbers, receive = count(1), Hold.receive
 
-    def leave_out(hold: Hold, items: Sequence[Item], shard: int, end: Spot) -> None:
-        take_in(hold, [item for item in items if next(numbers) % 10], shard, end)
+    def leave_out(hold: Hold, items: Sequence[LogEntry], shard: int, end: Spot) -> None:
+        receive(hold, [item for item in items if next(numbers) % 10], shard, end)
 
-    Hold.take_in = leave_out  # type: ignore[assignment,method-assign]
+    Hold.receive = leave_out  # type: ignore[assignment,method-assign]
 
 
 def forget_fences() -> None:

@@ -8,7 +8,8 @@ from scratchbus.domain.memories import Note, NotesResult, Remembered
 from scratchbus.domain.position import START
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.codec import Poison, decode_item, entry_position
-from scratchbus.eventlog.reader import cursors, read
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import read
 from scratchbus.projections.table import fold_page, is_remembered
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut, When, cut_at

@@ -1,0 +1,107 @@
+"""How every command on an observation is carried out: parse, decide, append, and return what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+
+from scratchbus.commands.outcome import before_of, finish
+from scratchbus.domain.checks import check_reason
+from scratchbus.domain.digest import digest_of
+from scratchbus.domain.event import Event
+from scratchbus.domain.given import CheckedBy, Guards
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.values import check_id, check_source, check_whole
+from scratchbus.engine.steps import Step
+from scratchbus.errors import Conflict, InvalidTransition
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.because import reasons
+from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.writes import Write
+from scratchbus.readmodel.scope import Core
+
+E = TypeVar("E", bound=Event)
+
+_TRIES = 5
+
+Reason = Annotated[str | None, CheckedBy(check_reason)]
+Version = Annotated[int | None, CheckedBy(partial(check_whole, "expected_version"))]
+Speaker = Annotated[str | None, CheckedBy(partial(check_source, field="by"))]
+"""Who does something; None is whoever the bus speaks for."""
+
+
+class Occasion(NamedTuple):
+    """Where, when, by whom and why a command is carried out, and under which event id.
+
+    Besides what was given, and what it is about, a decision depends on nothing else. `digest` tells a retry with the
+    caller's own event id from another call; "" without one.
+    """
+
+    core: Core
+    page: str
+    by: str
+    now: datetime
+    why: Mapping[str, Any]
+    event_id: str
+    digest: str
+
+    @classmethod
+    def of(cls, core: Core, page: str, event_id: str | None, verb: str, *said: object) -> Occasion:
+        """Return the occasion of something that is done now; `said` is what a retry has to repeat."""
+        digest = digest_of(verb, page, *said) if event_id else ""
+        return cls(core, page, core.by, datetime.now(UTC), reasons(), event_id or new_event_id(), digest)
+
+    def event(self, kind: type[E], subject: str, behind: str = "", **fields: Any) -> E:
+        """Return an event; those of a batch, but the first, have something behind its id."""
+        return kind(id=self.event_id + behind, page=self.page, subject=subject, by=self.by, **self.why, **fields)
+
+
+class Command(Guards):
+    """What a caller gave to change one observation. A subclass has the fields of one command, and what it decides."""
+
+    verb: ClassVar[str]
+    id: Annotated[str, CheckedBy(check_id)]
+
+    def said(self, by: str) -> tuple[object, ...]:
+        """Return what a retry has to repeat, besides the id; `by` is whoever the bus speaks for."""
+        return tuple(value for name, value in self.__dict__.items() if name not in Command.model_fields)
+
+    def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
+        """Return the writes that do it. Raises InvalidInput.
+
+        `before` is the observation as it is, `kind` its type. They are None where this can only be a retry, and for a
+        type that is gone.
+        """
+        raise NotImplementedError
+
+    def on(self, core: Core, page: str) -> Occasion:
+        """Return the occasion of carrying it out now."""
+        return Occasion.of(core, page, self.event_id, self.verb, self.id, *self.said(core.by))
+
+
+def execute(
+    core: Core, page: str, kind: type[Command], given: Mapping[str, Any], then: Command | None = None
+) -> Step[Observation]:
+    """Carry out a command with what was given by name, and return the observation that it leaves.
+
+    What `then` does to the same observation follows in the same batch.
+    """
+    command = kind.parse(given)
+    occasion = command.on(core, page)
+    for _ in range(_TRIES):
+        before, its_type = yield from before_of(core, page, command.id, command.event_id)
+        writes = command.decide(occasion, before, its_type)
+        if then is not None:
+            behind = f"{occasion.event_id}/{len(writes)}"
+            writes += then.decide(occasion._replace(event_id=behind, digest=""), before, its_type)
+        try:
+            done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
+        except InvalidTransition as error:
+            if error.to_status not in error.allowed:
+                raise
+            continue  # it was closed or reopened since it was read
+        return (yield from finish(core, page, before, writes, done))
+    raise Conflict(f"{command.id} keeps changing between open and closed; try again")

@@ -1,0 +1,49 @@
+"""What the documents of all subjects have in common: how far the log is folded into them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
+
+from scratchbus.domain.position import Position, moment_of_place
+
+PlaceText = Annotated[Position, PlainSerializer(str, when_used="json")]
+"""A position that is text in JSON."""
+
+
+class Document(BaseModel):
+    """The current state of a subject. Immutable; every event gives a new one.
+
+    `version` counts the events about the subject; a write may be guarded on it. `created_at` is the time of the first
+    of them, `updated_at` and `position` are those of the last. `damaged` says that one of them could not be read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    version: int = 1
+    damaged: bool = False
+    shard: int = Field(default=0, repr=False)
+    added_ms: int = Field(repr=False)
+    added_seq: int = Field(repr=False)
+    ms: int = Field(repr=False)
+    seq: int = Field(repr=False)
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
+    @property
+    def created_at(self) -> datetime:
+        """When the first event about it was appended."""
+        return moment_of_place(self.added_ms)
+
+    @computed_field  # type: ignore[prop-decorator]  # see above
+    @property
+    def updated_at(self) -> datetime:
+        """When the last event about it was appended."""
+        return moment_of_place(self.ms)
+
+    @computed_field  # type: ignore[prop-decorator]  # see above
+    @property
+    def position(self) -> PlaceText:
+        """The place of the last event folded into it."""
+        return Position(self.ms, self.seq, self.shard)

@@ -1,0 +1,48 @@
+"""What a method takes reaches its command: they are matched by name, so a name that differs would be left out."""
+
+import inspect
+from collections.abc import Callable
+
+import pytest
+
+from scratchbus import Bus, Notepad, Notes, Page, PastPage, Scratchpad, Todo, View
+from scratchbus.commands import change, claim, notepad, notes, refute, scratchpad, tasks, todo
+from scratchbus.domain.given import Given
+from scratchbus.domain.observation import GivenObservation
+from scratchbus.projections.filters import Filter
+
+COMMANDS: list[tuple[Callable[..., object], type[Given]]] = [
+    (Page.add, GivenObservation),
+    (Page.update, change.Update),
+    (Page.review, change.Review),
+    (Page.resolve, change.Resolve),
+    (Page.archive, change.ArchiveObservation),
+    (Page.reopen, change.Reopen),
+    (Page.clear_resolved, change.Clear),
+    (Page.claim, claim.Take),
+    (Page.release, claim.Release),
+    (Page.link, claim.Link),
+    (Page.refute, refute.Refute),
+    (Page.list, Filter),
+    (PastPage.list, Filter),
+    (View.list, Filter),
+    (Notes.add, notes.AddNote),
+    (Notes.update, notes.UpdateNote),
+    (Notes.delete, notes.DeleteNote),
+    (Notepad.write, notepad.WriteNotepad),
+    (Notepad.update, notepad.UpdateNotepad),
+    (Notepad.append, notepad.AppendLine),
+    (Todo.write, todo.WriteTodo),
+    (Scratchpad.write, scratchpad.WriteScratchpad),
+    (Bus.begin_task, tasks.BeginTask),
+    (Bus.end_task, tasks.EndTask),
+]
+ELSEWHERE = {"self", "unknown", "limit", "after", "stale_ok", "line", "session"}
+"""Parameters that are not of the command."""
+OURS = {"back", "waiting"}
+"""Fields that callers do not give."""
+
+
+@pytest.mark.parametrize(("method", "command"), COMMANDS, ids=lambda each: each.__qualname__)
+def test_a_command_has_every_parameter_of_its_method(method: Callable[..., object], command: type[Given]):
+    assert set(inspect.signature(method).parameters) - ELSEWHERE == set(command.model_fields) - OURS
