@@ -91,7 +91,7 @@ def _mapping(value: Any) -> Any:
 def _items(value: Any) -> Any:
     if value is None:
         return []
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         raise YamlProblem("{} is not a list; write it as [one, two]")
     return value
 

@@ -109,7 +109,7 @@ def test_a_lifecycle_in_use_stays(bus, push):
 
 
 def test_a_file_that_is_wrong_publishes_nothing(bus, push, tmp_path):
-    with pytest.raises(RegistryError, match=r"types\.yaml:3: .*colour"):
+    with pytest.raises(RegistryError, match=r"types\.yaml:3:\d+: .*colour"):
         push(bus, "types:\n  a:\n    colour: red\n")
     with pytest.raises(RegistryError, match="cannot be read"):
         bus.push_types(tmp_path / "nowhere.yaml")
