@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from scratchbus.commands.execution import Occasion
+from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.given import CheckedBy, EventId, Given
 from scratchbus.domain.memories import Remembered, Session
@@ -28,6 +29,7 @@ from scratchbus.errors import (
 )
 from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append
 from scratchbus.eventlog.codec import encode_body
+from scratchbus.eventlog.ids import OPEN_END
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections import session
 from scratchbus.projections.table import is_over, projection_of
@@ -116,6 +118,14 @@ class _Job(NamedTuple):
         """The event id that its caller gave."""
         return self.occasion.event_id if self.occasion.digest else None
 
+    def with_kept_id(self) -> _Job:
+        """Return the edit with an event id that is remembered, as one of its caller's own is."""
+        if self.own_id is not None:
+            return self
+        digest = digest_of(self.command.verb, self.occasion.page, self.command.about, *self.command.said())
+        id = self.occasion.event_id.partition("~")[0].removesuffix(OPEN_END)  # one without a bound is looked up
+        return self._replace(occasion=self.occasion._replace(event_id=id, digest=digest))
+
     def decide(self, document: Remembered | None, its_session: Remembered | None) -> Event | Exception | None:
         """Return the event that the edit makes of a document, None for none, or why it cannot be made."""
         if isinstance(its_session, Session) and its_session.ended and self.command.about != session.SUBJECT:
@@ -147,9 +157,10 @@ def _work(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
             outcomes += yield from _append_some(core, some)
         except Exception as error:
             if len(some) > 1 and isinstance(error, Conflict | InvalidInput | NotFound):
-                most = 1  # nothing was written; whose fault that is shows when each is alone
-            else:
-                outcomes += [_copied(error, job.own_id) for job in some]
+                most = len(some) // 2  # nothing was written; whose fault that is shows in ever smaller batches
+                continue
+            outcomes += [copied(error, job.own_id) for job in some]
+        most = min(len(jobs), 2 * most)
     return outcomes
 
 
@@ -172,7 +183,7 @@ def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
             continue
         except EngineError as error:
             told = _with_events(decided, [write.event for write in writes])
-            return [_copied(error, made.id if isinstance(made, Event) else job.own_id) for job, made in told]
+            return [copied(error, made.id if isinstance(made, Event) else job.own_id) for job, made in told]
         if done.recalled is None:
             prev = before.position.stream_id if before else ""
             written: list[Event] = []
@@ -198,15 +209,15 @@ def _decide(
 ) -> tuple[_Decided, list[Write]]:
     """Return what the first of these edits make, each of what the one before it leaves, and the batch of that.
 
-    The ids of a batch are all callers' own or all ours, since a retry is known by all of them. What ends its subject is
-    the last of its batch.
+    A retry of a batch is known by all of its ids, so where some are callers' own, ours are remembered as those are.
+    What ends its subject is the last of its batch.
     """
+    keeps_all = any(job.own_id is not None for job in jobs)
     decided: _Decided = []
     writes: list[Write] = []
     size = 0
-    for job in jobs:
-        if (job.own_id is None) != (jobs[0].own_id is None):
-            break
+    for each in jobs:
+        job = each.with_kept_id() if keeps_all else each
         made = job.decide(document, its_session)
         if isinstance(made, Event):
             write = put(job.occasion, made, version + len(writes), job.command.ends_as)
@@ -231,7 +242,7 @@ def _answers(core: Core, decided: _Decided, document: Remembered | None) -> Step
             try:
                 document = _folded_on(document, made) if follows else (yield from as_left(core, made))
             except EngineError as error:
-                outcomes.append(_copied(error, made.id, made.position))
+                outcomes.append(copied(error, made.id, made.position))
             else:
                 outcomes.append(_Left(document, made))
         else:
@@ -247,7 +258,7 @@ def _folded_on(document: Remembered | None, event: Event) -> Remembered | None:
     return projection_of(event.subject).fold(document, event)[0]
 
 
-def _copied(error: Exception, event_id: str | None, position: Position | None = None) -> Exception:
+def copied(error: Exception, event_id: str | None, position: Position | None = None) -> Exception:
     """Return an error like this one that names the event of one caller: several must not raise the same."""
     if isinstance(error, NotReplicated):
         return NotReplicated(error.copies, error.wanted, event_id)

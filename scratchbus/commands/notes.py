@@ -8,14 +8,14 @@ from functools import partial
 from typing import Annotated, Any
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, edit, folded, history_of, put
+from scratchbus.commands.memory import MemoryEdit, copied, edit, folded, history_of, put
 from scratchbus.domain.checks import check_tags, check_text
 from scratchbus.domain.event import Event, trusted
 from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.memories import Note, NoteResult, NotesResult, Remembered, TagsResult
 from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
-from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
+from scratchbus.engine.steps import Queued, Step
+from scratchbus.errors import InvalidField, InvalidId, NotFound, ScratchbusError, TooLarge, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.reader import Narrow, decode_wanted, read
@@ -23,6 +23,7 @@ from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.table import is_over
 from scratchbus.readmodel.history import history, known_events
+from scratchbus.readmodel.notebooks import CachedNotebook
 from scratchbus.readmodel.scope import Core
 
 _ID = re.compile(PREFIX + r"\d{1,16}")
@@ -134,7 +135,7 @@ def search(core: Core, page: str, query: str | None, tags: Sequence[str] | None)
     if not isinstance(query, str):
         raise InvalidField("query", f"{shown(query)} is not a text")
     wanted = check_tags([tags] if isinstance(tags, str) else tags, _MOST_GIVEN)
-    held = yield from core.notebooks.fresh(core.log, page)
+    held = yield from _fresh(core, page)
     with held.lock:
         found = held.notes.search(query, wanted)
     return found_notes(found, {"result_count": len(found), "query": query, "tags": wanted})
@@ -144,7 +145,7 @@ def list_all(core: Core, page: str, tag: str | None) -> Step[NotesResult]:
     """Return the notes, or those with a tag, newest first."""
     tag = tag or None
     wanted = [] if tag is None else check_tags([tag], 1)
-    held = yield from core.notebooks.fresh(core.log, page)
+    held = yield from _fresh(core, page)
     with held.lock:
         found = held.notes.search("", wanted)
     return found_notes(found, {"note_count": len(found), "tag_filter": tag})
@@ -152,7 +153,7 @@ def list_all(core: Core, page: str, tag: str | None) -> Step[NotesResult]:
 
 def count_tags(core: Core, page: str) -> Step[TagsResult]:
     """Return the tags in use, each with how many notes have it."""
-    held = yield from core.notebooks.fresh(core.log, page)
+    held = yield from _fresh(core, page)
     with held.lock:
         tags = held.notes.tags()
     return TagsResult(tags=tags, message=f"{_count(len(tags), 'tag')} in use.", metadata={"tag_count": len(tags)})
@@ -171,6 +172,20 @@ def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[Event]]
     return [event for event in events if event.subject.startswith(PREFIX) or is_over(event)]
 
 
+def _fresh(core: Core, page: str) -> Step[CachedNotebook]:
+    """Return the notes of a session with all that was acknowledged before; callers that wait together share a read."""
+    held: CachedNotebook = yield Queued(core.queues, (page, PREFIX), None, partial(_read_once, core, page))
+    return held
+
+
+def _read_once(core: Core, page: str, callers: Sequence[None]) -> Step[list[CachedNotebook | Exception]]:
+    try:
+        held = yield from core.notebooks.fresh(core.log, page)
+    except ScratchbusError as error:
+        return [copied(error, None) for _ in callers]
+    return [held] * len(callers)
+
+
 def found_notes(notes: list[Note], metadata: dict[str, Any]) -> NotesResult:
     """Return notes as a result; they were checked when they were taken."""
     message = f"{_count(len(notes), 'note')} found." if notes else "No notes found."
@@ -181,7 +196,7 @@ def _result(core: Core, page: str, note: Remembered | None, done: str) -> Step[N
     """Return what became of a note, with how many there are now."""
     if not isinstance(note, Note):
         raise NotFound("the note was erased; its history says why")
-    held = yield from core.notebooks.fresh(core.log, page)
+    held = yield from _fresh(core, page)
     with held.lock:
         total, tags = len(held.notes), held.notes.total_tags
     message = f"{done} {note.id}; the session has {_count(total, 'note')} with {_count(tags, 'tag')} now."

@@ -72,29 +72,54 @@ class BeginSession(MemoryEdit):
 def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, event_id: str | None) -> Step[str]:
     """Begin a session from another one, with its notepad as it is or an empty one; return its id.
 
-    Raises SessionOver for a parent that has ended, and SessionExists.
+    Raises SessionOver for a parent that has ended, SessionExists, and EventIdReused.
     """
     page = page_of_session(parent)
     check_flag("copy_notepad", copy)
     check_guards(event_id)
-    given_id, own = event_id, None
-    if id is None:
-        own = event_id or (yield from fresh_id(core.log, page))
-        id = f"s-{_word(own)}"
-    child = page_of_session(id)
-    if event_id is None and own is None:
-        event_id = f"begin-{_word(f'{page} {child}')}"
+    if id is not None:
+        own = event_id or f"begin-{_word(f'{page} {page_of_session(id)}')}"
+        return (yield from _begin(core, parent, id, is_fork, copy, event_id, own))
+    if event_id is None:
+        own = yield from fresh_id(core.log, page)
+        return (yield from _begin(core, parent, f"s-{_word(own)}", is_fork, copy, None, own, is_fresh=True))
+    try:  # an event id is its writer's own, and so is the session that is named after it
+        id = f"s-{_word(f'{core.by} {event_id}')}"
+        return (yield from _begin(core, parent, id, is_fork, copy, event_id, event_id))
+    except SessionExists:
+        raise EventIdReused(event_id) from None
+
+
+def _begin(
+    core: Core,
+    parent: str,
+    id: str,
+    is_fork: bool,
+    copy: bool,
+    given_id: str | None,
+    own: str,
+    *,
+    is_fresh: bool = False,
+) -> Step[str]:
+    """Begin a session by an event with the id `own`: the one that was given, or one that was made.
+
+    One that `is_fresh` was made for this call; no other call can have it.
+    """
+    page, child = page_of_session(parent), page_of_session(id)
     if (yield from _is_begun(core, child, parent, id, is_fork)):
         if given_id is not None:
             first = yield from _first(core, page, id)
             if (first.id, first.copied) == (given_id, not copy):
                 raise EventIdReused(given_id)
         return id
-    command = BeginSession.parse({"session": id, "fork": is_fork, "copied": copy, "event_id": event_id})
-    occasion = command.on(core, page)
+    command = BeginSession.parse(
+        {"session": id, "fork": is_fork, "copied": copy, "event_id": None if is_fresh else own}
+    )
     try:
-        yield from edit(core, page, command, occasion if own is None else occasion._replace(event_id=own))
+        yield from edit(core, page, command, command.on(core, page)._replace(event_id=own))
     except EventIdReused:
+        if given_id is not None:
+            raise
         raise SessionExists(id) from None
     first = yield from _first(core, page, id)
     yield from _start(core, child, parent, first)

@@ -9,7 +9,7 @@ from itertools import count
 from ulid import ULID
 
 OPEN_END = "\0"
-"""The end of a new event id, for which the append writes how far the log reached before; see log/retries.py."""
+"""The end of a new event id, for which the append writes how far the log reached before; see eventlog/retries.py."""
 
 
 def new_id() -> str:

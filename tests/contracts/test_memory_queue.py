@@ -22,11 +22,13 @@ WRITES: dict[str, Callable[[Any, int], Any]] = {
     "todo": lambda bus, n: bus.todo("s1").write([{"id": str(n % 200), "content": f"step {n}"}], merge=True),
     "notepad": lambda bus, n: bus.notepad("s1").append(f"line {n}\n"),
     "scratchpad": lambda bus, n: bus.scratchpad("tester").write(f"text {n}"),
+    "notes": lambda bus, n: bus.notes("s1").add(f"note {n}"),
 }
-STORIES = {
+STORIES: dict[str, Callable[[Any], list[Any]]] = {
     "todo": lambda bus: bus.todo("s1").history(),
     "notepad": lambda bus: bus.notepad("s1").history(),
     "scratchpad": lambda bus: bus.scratchpad("tester").history(),
+    "notes": lambda bus: bus.notes("s1").history(),
 }
 
 
@@ -78,6 +80,35 @@ def test_500_threads_are_answered_in_two_seconds(memory, real_bus):
     assert [result for result in results if isinstance(result, Exception)] == []
     assert len(STORIES[memory](real_bus)) == MANY
     assert took < BOUND
+
+
+@pytest.mark.parametrize(
+    "has_id", [lambda n: n % 2, lambda n: n == 7, lambda n: True], ids=["every second", "one", "all"]
+)
+@pytest.mark.engines(*ONE)
+async def test_edits_with_and_without_event_ids_share_batches(another, bus, has_id):
+    async with another() as theirs:
+        notepad = theirs.notepad("s1")
+        await notepad.append("known\n", event_id="e7")
+        edits = [notepad.append(f"{n}\n", event_id=f"e{n}" if has_id(n) and n != 7 else None) for n in range(100)]
+        await asyncio.gather(*edits, notepad.append("known\n", event_id="e7"))
+    assert bus.notepad("s1").read() == "known\n" + "".join(f"{n}\n" for n in range(100))
+    batches = [event.batch for event in bus.notepad("s1").history()]
+    assert sum(batch.startswith("1/") for batch in batches) < 30
+
+
+@pytest.mark.engines(*ONE)
+async def test_an_edit_of_a_shared_batch_is_known_by_the_id_that_was_made_for_it(another, bus):
+    async with another() as theirs:
+        notepad = theirs.notepad("s1")
+        await asyncio.gather(*(notepad.append(f"{n}", event_id="own" if n == 5 else None) for n in range(20)))
+        made = [event.id for event in bus.notepad("s1").history()]
+        text = await notepad.read()
+        for number, id in enumerate(made):
+            await notepad.append(f"{number}", event_id=id)
+            with pytest.raises(EventIdReused):
+                await notepad.append("another", event_id=id)
+        assert await notepad.read() == text
 
 
 @pytest.mark.engines(*ONE)

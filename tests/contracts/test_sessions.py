@@ -9,7 +9,7 @@ import pytest
 
 from scratchbus import AsyncBus, Bus, because
 from scratchbus.archive.export import line_of
-from scratchbus.errors import InvalidName, SessionExists, SessionOver
+from scratchbus.errors import EventIdReused, InvalidName, SessionExists, SessionOver
 from scratchbus.eventlog.append import append
 from tests import launcher
 from tests.engines import Engine
@@ -64,6 +64,20 @@ def test_what_a_child_began_with_is_traced_to_its_parent(bus):
     assert started.cause == written.cause == str(first.position)
     assert (started.id, written.id) == (f"{first.id}/1", f"{first.id}/2")
     assert (started.batch, written.batch) == ("1/2", "2/2")
+
+
+def test_an_event_id_that_begins_a_session_is_its_writers_own(connect):
+    alice, bob = connect("alice"), connect("bob")
+    alice.notepad("team").write("plan")
+    first, second = (bus.spawn_session("team", event_id="EV-1") for bus in (alice, bob))
+    assert first != second == bob.spawn_session("team", event_id="EV-1")
+    for begin in (
+        lambda: alice.spawn_session("another", event_id="EV-1"),
+        lambda: alice.fork_session("team", event_id="EV-1"),
+        lambda: alice.spawn_session("team", session="named", event_id="EV-1"),
+    ):
+        with pytest.raises(EventIdReused):
+            begin()
 
 
 def test_to_begin_a_session_again_changes_nothing(bus):
