@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scratchbus import Bus
+from scratchbus import Bus, ObservationPatch
 from scratchbus.errors import InvalidExport
 from tests.contracts.test_exporting import export
 from tests.contracts.test_verifying import live
@@ -37,6 +37,7 @@ REFUSED: dict[str, tuple[int, Callable[[Line], object]]] = {
     "a status with a meaning of its own": (1, lambda line: _body(line).update(status="cleared")),
     "a class that is none": (1, lambda line: _body(line).update(status_class="ajar")),
     "a bar in the holder": (2, lambda line: _body(line).update(holder="a|b")),
+    "an owner token in the holder": (2, lambda line: _body(line).update(holder="worker#0123456789abcdef")),
     "a claim without an end": (2, lambda line: _body(line).update(ttl=10**300)),
     "a fence that is nobody's": (2, lambda line: _body(line).update(fence=7)),
     "sightings beyond measure": (1, lambda line: _body(line).update(times=6 * 10**4299)),
@@ -97,6 +98,19 @@ def test_what_the_live_bus_would_refuse_is_refused_with_its_line(bus: Bus, copy:
             assert len(str(caught.value)) < 600
             assert "\n" not in str(caught.value)
             assert_untouched(copy)
+
+
+@pytest.mark.parametrize("change", [{"content": "y"}, {"status": "pending_review"}], ids=str)
+@pytest.mark.parametrize("ms", [253_402_300_800_000, 2**53, 2**63])
+def test_no_event_is_from_beyond_the_calendar_also_when_nothing_is_computed_from_its_time(
+    bus: Bus, copy: Bus, change: ObservationPatch, ms: int
+) -> None:
+    page = bus.page()
+    page.update(page.add("observation", "x").id, **change)
+    first, last = export(bus)
+    with pytest.raises(InvalidExport, match=r"^line 2: ms"):
+        copy.import_events([first, json.dumps(json.loads(last) | {"ms": ms})])
+    assert_untouched(copy)
 
 
 def test_nothing_is_written_when_a_late_line_is_wrong(bus: Bus, copy: Bus) -> None:

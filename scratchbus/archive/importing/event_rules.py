@@ -129,7 +129,7 @@ _RULES: dict[str, Any] = {
     "chain": Annotated[list[_Id], Field(max_length=MAX_EVIDENCE)],
     "seen_by": _Texts,
     "followed": _Texts,
-    "holder": Annotated[_checked(check_label, "holder"), Field(pattern="^[^|]*$")],  # a head has it between bars
+    "holder": _checked(check_source, field="holder"),
     "fence": _Count,
     "work": _checked(check_label, "work"),
     "backoff": _Delay,
