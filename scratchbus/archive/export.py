@@ -72,7 +72,7 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event]:
         line = _ExportLine.model_validate(from_json(text, allow_inf_nan=False))
     except ValidationError as problem:
         raise invalid(problem, list(_ExportLine.model_fields)) from None
-    except ValueError as problem:
+    except (ValueError, TypeError) as problem:  # a TypeError for half a character, which no encoding has
         raise InvalidInput(f"is not JSON: {problem}") from None
     if line.shard >= shards:
         raise InvalidInput(f"is of shard {line.shard}; this bus has {shards}")
