@@ -69,7 +69,7 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event]:
     if len(text) > LONGEST_LINE:
         raise InvalidInput(f"has {len(text):,} characters; the limit is {LONGEST_LINE:,}")
     try:
-        line = _ExportLine.model_validate(from_json(text, allow_inf_nan=False))
+        line = _ExportLine.model_validate(from_json(text, allow_inf_nan=False, cache_strings="keys"))
     except ValidationError as problem:
         raise invalid(problem, list(_ExportLine.model_fields)) from None
     except (ValueError, TypeError) as problem:  # a TypeError for half a character, which no encoding has
