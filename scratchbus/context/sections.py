@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from scratchbus.context.fence import MARK, fenced, visible
 from scratchbus.context.layout import Section
+from scratchbus.context.quoting import MARK, fenced, visible
 from scratchbus.domain.memories import Note
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.scratchpad import section as scratchpad_text

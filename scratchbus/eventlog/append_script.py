@@ -57,29 +57,29 @@ def _append(
 
 APPEND = lua_script(
     "eventlog/clock",
-    "eventlog/append/inputs",
-    "eventlog/append/soonest",
-    "eventlog/append/plain",  # additions that nothing stands in the way of; all that follows is for the rest
+    "eventlog/append_lua/inputs",
+    "eventlog/append_lua/soonest",
+    "eventlog/append_lua/plain",  # additions that nothing stands in the way of; all that follows is for the rest
     "eventlog/entries",
-    "eventlog/append/retries",
-    "eventlog/append/heads",
-    "eventlog/append/room",
-    "eventlog/append/adding",
-    "eventlog/append/picking",
-    "eventlog/append/changing",
-    "eventlog/append/write",
+    "eventlog/append_lua/retries",
+    "eventlog/append_lua/heads",
+    "eventlog/append_lua/room",
+    "eventlog/append_lua/adding",
+    "eventlog/append_lua/picking",
+    "eventlog/append_lua/changing",
+    "eventlog/append_lua/write",
     constants=_CONSTANTS,
 )(_append)
 """The script that appends events."""
 
 ERASE = lua_script(
     "eventlog/clock",
-    "eventlog/append/inputs",
-    "eventlog/append/soonest",
+    "eventlog/append_lua/inputs",
+    "eventlog/append_lua/soonest",
     "eventlog/entries",
-    "eventlog/append/retries",
-    "eventlog/append/heads",
-    "eventlog/append/erasing",
+    "eventlog/append_lua/retries",
+    "eventlog/append_lua/heads",
+    "eventlog/append_lua/erasing",
     constants=_CONSTANTS,
 )(_append)
 """The script that appends a tombstone, and takes out what it stands for."""

@@ -55,7 +55,7 @@ OPS: Final[Mapping[str, Op]] = {
     "END_CLAIM": "e",  # `argument` is "<ms in which it is not to be picked>:<1 if this was no attempt, else 0>:<name>"
     "PUT": "g",  # a versioned subject without lifecycle; not when the subject `argument` of the page is final. One
     # that ends in "_" gets the time (ms) behind it, or the next that is free
-    "ERASE": "r",  # see append/erasing.lua
+    "ERASE": "r",  # see append_lua/erasing.lua
 }
 """How an event is guarded, by the name that Lua has for it."""
 
