@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from mcp.server.mcpserver.tools import Tool as Declared
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
 from scratchbus.daemon import counts, stderr_logger
@@ -84,32 +84,57 @@ class ToolGroup:
         return [name for name, member in vars(cls).items() if hasattr(member, "tool")]
 
 
+class _Declaration(NamedTuple):
+    """What a tool takes and gives: the model that validates its arguments, their schemas, and how clients see it."""
+
+    model: type[BaseModel]
+    arguments: dict[str, Any]
+    listed: Tool
+
+
+_DECLARATIONS: dict[object, _Declaration] = {}
+"""By method: to derive the schemas of all tools takes longer than all else that a new connection needs."""
+
+
+def _declaration_of(function: Callable[..., Awaitable[Answer]]) -> _Declaration:
+    """Return the declaration of a tool's method, which is the same for all connections."""
+    method = getattr(function, "__func__", function)
+    found = _DECLARATIONS.get(method)
+    if found is None:
+        found = _DECLARATIONS[method] = _declared(function)
+    return found
+
+
+def _declared(function: Callable[..., Awaitable[Answer]]) -> _Declaration:
+    title, hints = function.tool  # type: ignore[attr-defined]
+    declared = Declared.from_function(function, structured_output=True)
+    schema = _lean(declared.parameters) | {"additionalProperties": False}
+    arguments = {name: _without_null(each) for name, each in schema.get("properties", {}).items()}
+    schema["properties"] = arguments
+    listed = Tool(
+        name=declared.name,
+        title=title,
+        description=_one_paragraph(declared.description),
+        input_schema=schema,
+        output_schema=_lean(declared.output_schema or {}),
+        annotations=ToolAnnotations(
+            title=title,
+            read_only_hint=hints.read_only,
+            destructive_hint=hints.destructive,
+            idempotent_hint=hints.idempotent,
+            open_world_hint=False,
+        ),
+    )
+    return _Declaration(declared.fn_metadata.arg_model, arguments, listed)
+
+
 class BoundTool:
     """A tool of one connection."""
 
     def __init__(self, function: Callable[..., Awaitable[Answer]]) -> None:
         self._function = function
-        title, hints = function.tool  # type: ignore[attr-defined]
-        declared = Declared.from_function(function, structured_output=True)
-        self._model = declared.fn_metadata.arg_model
-        schema = _lean(declared.parameters) | {"additionalProperties": False}
-        self._arguments = {name: _without_null(each) for name, each in schema.get("properties", {}).items()}
-        schema["properties"] = self._arguments
-        self.name = declared.name
-        self.listed = Tool(
-            name=declared.name,
-            title=title,
-            description=_one_paragraph(declared.description),
-            input_schema=schema,
-            output_schema=_lean(declared.output_schema or {}),
-            annotations=ToolAnnotations(
-                title=title,
-                read_only_hint=hints.read_only,
-                destructive_hint=hints.destructive,
-                idempotent_hint=hints.idempotent,
-                open_world_hint=False,
-            ),
-        )
+        self._model, self._arguments, self.listed = _declaration_of(function)
+        self.name = self.listed.name
 
     def takes(self, name: str) -> bool:
         """Return whether it has an argument of this name."""
