@@ -82,10 +82,9 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
         return (yield from _begin(core, parent, id, is_fork, copy, event_id, own))
     if event_id is None:
         own = yield from fresh_id(core.log, page)
-        return (yield from _begin(core, parent, f"s-{_word(own)}", is_fork, copy, None, own, is_fresh=True))
-    try:  # an event id is its writer's own, and so is the session that is named after it
-        id = f"s-{_word(f'{core.by} {event_id}')}"
-        return (yield from _begin(core, parent, id, is_fork, copy, event_id, event_id))
+        return (yield from _begin(core, parent, _id_of(core, own), is_fork, copy, None, own, is_fresh=True))
+    try:
+        return (yield from _begin(core, parent, _id_of(core, event_id), is_fork, copy, event_id, event_id))
     except SessionExists:
         raise EventIdReused(event_id) from None
 
@@ -124,6 +123,11 @@ def _begin(
     first = yield from _first(core, page, id)
     yield from _start(core, child, parent, first)
     return id
+
+
+def _id_of(core: Core, event_id: str) -> str:
+    """Return the id of the session that an event begins: it is made of its writer too, whose own an event id is."""
+    return f"s-{_word(f'{core.by} {event_id}')}"
 
 
 def _word(text: str) -> str:
