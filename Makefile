@@ -33,9 +33,11 @@ check: setup ## check format, lint, types, and the direction of imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python tools/generate_blocking.py --check
+	@$(BIN)/python tools/generate_help.py --check
 
-generate: setup ## write the blocking facades from the asyncio ones
+generate: setup ## write the blocking facades from the asyncio ones, and the text of --help from the commands
 	@$(BIN)/python tools/generate_blocking.py
+	@$(BIN)/python tools/generate_help.py
 
 house: setup ## measure the code: its size, its rooms, and what one add and one active pass through
 	@$(BIN)/python tools/house.py

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from scratchbus import Bus, NewObservation
+from scratchbus.cli import main
+from scratchbus.cli.shell import run_command
 from tests.edges.conftest import PROGRAM, ROOT, Cli
 from tests.waiting import PATIENCE
 
@@ -58,9 +60,18 @@ def test_help_takes_less_than_150_milliseconds():
 _SILENT = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
 
 
+@pytest.mark.parametrize("columns", ["60", "80", "90", "100", "200"])
+def test_the_stored_help_is_what_the_commands_say(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["--help"]) == run_command(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert said == 2 * said[: len(said) // 2]
+
+
 def test_help_needs_nothing_heavy():
     code = (
-        "import sys; from scratchbus.cli import main; main(['add', '--help']); main(['--help']);"
+        "import sys; from scratchbus.cli import main; from scratchbus.cli.shell import run_command;"
+        "main(['add', '--help']); main(['--help']); run_command(['--help']);"
         f"print(sorted({_HEAVY!r} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

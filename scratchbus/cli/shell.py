@@ -1,0 +1,85 @@
+"""Runs commands. An error becomes one line on stderr and an exit code, see `exit_codes`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+import scratchbus
+from scratchbus.cli.completion import PROGRAM, VARIABLE
+from scratchbus.cli.root import root
+from scratchbus.cli.text import one_line
+from scratchbus.daemon import INTERNAL, INTERRUPTED, OK, USAGE, exit_code, usage_line
+from scratchbus.errors import ScratchbusError
+
+DEBUG = "SCRATCHBUS_DEBUG"
+"""The environment variable that makes errors show a traceback."""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code."""
+    try:
+        return _run(list(arguments))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_output()
+        return OK  # the reader has seen enough, as `head` has
+    except click.exceptions.NoArgsIsHelpError as wanted:
+        wanted.show()
+        return USAGE
+    except click.ClickException as problem:
+        return _fail(usage_line(problem, PROGRAM), USAGE)
+    except ScratchbusError as problem:
+        return _fail(str(problem), exit_code(problem))
+    except OSError as problem:
+        return _fail(f"{problem.strerror or problem}; check the disk, the terminal and the files", INTERNAL)
+    except Exception as problem:
+        what = f"{type(problem).__name__}: {problem}"
+        return _fail(f"internal error, {what}; a bug; run it again with {DEBUG}=1 to see the traceback", INTERNAL)
+
+
+def _run(arguments: list[str]) -> int:
+    if instruction := os.environ.get(VARIABLE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(root, {}, PROGRAM, VARIABLE, instruction)
+    for number, argument in enumerate(arguments, 1):
+        if not _is_text(argument):
+            raise click.UsageError(f"argument {number} is not UTF-8 text")
+    try:
+        with root.make_context(PROGRAM, arguments) as context:
+            root.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    finally:
+        sys.stdout.flush()
+    return OK
+
+
+def _is_text(argument: str) -> bool:
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _fail(text: str, code: int) -> int:
+    """Print an error on one line, below its traceback if that was asked for; return the exit code."""
+    if os.environ.get(DEBUG):
+        import traceback  # late, as all that `--help` does not need
+
+        print(scratchbus.visible(traceback.format_exc()), file=sys.stderr)  # noqa: T201
+    print(f"{PROGRAM}: {one_line(text)}", file=sys.stderr)  # noqa: T201  # what standard error is for
+    return code
+
+
+def _forget_output() -> None:
+    """Keep Python from flushing the rest of the output to a pipe that no one reads."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
