@@ -204,6 +204,8 @@ def test_a_table_without_rows_is_no_error(
     if command == "archive ls":
         (tmp_path / "archive").mkdir()
         words.append(str(tmp_path / "archive"))
+    with Bus.connect(f"embedded:{home}", source="test"):
+        pass  # some commands start no engine, and want one to be there
     if words[0] in ("history", "show") or command == "context exposure":
         with Bus.connect(f"embedded:{home}", bus=name, source="test") as bus:
             words.append(bus.page(cli.page).add("observation", "content").id)
