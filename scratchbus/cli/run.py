@@ -141,7 +141,7 @@ def run(context: click.Context, session: Invocation) -> None:
 
 
 def _load(module: str = "") -> ModuleType:
-    """Return the package of the reference daemons, or a module of it.
+    """Return the package of the reference daemons, or one of its modules.
 
     A wheel has them as a part of scratchbus, a checkout beside it.
     """

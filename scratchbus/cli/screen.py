@@ -48,7 +48,7 @@ class Screen:
             try:
                 self._open = list_open(self._page, height)
             except ScratchbusError:
-                self._is_stale = True  # whoever reads the events meets the error too, and reports it
+                self._is_stale = True  # the thread that reads the events gets the error too, and reports it
         events = list(self._events)
         room = max(1, height - len(events) - 6)
         shown, is_cut = self._open[:room], len(self._open) > room
@@ -81,4 +81,4 @@ def run_screen(opened: OpenPage, out: Output) -> None:
     with Live(console=out.console, screen=True, refresh_per_second=_PER_SECOND, get_renderable=screen.draw):
         for event in opened.bus.events(start, follow=True, pages=[opened.page.name], stop=stop):
             screen.add(event)
-    sys.exit(128 + signal.SIGTERM)  # as shells have it
+    sys.exit(128 + signal.SIGTERM)  # the exit code that shells give a signal

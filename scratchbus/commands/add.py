@@ -128,7 +128,7 @@ def _check_known(core: Core, trigger: Mapping[str, Any]) -> Step[None]:
 class Ids(NamedTuple):
     """The ids of what is added and of its event, and how many events share the one that their caller gave, 0 for none.
 
-    Several of one batch then have it with a number behind it.
+    In a batch, each event gets the caller's id with a number appended.
     """
 
     subject: str
@@ -145,7 +145,10 @@ def decide(
     page: str,
     why: Mapping[str, Any],
 ) -> Write:
-    """Return the write that adds what was given, as its type and the settings have it. Raises InvalidInput."""
+    """Return the write that adds the given observation, with the defaults of its type and the settings.
+
+    Raises InvalidInput.
+    """
     said, life = given.said(), kind.lifecycle
     source = given.source or core.source or core.speaker(None)
     by = core.source or source

@@ -1,7 +1,7 @@
-"""Refutation: what rests on an observation that turned out to be wrong is sent to review, on every page.
+"""Refutation: observations whose evidence turned out to be wrong are sent to review, on every page.
 
-Whoever refutes writes a batch for each page. Should it be interrupted, whoever follows the log goes on: all of them
-come to the same event ids, so that each observation is sent to review once.
+The process that refutes writes one batch per page. If it is interrupted, any process that follows the log continues:
+all of them derive the same event ids, so each observation is sent to review once.
 """
 
 from __future__ import annotations

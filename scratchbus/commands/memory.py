@@ -119,7 +119,7 @@ class _Job(NamedTuple):
         return self.occasion.event_id if self.occasion.digest else None
 
     def with_kept_id(self) -> _Job:
-        """Return the edit with an event id that is remembered, as one of its caller's own is."""
+        """Return the edit with an event id that is remembered, as the ids that callers give are."""
         if self.own_id is not None:
             return self
         digest = digest_of(self.command.verb, self.occasion.page, self.command.about, *self.command.said())
@@ -157,7 +157,7 @@ def _work(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
             outcomes += yield from _append_some(core, some)
         except Exception as error:
             if len(some) > 1 and isinstance(error, Conflict | InvalidInput | NotFound):
-                most = len(some) // 2  # nothing was written; whose fault that is shows in ever smaller batches
+                most = len(some) // 2  # nothing was written; halve the batch until the edit at fault is alone
                 continue
             outcomes += [copied(error, job.own_id) for job in some]
         most = min(len(jobs), 2 * most)
@@ -209,8 +209,8 @@ def _decide(
 ) -> tuple[_Decided, list[Write]]:
     """Return what the first of these edits make, each of what the one before it leaves, and the batch of that.
 
-    A retry of a batch is known by all of its ids, so where some are callers' own, ours are remembered as those are.
-    What ends its subject is the last of its batch.
+    A retry of a batch is recognised by all of its ids, so if callers gave some of them, the generated ones are
+    remembered too. An edit that ends its subject is the last of its batch.
     """
     keeps_all = any(job.own_id is not None for job in jobs)
     decided: _Decided = []

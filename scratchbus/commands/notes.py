@@ -152,7 +152,7 @@ def list_all(core: Core, page: str, tag: str | None) -> Step[NotesResult]:
 
 
 def count_tags(core: Core, page: str) -> Step[TagsResult]:
-    """Return the tags in use, each with how many notes have it."""
+    """Return the tags in use, each with its number of notes."""
     held = yield from _fresh(core, page)
     with held.lock:
         tags = held.notes.tags()
@@ -173,7 +173,7 @@ def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[Event]]
 
 
 def _fresh(core: Core, page: str) -> Step[CachedNotebook]:
-    """Return the notes of a session with all that was acknowledged before; callers that wait together share a read."""
+    """Return the notes of a session with every acknowledged write; callers that wait together share one read."""
     held: CachedNotebook = yield Queued(core.queues, (page, PREFIX), None, partial(_read_once, core, page))
     return held
 

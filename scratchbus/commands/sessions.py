@@ -100,9 +100,9 @@ def _begin(
     *,
     is_fresh: bool = False,
 ) -> Step[str]:
-    """Begin a session by an event with the id `own`: the one that was given, or one that was made.
+    """Begin a session by an event with the id `own`: the id that was given, or a generated one.
 
-    One that `is_fresh` was made for this call; no other call can have it.
+    An id that `is_fresh` was generated for this call alone.
     """
     page, child = page_of_session(parent), page_of_session(id)
     if (yield from _is_begun(core, child, parent, id, is_fork)):
@@ -126,7 +126,7 @@ def _begin(
 
 
 def _id_of(core: Core, event_id: str) -> str:
-    """Return the id of the session that an event begins: it is made of its writer too, whose own an event id is."""
+    """Return the id of the session that an event begins; it depends on the writer, as event ids are per source."""
     return f"s-{_word(f'{core.by} {event_id}')}"
 
 

@@ -11,7 +11,7 @@ NOT_FOUND = 3
 CONFLICT = 4
 INVALID_INPUT = 5
 ENGINE = 6
-INTERRUPTED = 130  # after Ctrl-C, as shells have it
+INTERRUPTED = 130  # after Ctrl-C, the exit code that shells give it
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (NotFound, NOT_FOUND),

@@ -70,11 +70,11 @@ ReasonCode = Literal[
 class StatusChanged(Event):
     """The status changed, for the reason named by `reason_code`.
 
-    `archive_after` (milliseconds) says when a closed observation is archived by itself; `ttl` starts the life of a
-    reopened one anew, and is 0 for one without end. `chain` is there when what it rests on was refuted: the ids from
-    the refuted one to the one that it rests on itself; of a long chain the first and the nearest. Of one that is
-    refuted, `seen_by` are the sessions and agents that had it in their contexts, and `followed` the actions they took
-    since; the last ones, if there are many.
+    `archive_after` (milliseconds) says when a closed observation is archived automatically; `ttl` (milliseconds) is how
+    long a reopened one lives from now on, 0 for ever. `chain` is set when its evidence was refuted: the ids from the
+    refuted observation to the one that it names as evidence; of a long chain, the first and the nearest. For a refuted
+    observation, `seen_by` lists the sessions and agents that had it in their contexts, and `followed` the actions they
+    have taken since; the last ones, if there are many.
     """
 
     kind: Literal["status_changed"] = "status_changed"

@@ -68,7 +68,7 @@ def _or_default(field: FieldInfo) -> CoreSchema:
 
 
 def refusal_in(error: ValidationError) -> Exception:
-    """Return the InvalidInput of the first check that failed, as pydantic tells of it."""
+    """Return the InvalidInput of the first check that failed, as pydantic reports it."""
     for problem in error.errors(include_url=False, include_input=False):
         if isinstance(refused := problem.get("ctx", {}).get("error"), InvalidInput):
             return refused

@@ -70,7 +70,7 @@ class NotesResult(BaseModel):
 
 
 class TagsResult(BaseModel):
-    """The tags in use, each with how many notes have it; `metadata` has `tag_count`."""
+    """The tags in use, each with its number of notes; `metadata` has `tag_count`."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -32,5 +32,5 @@ def owner_token(source: str, instance: str) -> str:
 
 
 def held_as(name: str, owner: str | None) -> str:
-    """Return a holder as heads have it: the name and, behind "#", the owner token if there is one."""
+    """Return a holder as stored in heads: the name and, after "#", the owner token if there is one."""
     return f"{name}#{owner}" if owner else name

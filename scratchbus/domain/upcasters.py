@@ -17,9 +17,9 @@ def _as_it_is(kind: str, body: Body) -> Body:
 
 
 UPCASTERS: Mapping[int, Upcaster] = {
-    1: _as_it_is,  # 2 adds `owner` to `claimed`: a claim without one belongs to whoever has its fence
+    1: _as_it_is,  # 2 adds `owner` to `claimed`: a claim without one belongs to any connection that has its fence
 }
-"""By the schema version that a body has. Whoever raises SCHEMA adds one for the version before it."""
+"""By the schema version that a body has. When SCHEMA is raised, the version before it needs an entry here."""
 
 
 def upcast(kind: str, body: Body, version: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Body:

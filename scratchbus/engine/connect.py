@@ -82,8 +82,8 @@ def target(
 
     `bus` is the one whose shards are to be found on a cluster.
 
-    One that crashes later is started again by whoever needs it next; one that is stopped is not. Raises InvalidURL,
-    EngineMissing, ForeignData or EngineUnreachable.
+    One that crashes later is restarted by the next process that needs it; one that is stopped is not. Raises
+    InvalidURL, EngineMissing, ForeignData or EngineUnreachable.
     """
     options = {
         "socket_connect_timeout": connect_timeout,

@@ -123,7 +123,7 @@ def translate(error: Exception, where: str) -> ScratchbusError:
 def whole_from(commands: Commands, missing: list[int]) -> Commands:
     """Return the commands from the first missing script on, with these scripts whole.
 
-    What comes behind a script is sent again with it: a WAIT vouches only for what came before.
+    Commands after a script are sent again with it: a WAIT vouches only for the commands before it.
     """
     return tuple(
         (command[0].replace("SHA", ""), Script.known[command[1]], *command[2:]) if index in missing else command

@@ -114,7 +114,7 @@ class Engine:
                 replies[missing[0] :], _ = self._converse(connection, whole_from(commands, missing))
             return replies
         except redis_errors.ReadOnlyError:
-            connection.disconnect()  # a primary that was demoted keeps its clients; connect anew
+            connection.disconnect()  # a primary that was demoted keeps its clients; reconnect
             raise
         except (redis_errors.RedisError, OSError):
             raise
@@ -263,7 +263,7 @@ class AsyncEngine:
         try:
             return await self._exchange(connection, commands)
         except redis_errors.ReadOnlyError:
-            await connection.disconnect(nowait=True)  # a primary that was demoted keeps its clients; connect anew
+            await connection.disconnect(nowait=True)  # a primary that was demoted keeps its clients; reconnect
             raise
         except (redis_errors.RedisError, OSError):
             raise

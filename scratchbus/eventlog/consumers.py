@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.keys import ShardKeys
+
+_EVENT_ID = re.compile(r"[!-~]{1,1000}")
 
 
 @lua_script("eventlog/clock", "eventlog/consumers")
@@ -47,28 +50,28 @@ def _subscription(
     """
 
 
-class Spot(NamedTuple):
-    """A place in a shard's log: a position, and the id of the event there, by which another log can be told from it.
+class CursorEnd(NamedTuple):
+    """Where a cursor stands in a shard's log: a position, and the id of the event there, which tells another log apart.
 
-    Without an id nobody knows which event it was.
+    The id is "" if it is unknown, or that of an entry that no bus has written.
     """
 
     position: Position
     event_id: str = ""
 
     def __str__(self) -> str:
-        return f"{self.position}|{self.event_id}"
+        return f"{self.position}|{self.event_id if _EVENT_ID.fullmatch(self.event_id) else ''}"
 
 
 class Grant(NamedTuple):
-    """A lease that was taken, and the state it is about: up to where each shard is handled.
+    """A lease that was taken, and the state of its subscription. `ends` are the ends of what is handled, by shard.
 
     `trying` is the position, as text, of the event that failed `attempts` times, and that is not to be tried again
     within the next `wait_ms`. `is_takeover`: the one before did not give the lease up. `again`: how many dead letters
     are to be delivered again.
     """
 
-    spots: list[Spot]
+    ends: list[CursorEnd]
     origins: str
     trying: str
     attempts: int
@@ -103,8 +106,8 @@ class SubscriptionLease(NamedTuple):
         if reply[0] == 1:
             cursor, origins, trying, events = (part.decode() for part in (*reply[1:4], reply[8]))
             ids = dict(one.split("|", 1) for one in events.split())
-            spots = [Spot(at, ids.get(str(at), "")) for at in BusPosition.parse(cursor).shards]
-            return Grant(spots, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
+            ends = [CursorEnd(at, ids.get(str(at), "")) for at in BusPosition.parse(cursor).shards]
+            return Grant(ends, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
         if reply[0] == -2:
             raise removed(self.name)
         if reply[0] == -3:
@@ -124,12 +127,12 @@ class SubscriptionLease(NamedTuple):
         if reset and reply[0] in (0, -1):
             raise SubscriptionHeld(self.name, reply[1].decode(), "be reset")
 
-    def keep(self, spots: Sequence[Spot], origins: str) -> Step[int]:
+    def keep(self, ends: Sequence[CursorEnd], origins: str) -> Step[int]:
         """Prolong the lease and move the cursor on, never back; return how many letters are to be delivered again.
 
         Raises LeaseLost.
         """
-        return int((yield from self._hold("keep", lease_ms=self.ms, origins=origins, **_texts_of(spots)))[1])
+        return int((yield from self._hold("keep", lease_ms=self.ms, origins=origins, **_texts_of(ends)))[1])
 
     def note(self, position: str, attempts: int, wait_ms: int) -> Step[None]:
         """Record how often an event was tried in vain, and that it has to wait. Raises LeaseLost."""
@@ -139,9 +142,9 @@ class SubscriptionLease(NamedTuple):
         """Forget how often an event was tried, and that it was to be delivered again. Raises LeaseLost."""
         yield from self._hold("done", position=position)
 
-    def bury(self, position: str, letter: str, spots: Sequence[Spot]) -> Step[None]:
+    def bury(self, position: str, letter: str, ends: Sequence[CursorEnd]) -> Step[None]:
         """Set an event aside and move the cursor, at once. Raises LeaseLost."""
-        yield from self._hold("bury", position=position, letter=letter, **_texts_of(spots))
+        yield from self._hold("bury", position=position, letter=letter, **_texts_of(ends))
 
     def leave(self) -> Step[None]:
         """Give the lease up. Raises LeaseLost."""
@@ -161,9 +164,9 @@ class SubscriptionLease(NamedTuple):
         return reply
 
 
-def _texts_of(spots: Sequence[Spot]) -> dict[str, str]:
-    cursor = BusPosition(tuple(spot.position for spot in spots))
-    return {"cursor": str(cursor), "events": " ".join(map(str, spots))}
+def _texts_of(ends: Sequence[CursorEnd]) -> dict[str, str]:
+    cursor = BusPosition(tuple(end.position for end in ends))
+    return {"cursor": str(cursor), "events": " ".join(map(str, ends))}
 
 
 def remove(keys: ShardKeys, name: str) -> Step[None]:

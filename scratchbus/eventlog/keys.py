@@ -160,7 +160,7 @@ class ShardKeys:
 
     @cached_property
     def rebuilding(self) -> str:
-        """Hash: who builds the state anew until when, and the last build that was begun."""
+        """Hash: who rebuilds the state until when, and the number of the last build."""
         return self.tag + "rebuilding"
 
 

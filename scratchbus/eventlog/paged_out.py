@@ -5,7 +5,7 @@ each. `places`: range of that `seq` -> where the last event of each is, and its 
 most of those that it does not want. About 56 bytes each, and what the engine adds. In `places`, `=<status>` says that
 some may have this status, and `moves` is another word each time something is paged in again.
 
-Every change of it moves the checkpoint, so whoever read it with the checkpoint knows whether it still holds.
+Every change moves the checkpoint, so a reader of both knows whether what it read still holds.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def traits_of(document: Observation) -> int:
 
 @lru_cache(maxsize=4_096)
 def _bytes_of(id: str) -> bytes:
-    """Return an id as buckets have it; nothing for a subject that is no observation."""
+    """Return an id as stored in buckets; nothing for a subject that is not an observation."""
     try:
         return ULID.from_str(id).bytes
     except ValueError:
@@ -103,7 +103,7 @@ def places_in(row: bytes | None) -> dict[int, PagedOut]:
 
 
 def whole(id: bytes) -> str:
-    """Return the text of an id as buckets have it."""
+    """Return the text of an id that is stored in a bucket."""
     return str(ULID(id))
 
 

@@ -1,4 +1,4 @@
-"""Retries of a write whose reply was lost: what the log, or the archive, has of it.
+"""Retries of a write whose reply was lost: find its events in the log, or in the archive.
 
 An event id that this code makes says how far the log reached before it was first sent. So a retry in any process, at
 any time, knows from where on the log may have the event, and nothing has to be remembered for it.
@@ -32,7 +32,7 @@ _DECIDED: Mapping[str, set[str]] = {
     "todo_written": {"todos", "merge"},
     "context_rendered": {"observations", "tokens"},
 }
-"""The fields of each kind of event that depend on more than what its caller gave; those of `Event` are not compared."""
+"""The fields of each kind of event that do not depend on the arguments alone; those of `Event` are not compared."""
 
 _BATCHES = {OPS["ADD"], OPS["CLEAR"], OPS["UPDATE"], OPS["CHANGE_STATUS"]}  # of one caller each
 
@@ -138,7 +138,7 @@ def check_same(writes: Sequence[Write], entries: Sequence[RawEntry]) -> None:
 
 
 def _may_be(write: Write, entry: RawEntry) -> bool:
-    """Return whether a write can have made an entry: whether what its caller gave is what the event says."""
+    """Return whether a write can have made an entry: whether its event says what the caller gave."""
     event = write.event
     try:
         found = decode_entry(entry, 0)

@@ -53,7 +53,7 @@ def _trim(
 
 
 class FloorLost(LogRewound):
-    """The floor that an archiver had raised is gone: a server took over that did not have it yet."""
+    """The floor that an archiver had raised is gone: the server that took over did not have it yet."""
 
     def __init__(self, shard: int) -> None:
         super().__init__(

@@ -41,7 +41,7 @@ class Notebook:
         return len(self._tags)
 
     def tags(self) -> dict[str, int]:
-        """Return the tags, each with the number of notes that have it, in the order of the alphabet."""
+        """Return the tags in alphabetical order, each with its number of notes."""
         return {tag: self._tags[tag] for tag in sorted(self._tags, key=lambda tag: (tag.casefold(), tag))}
 
     def evolve(self, event: Event) -> None:

@@ -48,7 +48,7 @@ def fold_once(
 ) -> Step[tuple[FoldStep, Checkpoint]]:
     """Fold the next stretch of a shard's log and commit it, to the live state or to a build that is being made.
 
-    `known` is the checkpoint as this projector last saw it; it is read anew all the same. Raises PositionLost when
+    `known` is the checkpoint as this projector last saw it; it is read again all the same. Raises PositionLost when
     the log was trimmed past the checkpoint, LogRewound when it is another log, CodeTooOld.
     """
     keys, key = log.keys(shard), checkpoint_key(log.keys(shard), build)
@@ -143,7 +143,7 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
 
 
 def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: int) -> Step[bool]:
-    """Fold anew, into the fold, those of these documents that are paged out; say whether any were looked for.
+    """Fold those of these documents again that are paged out; return whether any were looked for.
 
     They are then as new to what is stored, which takes them back with all their indexes. Raises PositionLost when
     their events are in an archive that cannot be read.

@@ -1,7 +1,7 @@
 """The notes of sessions as this process holds them, so that no call reads all that a session has.
 
 Each is read once from the state, and from then on kept up by the log: a read takes in, in one round trip, what has
-happened since the one before it. A log that was replaced or has lost something has it read anew.
+happened since the one before it. After a log was replaced or has lost events, the notes are read again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rebuilding: the state is folded anew from the whole log beside the live one, which then gives way at once."""
+"""Rebuilding: the state is folded again from the whole log beside the live one, and then replaces it at once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Work:
 
 
 def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
-    """Fold the state of all shards anew and switch to it; until then readers go on with the one before.
+    """Fold the state of all shards again and switch to it; until then readers use the old one.
 
     Raises RebuildHeld while someone else does so; one that was killed is taken over from, and its leavings are removed.
     Raises PositionLost, LogRewound or CodeTooOld too; then the live state is as it was.

@@ -1,4 +1,4 @@
-"""Conversations about building the state anew. All but the switch do no harm when they are sent twice."""
+"""Conversations about rebuilding the state. All but the switch may be sent twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _rebuild(
 
 
 class RebuildLease(NamedTuple):
-    """The right to build a shard's state anew, as a build of that number; `live` is the build that readers use."""
+    """The right to rebuild a shard's state, as the build with that number; `live` is the build that readers use."""
 
     keys: ShardKeys
     token: str
@@ -66,7 +66,7 @@ class RebuildLease(NamedTuple):
 
 
 def take(keys: ShardKeys, who: str) -> Step[RebuildLease]:
-    """Take the lease of a shard, when whoever has it is gone. Raises RebuildHeld when that one shows signs of life."""
+    """Take the lease of a shard. Raises RebuildHeld while its holder shows signs of life."""
     token, seen = token_hex(8), None
     while True:
         reply = yield from _run(keys, "take", token, None, who)

@@ -88,7 +88,7 @@ class Relations:
             build = Checkpoint.parse(now, shard).build
             if build == self._builds[shard]:
                 return list(rows)
-            self._builds[shard] = build  # it was built anew; a build that was left may be gone
+            self._builds[shard] = build  # it was rebuilt; the build before may be gone
 
 
 def open_relations(log: Log, shards: Iterable[int] | None = None) -> Step[Relations]:

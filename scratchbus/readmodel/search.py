@@ -1,4 +1,4 @@
-"""Listing a page: what its indexes have, and between that what is paged out and folded anew from its events."""
+"""Listing a page: the observations in its indexes, merged with those folded again because they are paged out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Paging out: documents of observations that have been final for long leave the engine's memory.
 
-What stays of each is where its last event is, some 60 bytes. Whoever pages out follows the log: what an event of that
-time made final, and nothing has happened to since, goes, in a commit that holds only if nobody has folded or paged out
-meanwhile. So any number of processes may do it, killed anywhere.
+The position of its last event stays of each, some 60 bytes. A process that pages out follows the log: it removes the
+observations that an event of that time made final and that have not changed since, in a commit that succeeds only if
+nobody has folded or paged out meanwhile. So any number of processes may do it, and be killed anywhere.
 """
 
 from __future__ import annotations

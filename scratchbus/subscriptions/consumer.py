@@ -27,7 +27,7 @@ from scratchbus.errors import (
     ScratchbusError,
 )
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import HeldByOther, Spot, SubscriptionLease, read_hash
+from scratchbus.eventlog.consumers import CursorEnd, HeldByOther, SubscriptionLease, read_hash
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
@@ -180,12 +180,12 @@ class Consumer:
         return 0.0
 
     def _open(self, hold: Hold) -> Step[None]:
-        at = BusPosition(tuple(spot.position for spot in hold.spots))
+        at = BusPosition(tuple(spot.position for spot in hold.ends))
         places = yield from cursors(self._core.log, at, self._filters.pages)
         origins = dict(enumerate(hold.origins.split(",")))
         for place in places:
             place.origin = origins.get(place.position.shard) or place.origin
-            place.event_id = hold.spots[place.position.shard].event_id or place.event_id
+            place.event_id = hold.ends[place.position.shard].event_id or place.event_id
         hold.places = [
             TailCursor(self._feed(place.position.shard), place, self._filters.reading, self._wake) for place in places
         ]
@@ -197,11 +197,11 @@ class Consumer:
         if hold.is_lost:
             raise LeaseLost(self.name)
         begun = time.monotonic()
-        spots, acked, errands = hold.owed()
+        ends, acked, errands = hold.owed()
         try:
             for errand in errands:
                 yield from errand()
-            again = yield from hold.lease.keep(spots, self._origins(hold))
+            again = yield from hold.lease.keep(ends, self._origins(hold))
         except LeaseLost:
             self._lose(hold)
             raise
@@ -265,7 +265,7 @@ class Consumer:
         is_end = True
         for place in hold.places or ():
             taken = yield from place.take()
-            hold.receive(taken.items, place.feed.shard, Spot(place.cursor.position, place.cursor.event_id))
+            hold.receive(taken.items, place.feed.shard, CursorEnd(place.cursor.position, place.cursor.event_id))
             is_end = is_end and taken.is_end
         if len(hold.places or ()) > 1:
             hold.raw.sort(key=lambda item: in_time(item.position))

@@ -13,7 +13,7 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import Grant, Spot, SubscriptionLease
+from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.tail import LogEntry, TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
 from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, Ticket
@@ -54,7 +54,7 @@ class Hold:
         self.good_until = begun + lease.ms / 1000
         self.written_at = begun
         self.places: list[TailCursor] | None = None
-        self.spots = taken.spots
+        self.ends = taken.ends
         self.origins = taken.origins
         self.again = taken.again
         self.doubtful = ACKS_AT_ONCE + 1 if taken.is_takeover else 0
@@ -67,8 +67,8 @@ class Hold:
         self._trying = taken.trying
         self._attempts = taken.attempts
         self._due = begun + taken.wait_ms / 1000
-        self._behind: list[Spot | LogEntry] = [*taken.spots]  # up to where each shard is handled
-        self._ends: dict[int, Spot] = {}
+        self._behind: list[CursorEnd | LogEntry] = [*taken.ends]  # up to where each shard is handled
+        self._ends: dict[int, CursorEnd] = {}
         self._queue: deque[Ticket] = deque()  # handed out or to be handed out, in order, from the first unacked on
         self._waiting: deque[Ticket] = deque()
         self._number = 0
@@ -82,7 +82,7 @@ class Hold:
         if len(self._queue) - len(self._waiting) > MOST_UNACKED:
             raise TooManyUnacked(self.lease.name, MOST_UNACKED)
 
-    def receive(self, items: Sequence[LogEntry], shard: int, end: Spot) -> None:
+    def receive(self, items: Sequence[LogEntry], shard: int, end: CursorEnd) -> None:
         """Keep what was read of a shard, up to its end, until it is enqueued."""
         with self._lock:
             self.raw += items
@@ -135,7 +135,9 @@ class Hold:
     def set_aside(self, letter: DeadLetter) -> None:
         """Make a letter that was to be delivered again a dead letter again."""
         with self._lock:
-            self.errands.append(partial(self.lease.bury, letter.position, letter.model_dump_json(), self._spots()))
+            self.errands.append(
+                partial(self.lease.bury, letter.position, letter.model_dump_json(), self._cursor_ends())
+            )
 
     def _insert(self, ticket: Ticket) -> None:
         at = next((at for at, each in enumerate(self._waiting) if each.number > ticket.number), len(self._waiting))
@@ -248,7 +250,7 @@ class Hold:
         ticket.is_noted = False  # what buries it forgets the rest
         self._finish(ticket)
         letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
-        self.errands.append(partial(self.lease.bury, str(ticket.position), letter, self._spots()))
+        self.errands.append(partial(self.lease.bury, str(ticket.position), letter, self._cursor_ends()))
 
     def _finish(self, ticket: Ticket) -> None:
         """Mark a delivery as done, and move the cursor past all at the front of the queue that are."""
@@ -268,10 +270,10 @@ class Hold:
         """Whether there is something to write."""
         return bool(self.errands) or self._acked > self._written
 
-    def owed(self) -> tuple[list[Spot], int, list[Errand]]:
+    def owed(self) -> tuple[list[CursorEnd], int, list[Errand]]:
         """Return up to where all is handled, how many acks are in it, and the calls that are pending."""
         with self._lock:
-            return self._spots(), self._acked, list(self.errands)
+            return self._cursor_ends(), self._acked, list(self.errands)
 
     def wrote(self, begun: float, acked: int, told: list[Errand], again: int) -> None:
         """Record what was written."""
@@ -280,10 +282,10 @@ class Hold:
             self.errands = [errand for errand in self.errands if not any(errand is each for each in told)]
             self.written_at, self.good_until, self.again = begun, begun + self.lease.ms / 1000, again
 
-    def _spots(self) -> list[Spot]:
+    def _cursor_ends(self) -> list[CursorEnd]:
         """Return up to where all of each shard is handled: to the end of what was read when nothing is out."""
         ends = {} if self._queue or self.raw else self._ends
         return [
-            ends.get(shard) or (Spot(at.position, at.id) if isinstance(at, LogEntry) else at)
+            ends.get(shard) or (CursorEnd(at.position, at.id) if isinstance(at, LogEntry) else at)
             for shard, at in enumerate(self._behind)
         ]

@@ -132,7 +132,7 @@ class Live:
             self._take(items)
 
     def resync(self) -> None:
-        """Read the log again, since its tail was started anew."""
+        """Read the log again, since its tail was restarted."""
         self._is_following = False
         self._begun += 1
         if not self._is_busy:

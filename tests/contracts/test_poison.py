@@ -151,6 +151,18 @@ def test_what_someone_appends_by_hand_keeps_no_reader_from_the_rest(bus, page, f
     assert [later.id, other.id] == [each.id for each in read_everything(bus, page)][:2]
 
 
+@pytest.mark.parametrize("id", ["a b", "a|b", "", "x" * 5000, b"\xff", "a\nb"])
+def test_a_subscription_goes_on_behind_an_entry_with_any_id(bus, page, id):
+    page.add("observation", "story")
+    raw_append(bus, subject="x", id=id, kind="linked", event='{"v":1,"by":"x","action":"a"}')
+    with bus.subscribe("router") as deliveries:
+        for _ in range(2):
+            next(deliveries).ack()
+    later = page.add("observation", "later")
+    with bus.subscribe("router") as deliveries:
+        assert next(deliveries).event.subject == later.id
+
+
 @pytest.mark.parametrize("missing", ["id", "subject", "kind", "type", "batch", "event"])
 def test_an_entry_without_one_of_the_fields_keeps_no_reader_from_the_rest(bus, page, missing):
     story = page.add("observation", "story")

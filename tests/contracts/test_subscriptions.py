@@ -27,7 +27,7 @@ from scratchbus.errors import (
     TooManyUnacked,
 )
 from scratchbus.eventlog.codec import entry_fields
-from scratchbus.eventlog.consumers import Spot
+from scratchbus.eventlog.consumers import CursorEnd
 from scratchbus.subscriptions import (
     AsyncDelivery,
     AsyncSubscription,
@@ -266,7 +266,7 @@ def test_the_cursor_never_goes_back_in_whatever_order_it_is_written(bus, page):
         held = deliveries._consumer.hold
         bus.converse(deliveries._consumer.write(held))
         cursor = status_of(bus).cursor
-        bus.converse(held.lease.keep([Spot(START) for _ in cursor.split(",")], ""))
+        bus.converse(held.lease.keep([CursorEnd(START) for _ in cursor.split(",")], ""))
         assert status_of(bus).cursor == cursor
 
 

@@ -37,7 +37,7 @@ ASKED: dict[str, Callable[[], Step[Any]]] = {
     "commit": lambda: checkpoint.commit(KEYS, "key", checkpoint.Checkpoint(), PLACE, b"id", []),
     "rebuild: take": lambda: rebuild_lease.take(KEYS, "who"),
     "rebuild: switch": lambda: rebuild_lease.RebuildLease(KEYS, "token", 2, 1).switch(),
-    "subscription: keep": lambda: lease().keep([consumers.Spot(PLACE, "id")], ""),
+    "subscription: keep": lambda: lease().keep([consumers.CursorEnd(PLACE, "id")], ""),
     "subscription: take": lambda: lease().take("{}", "1-1"),
     "subscription: remove": lambda: consumers.remove(KEYS, "name"),
     "import: take": lambda: staging.Staging(KEYS).take(),

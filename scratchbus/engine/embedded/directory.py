@@ -1,12 +1,12 @@
 """The files of an embedded engine's directory.
 
 ``engine.json``      who wrote the data, and where the socket is; replaced atomically
-``engine.conf``      the server's configuration, written anew at every start
+``engine.conf``      the server's configuration, rewritten at every start
 ``engine.log``       the server's log
 ``engine.sock``      its socket, unless the directory's path is too long for one
 ``engine.stopped``   there while nobody wants the server: those who used it do not start it again
 ``engine.lock``      held by the server process itself, so the kernel says whether it lives
-``start.lock``       held by whoever is starting or stopping the server
+``start.lock``       held by the process that is starting or stopping the server
 ``appendonlydir/``   the data
 """
 

@@ -1,8 +1,8 @@
 """The embedded engine: one private server per directory, shared by all local processes of its user.
 
-It is started by whoever needs it first, outlives its starter, listens on a unix socket only, and keeps its data
-across any crash. That a server lives is known from the lock it holds, who it is from its own answer; a recorded
-process id is never trusted.
+The first process that needs it starts it. It outlives its starter, listens on a unix socket only, and keeps its data
+across any crash. The lock that it holds tells that a server lives, its own answer tells which one; a recorded process
+id is never trusted.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def ensure_running(
 def stop(directory: Path, timeout: float = 10.0) -> bool:
     """End the directory's engine and return once its process is gone; False when none ran. Nothing is lost.
 
-    It stays away until someone starts it anew; whoever uses it now does not. Raises EngineUnreachable when it is
-    still there at the end of the timeout.
+    It stays down until it is started explicitly; its present clients do not restart it. Raises EngineUnreachable when
+    it is still there at the end of the timeout.
     """
     directory = _absolute(directory)
     deadline = time.monotonic() + timeout

@@ -14,7 +14,7 @@ from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Call
 from scratchbus.eventlog import append_script
 from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import Spot
+from scratchbus.eventlog.consumers import CursorEnd
 from scratchbus.eventlog.tail import LogEntry
 from scratchbus.page import Page
 from scratchbus.readmodel.fold import Fold
@@ -25,7 +25,7 @@ def skip() -> None:
     """Have a subscriber leave out one of ten events."""
     numbers, receive = count(1), Hold.receive
 
-    def leave_out(hold: Hold, items: Sequence[LogEntry], shard: int, end: Spot) -> None:
+    def leave_out(hold: Hold, items: Sequence[LogEntry], shard: int, end: CursorEnd) -> None:
         receive(hold, [item for item in items if next(numbers) % 10], shard, end)
 
     Hold.receive = leave_out  # type: ignore[assignment,method-assign]
