@@ -34,7 +34,7 @@ class Store(Protocol):
         ...
 
     def put_new(self, name: str, content: bytes) -> bool:
-        """Write a file for good, whole or not at all; say whether it was not there before. Nothing is overwritten."""
+        """Write a file atomically and durably; return False, and write nothing, if it exists."""
         ...
 
     def replace(self, name: str, content: bytes) -> None:
@@ -98,7 +98,7 @@ class DirectoryStore:
                 return None
 
     def put_new(self, name: str, content: bytes) -> bool:
-        """Write a file for good, whole or not at all; say whether it was not there before. Nothing is overwritten."""
+        """Write a file atomically and durably; return False, and write nothing, if it exists."""
         with self._explained(name), self._written(name, content) as draft:
             try:
                 os.link(draft, self._directory / name)

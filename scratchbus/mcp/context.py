@@ -23,7 +23,7 @@ class Assembled(TypedDict):
     left_out: Annotated[dict[str, int], Field(description="Number of items per section that did not fit the budget.")]
 
 
-class Contexts(ToolGroup):
+class ContextTools(ToolGroup):
     """The tool that shows an agent its own memory, its session and its page."""
 
     def __init__(self, desk: Desk) -> None:

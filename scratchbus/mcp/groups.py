@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from scratchbus.mcp.context import Contexts
+from scratchbus.mcp.context import ContextTools
 from scratchbus.mcp.desk import Desk
-from scratchbus.mcp.notepad import Notepad
-from scratchbus.mcp.notes import Notes
-from scratchbus.mcp.observations import Observations
-from scratchbus.mcp.scratchpad import Scratchpad
-from scratchbus.mcp.sessions import Sessions
-from scratchbus.mcp.todo import Todo
+from scratchbus.mcp.notepad import NotepadTools
+from scratchbus.mcp.notes import NotesTools
+from scratchbus.mcp.observations import ObservationTools
+from scratchbus.mcp.scratchpad import ScratchpadTools
+from scratchbus.mcp.sessions import SessionTools
+from scratchbus.mcp.todo import TodoTools
 from scratchbus.mcp.toolbox import BoundTool, Toolbox, ToolGroup
 
 GROUPS: Final[dict[str, type[ToolGroup]]] = {
-    "observations": Observations,
-    "notes": Notes,
-    "notepad": Notepad,
-    "todo": Todo,
-    "scratchpad": Scratchpad,
-    "context": Contexts,
-    "sessions": Sessions,
+    "observations": ObservationTools,
+    "notes": NotesTools,
+    "notepad": NotepadTools,
+    "todo": TodoTools,
+    "scratchpad": ScratchpadTools,
+    "context": ContextTools,
+    "sessions": SessionTools,
 }
 
 

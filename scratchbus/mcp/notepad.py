@@ -31,7 +31,7 @@ def done(revision: int) -> Done:
     return {"ok": True, "revision": revision}
 
 
-class Notepad(ToolGroup):
+class NotepadTools(ToolGroup):
     """The tools for the notepad of one session."""
 
     def __init__(self, desk: Desk) -> None:

@@ -16,8 +16,10 @@ from scratchbus.mcp.parameters import Cursor, EventId
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
 
 Id = Annotated[str, Field(description="The id of a note, such as note_1764000000000.")]
-Content = Annotated[str, Field(description="One topic, specific enough to act on; at most 4,000 characters.")]
-Tags = Annotated[list[str] | None, Field(description="Topics to find it by; at most 10.")]
+Content = Annotated[
+    str, Field(description="One topic, specific enough to act on; a long text is better split into several notes.")
+]
+Tags = Annotated[list[str] | None, Field(description="A few topics to find it by.")]
 Limit = Annotated[int, Field(ge=1, le=100, description="Maximum number of notes to return.")]
 
 
@@ -94,7 +96,7 @@ class Tagged(TypedDict):
     metadata: TagCount
 
 
-class Notes(ToolGroup):
+class NotesTools(ToolGroup):
     """The tools for the notes of one session."""
 
     def __init__(self, desk: Desk) -> None:

@@ -15,7 +15,7 @@ from scratchbus.mcp.answers import (
     HeldClaim,
     News,
     ObservationAnswer,
-    Page,
+    ObservationList,
     brief,
     happened,
     held,
@@ -33,7 +33,7 @@ NEWS: Final = tuple(kind for kind in EVENT_KINDS if kind != "context_rendered")
 """The kinds of events that `changes_since` reports: all but the record that a context was shown."""
 
 Id = Annotated[str, Field(description="The id of an observation.")]
-Content = Annotated[str, Field(description="What you observed, in one or a few sentences; at most 64 KiB.")]
+Content = Annotated[str, Field(description="What you observed, in one or a few sentences.")]
 Confidence = Annotated[float | None, Field(ge=0, le=1, description="How sure you are, from 0 to 1.")]
 Context = Annotated[dict[str, Any] | None, Field(description='What it relates to, such as {"task": "T-1"}.')]
 Metadata = Annotated[dict[str, Any] | None, Field(description="Details for programs.")]
@@ -42,7 +42,7 @@ Fence = Annotated[int | None, Field(description="The fence of your claim, if you
 Limit = Annotated[int, Field(ge=1, le=MOST, description="Maximum number to return.")]
 
 
-class Observations(ToolGroup):
+class ObservationTools(ToolGroup):
     """The tools for the observations of one page."""
 
     def __init__(self, desk: Desk) -> None:
@@ -77,7 +77,7 @@ class Observations(ToolGroup):
         return brief(added)
 
     @tool("See active observations", READS)
-    async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> Page:
+    async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> ObservationList:
         """See what is going on: the active observations of the page, highest priority first, then newest first."""
         place = _rank_of(cursor) if cursor is not None else None
         view = await self._desk.look()
@@ -103,7 +103,7 @@ class Observations(ToolGroup):
         ] = None,
         limit: Limit = 20,
         cursor: Cursor = None,
-    ) -> Page:
+    ) -> ObservationList:
         """Find observations of the page, closed ones included, that match every filter given; newest first."""
         after = None if cursor is None else _position(cursor)
         view = await self._desk.look()

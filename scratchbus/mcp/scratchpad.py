@@ -24,7 +24,7 @@ class Self(TypedDict):
     revision: Annotated[int, Field(description="The revision of your scratchpad; pass it to `update_scratchpad`.")]
 
 
-class Scratchpad(ToolGroup):
+class ScratchpadTools(ToolGroup):
     """The tools for the scratchpad of the agent itself."""
 
     def __init__(self, desk: Desk) -> None:

@@ -33,7 +33,7 @@ class Ended(TypedDict):
     text: Annotated[str, Field(description="Replaces the part of the conversation in which the task was done.")]
 
 
-class Sessions(ToolGroup):
+class SessionTools(ToolGroup):
     """The tools that start sessions and tasks from one session, and end them."""
 
     def __init__(self, desk: Desk) -> None:

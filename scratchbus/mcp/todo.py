@@ -42,7 +42,7 @@ class TodoAnswer(TypedDict):
     summary: dict[str, int]
 
 
-class Todo(ToolGroup):
+class TodoTools(ToolGroup):
     """The tool for the todo list of one session."""
 
     def __init__(self, desk: Desk) -> None:

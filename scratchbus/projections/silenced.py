@@ -40,11 +40,11 @@ class Without:
         return kept
 
     def is_gone(self, id: str) -> bool:
-        """Say whether an observation was left out as a whole."""
+        """Return whether an observation was left out as a whole."""
         return id in self._gone
 
     def has_left_out(self, position: Position) -> bool:
-        """Say whether the event at a position was left out."""
+        """Return whether the event at a position was left out."""
         byte, bit = divmod(position.seq, 8)
         bits = self._left_out.get(position.shard, b"")
         return byte < len(bits) and bool(bits[byte] >> bit & 1)

@@ -34,7 +34,7 @@ class Ahead:
 
 
 def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
-    """Fold the page's events among the next thousand of the log; say whether the checkpoint is still the same."""
+    """Fold the page's events among the next thousand of the log; return whether the checkpoint is still the same."""
     shard, fold, name = ahead.at.shard, ahead.fold, page.encode()
     keys = log.keys(shard)
     entries = (yield from LogReader(log, ahead.at, chunk=CHUNK).read()).entries

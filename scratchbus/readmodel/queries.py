@@ -209,7 +209,7 @@ def _look(
 
 
 def _fold_rest(log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], *, stale: bool) -> Step[bool]:
-    """Fold what a look found behind the checkpoint; say whether it holds, or something was paged in meanwhile."""
+    """Fold what a look found behind the checkpoint; return whether it holds, or something was paged in meanwhile."""
     entries, touched, rows = [] if stale else reply[3], reply[4], reply[5]
     for subject, row in zip(touched, rows, strict=True):
         key = page, text_of(subject)

@@ -112,7 +112,7 @@ class _Walk:
         return not (self.ranges and self.has_status)
 
     def holds(self) -> Step[bool]:
-        """Say whether none was paged in since."""
+        """Return whether none was paged in since."""
         moves = yield from ask(self.checkpoint.position.shard, "HGET", self.names.places, "moves")
         return bool(moves == self.moves)
 
