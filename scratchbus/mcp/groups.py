@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from scratchbus.mcp.context import ContextTools
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.notepad import NotepadTools
 from scratchbus.mcp.notes import NotesTools
 from scratchbus.mcp.observations import ObservationTools
@@ -13,6 +12,7 @@ from scratchbus.mcp.scratchpad import ScratchpadTools
 from scratchbus.mcp.sessions import SessionTools
 from scratchbus.mcp.todo import TodoTools
 from scratchbus.mcp.toolbox import BoundTool, Toolbox, ToolGroup
+from scratchbus.mcp.workspace import Workspace
 
 GROUPS: Final[dict[str, type[ToolGroup]]] = {
     "observations": ObservationTools,
@@ -25,12 +25,12 @@ GROUPS: Final[dict[str, type[ToolGroup]]] = {
 }
 
 
-def toolbox_of(desk: Desk) -> Toolbox:
+def toolbox_of(workspace: Workspace) -> Toolbox:
     """Return the tools of an identity, in the order of the groups and of their methods."""
     tools = []
     for name, group in GROUPS.items():
-        if name in desk.identity.tools:
-            bound = group(desk)
+        if name in workspace.identity.tools:
+            bound = group(workspace)
             tools += [BoundTool(getattr(bound, method)) for method in group.names()]
     elsewhere = {method: name for name, group in GROUPS.items() for method in group.names()}
-    return Toolbox(desk.identity, tools, elsewhere)
+    return Toolbox(workspace.identity, tools, elsewhere)

@@ -19,7 +19,7 @@ _MADE_WAY = re.compile(r"(.*)\.(?:k|l|[xd]\d+)", re.DOTALL)
 """The id of an event that the append script added to make way for another, whose id it begins with."""
 
 
-class Without:
+class SourceExclusion:
     """Divides the events of a bus, in the order of time, into those that are left out and those that are kept."""
 
     def __init__(self, sources: Collection[str]) -> None:

@@ -207,7 +207,7 @@ async def test_two_servers_of_one_agent_do_not_hold_each_others_claims(embedded_
 
 
 async def test_restarted_server_has_the_claims_of_its_instance(embedded_url: str, page_name: str):
-    same = ("--agent", "analyst", "--page", page_name, "--tools", "observations", "--instance", "desk-7")
+    same = ("--agent", "analyst", "--page", page_name, "--tools", "observations", "--instance", "workspace-7")
     async with in_a_process(embedded_url, *same) as before:
         id = (await before.do("add_observation", type="observation", content="x"))["id"]
         await before.do("claim_observation", id=id)
