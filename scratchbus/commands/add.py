@@ -9,12 +9,10 @@ from typing import Any, NamedTuple, cast, get_origin
 from scratchbus.commands.outcome import check_statuses, recall_all
 from scratchbus.domain.checks import check_end, check_size
 from scratchbus.domain.digest import digest_of
-from scratchbus.domain.event import trusted
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
 from scratchbus.domain.observation import GivenObservation, NewObservation, Observation
-from scratchbus.domain.position import millis
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import check_event_id
+from scratchbus.domain.values import check_event_id, millis, trusted
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog.append import MAX_BATCH, append

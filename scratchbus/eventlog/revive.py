@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import millis
+from scratchbus.domain.values import millis
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import paged_out

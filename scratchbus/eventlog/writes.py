@@ -10,7 +10,8 @@ from pydantic_core import to_json
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.lifecycle import Lifecycle
-from scratchbus.domain.position import Position, moment
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import moment
 from scratchbus.engine.scripts import Constants
 from scratchbus.errors import (
     Claimed,

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from scratchbus.domain.event import Event, trusted
+from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.values import trusted
 
 Document = Observation | Remembered
 """The current state of a subject."""

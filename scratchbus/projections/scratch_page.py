@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-from scratchbus.domain.event import trusted
 from scratchbus.domain.events import (
     Added,
     Claimed,
@@ -26,8 +25,7 @@ from scratchbus.domain.events import (
     Updated,
 )
 from scratchbus.domain.observation import Claim, Observation, ObservationFields
-from scratchbus.domain.position import millis, moment
-from scratchbus.domain.values import LARGEST
+from scratchbus.domain.values import LARGEST, millis, moment, trusted
 from scratchbus.projections.projection import FoldError
 
 NAME = "scratch_page"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import millis
+from scratchbus.domain.values import millis
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log

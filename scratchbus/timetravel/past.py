@@ -10,8 +10,8 @@ from scratchbus.commands.outcome import not_found
 from scratchbus.commands.read import Reads
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import START, Position, moment
-from scratchbus.domain.values import check_id, check_source
+from scratchbus.domain.position import START, Position
+from scratchbus.domain.values import check_id, check_source, moment
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidSource, PositionLost, shown
 from scratchbus.eventlog.checkpoint import read_checkpoint

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from scratchbus import Observation
 from scratchbus.domain.ownership import held_as
-from scratchbus.domain.position import millis
+from scratchbus.domain.values import millis
 from scratchbus.eventlog.layouts import Head
 from scratchbus.projections import scratch_page
 

@@ -11,7 +11,8 @@ from scratchbus.domain.events import Erased, Event, TypesChanged
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
-from scratchbus.domain.position import START, Position, millis
+from scratchbus.domain.position import START, Position
+from scratchbus.domain.values import millis
 from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, entry_id
 from scratchbus.eventlog.gaps import STATUS
 from scratchbus.eventlog.layouts import FOREVER, SPAN, Head
