@@ -190,12 +190,9 @@ class GivenObservation(Guards, NewObservation):
     What depends on the type, the settings or the time is still to be decided.
     """
 
-    def said(self) -> dict[str, Any]:
-        """Return the fields that were given of the observation itself."""
-        return {name: value for name, value in self.__dict__.items() if value is not None and name not in _GUARDS}
 
-
-_GUARDS = Guards.model_fields.keys()
+GUARDS = Guards.model_fields.keys()
+"""The names of what callers of `add` give that is not of the observation itself."""
 
 
 class ObservationPatch(TypedDict, total=False):

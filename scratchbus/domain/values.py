@@ -120,11 +120,6 @@ def check_id(id: object) -> str:
     raise InvalidId(f"id: {shown(id)} is not an observation id; ids are ULIDs of 26 characters, as `list` shows them")
 
 
-def duration_of(ttl: object) -> int | str:
-    """Return a duration in milliseconds, or "never". Raises InvalidTTL."""
-    return NEVER if (ms := duration_ms(ttl)) is None else ms
-
-
 def delay_ms(value: object, field: str) -> int:
     """Return how long to wait, in milliseconds; 0 is not at all. Raises InvalidTTL, for ``"never"`` too."""
     ms = None
@@ -138,10 +133,16 @@ def delay_ms(value: object, field: str) -> int:
 
 def duration_ms(value: object, field: str = "ttl", *, least: int = 1) -> int | None:
     """Return a duration in milliseconds, or None for ``"never"``. Raises InvalidTTL unless it has `least` of them."""
+    ms = duration_of(value, field, least=least)
+    return None if isinstance(ms, str) else ms
+
+
+def duration_of(value: object, field: str = "ttl", *, least: int = 1) -> int | str:
+    """Return a duration in milliseconds, or ``"never"``. Raises InvalidTTL unless it has `least` of them."""
     if isinstance(value, str):
         text = value.strip().lower()
         if text == NEVER:
-            return None
+            return NEVER
         read = _read_duration(text)
         if read is None:
             raise _no_duration(value, field)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,7 +15,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.errors import CodeTooOld, shown
-from scratchbus.eventlog.layouts import ENTRY
+from scratchbus.eventlog.layouts import ENTRY, NO_TAGS
 from scratchbus.eventlog.salvage import salvage
 from scratchbus.projections.projection import Document
 from scratchbus.projections.table import projection_of
@@ -26,6 +27,7 @@ LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
 logger = stderr_logger()
 _BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
+_quoted = methodcaller("translate", {ord(char): f"%{ord(char):02X}" for char in "%,|"})
 _EMPTY = [b""] * len(LAYOUT)
 
 _OBSERVATIONS = TypeAdapter(list[Observation])
@@ -72,6 +74,11 @@ _BODY_SERIALIZERS = {kind: _body_serializer(cls) for kind, cls in EVENTS.items()
 def encode_body(event: Event) -> bytes:
     """Return the body of an event: JSON with the schema version first, without what is default."""
     return _PREFIX + _BODY_SERIALIZERS[event.kind].to_json(event.__dict__, exclude_defaults=True)[1:]
+
+
+def encode_tags(tags: Collection[str]) -> str:
+    """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`."""
+    return f",{','.join(map(_quoted, tags))}," if tags else NO_TAGS
 
 
 def text_of(raw: bytes) -> str:

@@ -25,6 +25,7 @@ from scratchbus.domain.events import (
     Updated,
 )
 from scratchbus.domain.observation import Claim, Observation, ObservationFields
+from scratchbus.domain.position import Position
 from scratchbus.domain.values import LARGEST, millis, moment, trusted
 from scratchbus.projections.projection import FoldError
 
@@ -169,10 +170,11 @@ _FIELDS = tuple(ObservationFields.model_fields)
 _fields_of = itemgetter(*_FIELDS)
 
 
-def added(event: Added) -> Observation:
-    """Return the observation that begins with an event."""
+def added(event: Added, place: Position | None = None) -> Observation:
+    """Return the observation that begins with an event, which was appended at this place, or knows where it is."""
     given = event.__dict__  # half as dear as the attributes, and this is what a projector does most
-    ms, seq, ttl = given["ms"], given["seq"], given["ttl"]
+    ms, seq, shard = place or (given["ms"], given["seq"], given["shard"])
+    ttl = given["ttl"]
     values = {
         **_UNTOUCHED,
         "id": given["subject"],
@@ -184,7 +186,7 @@ def added(event: Added) -> Observation:
         "chain": [],
         "seen_by": [],
         "followed": [],
-        "shard": given["shard"],
+        "shard": shard,
         "added_ms": ms,
         "added_seq": seq,
         "ms": ms,
