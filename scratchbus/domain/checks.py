@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id
+from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 
 MAX_LABEL = 256
@@ -74,6 +74,12 @@ def check_text(field: str, value: object) -> str:
         raise InvalidField(field, f"{shown(value)} is not a text")
     bytes_of(field, value)
     return value
+
+
+def check_limit(limit: object) -> None:
+    """Raise InvalidField unless the limit is None or a positive whole number."""
+    if limit is not None:
+        check_whole("limit", limit, advice="use None for no limit")
 
 
 def check_flag(field: str, value: object) -> bool:

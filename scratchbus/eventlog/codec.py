@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import methodcaller
 from typing import Any, cast
 
@@ -81,9 +81,8 @@ def encode_tags(tags: Collection[str]) -> str:
     return f",{','.join(map(_quoted, tags))}," if tags else NO_TAGS
 
 
-def text_of(raw: bytes) -> str:
-    """Return stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
-    return raw.decode("utf-8", "replace")
+text_of: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
+"""Returns stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
 
 
 def entry_id(entry: RawEntry) -> str:
@@ -216,14 +215,14 @@ def decode_observation(row: bytes) -> Observation | None:
     return cast(Observation | None, decode_document("", row))
 
 
-def decode_observations(rows: Sequence[bytes]) -> list[Observation]:
-    """Return the observations of many stored documents at once; one that cannot be read at all is left out."""
+def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
+    """Return the observations of many stored documents at once; None, and what cannot be read at all, is left out."""
     try:
-        return _OBSERVATIONS.validate_json(b"[%b]" % b",".join(rows))
+        return _OBSERVATIONS.validate_json(b"[%b]" % b",".join(filter(None, rows)))
     except ValidationError:
-        return [observation for row in rows if (observation := decode_observation(row)) is not None]
+        return [each for row in rows if row and (each := decode_observation(row)) is not None]
 
 
 def read_observations(rows: bytes) -> list[Observation]:
     """Return the observations of stored documents with commas between them. Raises ValidationError."""
-    return _OBSERVATIONS.validate_json(b"[" + rows + b"]")
+    return _OBSERVATIONS.validate_json(b"[%b]" % rows)

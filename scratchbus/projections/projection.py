@@ -24,6 +24,10 @@ class FoldError(ValueError):
     """An event that is well formed but cannot follow what came before it."""
 
 
+UNFOLDABLE = (ValueError, TypeError, OverflowError)
+"""What `evolve` raises for an event that cannot be folded."""
+
+
 class Indexes(NamedTuple):
     """How documents are listed and found.
 
@@ -54,9 +58,13 @@ class Projection(Generic[D]):
         """Return the document after an event, and why it could not be folded, if so; then it is marked as damaged."""
         try:
             return self.evolve(document, event), ""
-        except (ValueError, TypeError, OverflowError) as error:
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        return damage(document, event.ms, event.seq), reason
+        except UNFOLDABLE as error:
+            return damage(document, event.ms, event.seq), reason_of(error)
+
+
+def reason_of(error: Exception) -> str:
+    """Return why an event could not be folded, in one line."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def damage(document: D | None, ms: int, seq: int) -> D | None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
@@ -75,22 +74,23 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
 
 def settled(observation: Observation, now_ms: int) -> Observation:
     """Return the observation as it reads at this time: archived once it has expired, swept or not."""
-    return _settled(observation, moment(now_ms))
+    return settled_all([observation], now_ms)[0]
 
 
 def settled_all(observations: Iterable[Observation], now_ms: int) -> list[Observation]:
     """Return observations as they read at this time."""
-    now = moment(now_ms)
-    return [_settled(each, now) for each in observations]
+    now, read = moment(now_ms), list[Observation]()
+    for each in observations:
+        expires_at, claim = each.expires_at, each.claim
+        if expires_at is not None and expires_at <= now and each.status_class == "open":
+            each = _expired(each)
+        elif claim is not None and claim.until <= now:
+            each = each.model_copy(update={"claim": None})
+        read.append(each)
+    return read
 
 
-def _settled(observation: Observation, now: datetime) -> Observation:
-    expires_at = observation.expires_at
-    if expires_at is None or observation.status_class != "open" or expires_at > now:
-        claim = observation.claim
-        if claim is not None and claim.until <= now:
-            return observation.model_copy(update={"claim": None})
-        return observation
+def _expired(observation: Observation) -> Observation:
     return observation.model_copy(
         update={
             "status": "archived",

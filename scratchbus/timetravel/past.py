@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scratchbus.commands.outcome import not_found
-from scratchbus.commands.read import Reads
+from scratchbus.commands.read import Reads, StoredPage
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -134,7 +134,7 @@ def _as_it_was(core: Core, page: str, cut: Cut, progress: Progress | None) -> St
     return _held(page, (yield from fold_page(log, names, cut, base, share, progress)), cut)
 
 
-def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) -> Step[Undone | None]:
+def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) -> Step[StoredPage | None]:
     """Undo the events since; return None if there are too many, or if they do not say what came before them."""
     log, page = core.log, names.page
     (cursor,) = yield from cursors(log, cut.position, [page])
@@ -153,4 +153,4 @@ def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) ->
         states = yield from states_before(log, page, changed.before)
     except PositionLost:
         return None  # a snapshot may know it
-    return Undone(log, page, core.fresh, cut.ms, Known(changed.cursor, states))
+    return StoredPage(log, page, core.fresh, Undone(cut.ms, Known(changed.cursor, states)))
