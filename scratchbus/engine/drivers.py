@@ -125,7 +125,7 @@ class Engine:
             if not connection.is_connected:
                 self._connect(connection)
             if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
-                raise BusClosed  # type: ignore[unreachable]  # another thread has closed it meanwhile
+                raise BusClosed
             replies, missing = self._converse(connection, commands)
             if missing:
                 with suppress(redis_errors.ResponseError):  # who only reads may not
@@ -144,7 +144,7 @@ class Engine:
             self._busy.discard(connection)
             self._idle[server].append(connection)
             if self._is_closed:
-                self.close()
+                self.close()  # type: ignore[unreachable]  # by another thread, meanwhile
 
     def _connect(self, connection: Connection) -> None:
         try:
