@@ -20,7 +20,7 @@ from scratchbus.eventlog.reader import Narrow
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.history import history
-from scratchbus.readmodel.queries import Earlier, Freshness, active, get, read_head
+from scratchbus.readmodel.queries import Freshness, PastState, active, get, read_head
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
 
@@ -75,7 +75,7 @@ class StoredPage:
     log: Log
     page: str
     freshness: Freshness
-    earlier: Earlier | None = None
+    earlier: PastState | None = None
 
     def get(self, ids: list[str]) -> Step[dict[str, Observation]]:
         """See `Reads`."""

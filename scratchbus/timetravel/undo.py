@@ -32,14 +32,14 @@ class Known(NamedTuple):
 
 
 @dataclass(slots=True)
-class Undone:
-    """What undoes the events of a page since a moment, for as long as its bus is open; see `Earlier`."""
+class UndoneEvents:
+    """The events of a page since a moment, undone for as long as its bus is open; see `PastState`."""
 
     ms: int
     known: Known
 
     def undo(self, log: Log, page: str, tail: Position) -> Step[Mapping[str, Observation | None]]:
-        """See `Earlier`."""
+        """See `PastState`."""
         known = self.known
         if known.cursor.position < tail:
             more = yield from changed_since(log, page, known.cursor, tail)
