@@ -18,8 +18,6 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration
 from scratchbus.engine.renewal import Keeper
-from scratchbus.engine.steps import Step
-from scratchbus.errors import EngineError
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.consumers import remove
 from scratchbus.eventlog.cursor import bus_position
@@ -36,7 +34,6 @@ from scratchbus.subscriptions import DeadLetter, Subscription, Terms
 from scratchbus.subscriptions.dead_letters import Positions, drop_letters, list_letters, retry_letters
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.options import check_name
-from scratchbus.telemetry.counters import counts
 from scratchbus.views.shared import LivePages
 from scratchbus.views.view import View
 from scratchbus.work import Work, WorkTerms
@@ -51,6 +48,7 @@ class Bus(Memories):
         self._opened = opened
         self._engine = opened.target.engine()
         self._reader = opened.target.reader()
+        self.converse = self._engine.run
         self.core = opened.core
         self.feeds = Feeds(self.core.log, self._reader)
         self._contexts = Contexts(self)
@@ -79,14 +77,6 @@ class Bus(Memories):
         setting.
         """
         return cls(opening.prepare(url, source, instance, config, settings))
-
-    def converse(self, conversation: Step[T]) -> T:
-        """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
-        try:
-            return self._engine.run(conversation)
-        except EngineError as error:
-            counts.engine_errors[type(error).__name__] += 1
-            raise
 
     def page(self, name: str = "main") -> Page:
         """Return a page. Raises InvalidName."""

@@ -17,7 +17,6 @@ from scratchbus.domain.registry import Registry
 from scratchbus.domain.values import Duration
 from scratchbus.engine.renewal import AsyncKeeper
 from scratchbus.engine.steps import Step
-from scratchbus.errors import EngineError
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.consumers import remove
 from scratchbus.eventlog.cursor import bus_position
@@ -34,7 +33,6 @@ from scratchbus.subscriptions import AsyncSubscription, DeadLetter, Terms
 from scratchbus.subscriptions.dead_letters import Positions, drop_letters, list_letters, retry_letters
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.options import check_name
-from scratchbus.telemetry.counters import counts
 from scratchbus.views.shared import AsyncLivePages
 from scratchbus.views.view_async import AsyncView
 from scratchbus.work import AsyncWork, WorkTerms
@@ -57,6 +55,9 @@ class AsyncBus(AsyncMemories):
         self._reader = opened.target.async_reader()
         # asyncio only:
         self._is_greeted = False
+        # end
+        # blocking only:
+        # self.converse = self._engine.run
         # end
         self.core = opened.core
         self.feeds = AsyncFeeds(self.core.log, self._reader)
@@ -99,18 +100,12 @@ class AsyncBus(AsyncMemories):
             self._is_greeted = True
         return self
 
-    # end
-
     async def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
-        try:
-            # asyncio only:
-            await self._greeted()
-            # end
-            return await self._engine.run(conversation)
-        except EngineError as error:
-            counts.engine_errors[type(error).__name__] += 1
-            raise
+        await self._greeted()
+        return await self._engine.run(conversation)
+
+    # end
 
     def page(self, name: str = "main") -> AsyncPage:
         """Return a page. Raises InvalidName."""

@@ -47,8 +47,9 @@ class AsyncPage:
         self._bus = bus
         self.name = check_page(name)
 
-    def _reads(self, stale_ok: bool) -> looking.AsItIs:
-        return looking.as_it_is(self._bus.core, self.name, stale_ok)
+    def _stored(self, stale_ok: bool) -> looking.StoredPage:
+        core = self._bus.core
+        return looking.StoredPage(core.log, self.name, core.fresh._replace(stale_ok=stale_ok))
 
     async def add(
         self,
@@ -88,7 +89,7 @@ class AsyncPage:
 
     async def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
         """Return an observation, or None when it is not on the page. Raises InvalidId."""
-        return await self._bus.converse(looking.get_one(self._reads(stale_ok), id))
+        return await self._bus.converse(looking.get_one(self._stored(stale_ok), id))
 
     async def list(
         self,
@@ -112,11 +113,11 @@ class AsyncPage:
         UnknownType, and NotFound when `after` is not on the page.
         """
         wanted = Filter.parse(locals())
-        return await self._bus.converse(looking.list_all(self._bus.core, self._reads(stale_ok), wanted, limit, after))
+        return await self._bus.converse(looking.list_all(self._bus.core, self._stored(stale_ok), wanted, limit, after))
 
     async def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
         """Return the active observations by priority, then newest first."""
-        return await self._bus.converse(looking.list_active(self._reads(stale_ok), limit))
+        return await self._bus.converse(self._stored(stale_ok).active(limit))
 
     async def update(
         self,

@@ -13,8 +13,7 @@ from typing import Any, Self
 import pytest
 
 from scratchbus import commands
-from scratchbus.domain.position import moment
-from scratchbus.domain.values import Duration, duration_ms
+from scratchbus.domain.values import Duration, duration_ms, moment
 from scratchbus.engine.connect import target
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Call, Step, ask

@@ -7,8 +7,8 @@ import pytest
 
 from scratchbus import Bus, Notepad, Notes, Page, PastPage, Scratchpad, Todo, View
 from scratchbus.commands import change, claim, notepad, notes, refute, scratchpad, tasks, todo
-from scratchbus.domain.given import Given
 from scratchbus.domain.observation import GivenObservation
+from scratchbus.domain.values import Given
 from scratchbus.projections.filters import Filter
 
 COMMANDS: list[tuple[Callable[..., object], type[Given]]] = [

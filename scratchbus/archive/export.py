@@ -10,7 +10,8 @@ from pydantic_core import from_json, to_json
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.observation import invalid
-from scratchbus.domain.position import Position, millis
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import millis
 from scratchbus.errors import InvalidField, InvalidInput, shown
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, encode_body
 from scratchbus.eventlog.layouts import ENTRY, SPAN

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast, get_origin
 
+from ulid import ULID
+
 from scratchbus.commands.outcome import check_statuses, recall_all
 from scratchbus.domain.checks import check_end, check_size
 from scratchbus.domain.digest import digest_of
-from scratchbus.domain.event import trusted
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
-from scratchbus.domain.observation import GivenObservation, NewObservation, Observation
-from scratchbus.domain.position import millis
+from scratchbus.domain.observation import GUARDS, GivenObservation, NewObservation, Observation
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import check_event_id
+from scratchbus.domain.values import check_event_id, millis, trusted
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
-from scratchbus.eventlog.append import MAX_BATCH, append
+from scratchbus.eventlog.append import MAX_BATCH, append, fresh_id
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.codec import encode_body
-from scratchbus.eventlog.ids import new_event_id, new_id
 from scratchbus.eventlog.writes import Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.relations import find_pages, may_be_archived
-from scratchbus.readmodel.scope import Core, type_of
+from scratchbus.readmodel.scope import REGISTRY_AGE, Core, refresh_registry, type_of
 
 
 def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
@@ -67,28 +67,32 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
 def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id: str | None) -> Step[list[Observation]]:
     """Add parsed observations in one batch; with `event_id` they share that of their caller."""
     sharing = len(items) if event_id is not None else 1
-    first, now, why = event_id or new_event_id(), datetime.now(UTC), reasons()
+    first = event_id or (yield from fresh_id(core.log, page))
+    if time.monotonic() - core.registry_checked > REGISTRY_AGE:
+        yield from refresh_registry(core)
+    now, why = datetime.now(UTC), reasons()
     writes: list[Write] = []
     evidence: list[str] = []
     for index, item in enumerate(items):
-        kind = yield from type_of(core, item.type)
+        kind = core.registry.types.get(item.type) or (yield from type_of(core, item.type))
         if item.remind_on is not None:
             yield from _check_known(core, item.remind_on)
         own = (event_id or item.event_id) is not None
-        ids = Ids(new_id(), item.event_id or (f"{first}/{index}" if index else first), sharing if own else 0)
-        writes.append(decide(now, ids, core, kind, item, page, why))
+        id = item.event_id or (f"{first}/{index}" if index else first)
+        writes.append(decide(now, Ids(str(ULID()), id, sharing if own else 0), core, kind, item, page, why))
         evidence += item.evidence or ()
     if evidence:
         yield from _check_there(core, page, evidence)
     done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
     if done.recalled is not None:
         return (yield from recall_all(core, page, done.recalled))
+    subjects: list[str] = []
     added: dict[str, Observation] = {}
     stale: dict[str, Written] = {}
     for write, row in zip(writes, done.written, strict=True):
+        subjects.append(row.subject)
         if row.kind == "added":
-            event = cast(Added, write.event)
-            added[row.subject] = scratch_page.added(row.placed(event))
+            added[row.subject] = scratch_page.added(cast(Added, write.event), row.position)
         if row.kind != "added" or row.version > 1:
             stale[row.subject] = row
     if stale:
@@ -96,7 +100,7 @@ def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id:
     for subject, row in stale.items():
         if subject not in added:  # repeated here, and cleared by someone else before it was read
             (added[subject],) = yield from recall_all(core, page, [row.position])
-    return [added[row.subject] for row in done.written]
+    return list(map(added.__getitem__, subjects))
 
 
 def _check_there(core: Core, page: str, evidence: list[str]) -> Step[None]:
@@ -149,28 +153,26 @@ def decide(
 
     Raises InvalidInput.
     """
-    said, life = given.said(), kind.lifecycle
+    life = kind.lifecycle
     source = given.source or core.source or core.speaker(None)
     by = core.source or source
     ttl, expires_at = _life_span(now, core, kind, given)
-    values = {
-        **_UNSAID,
-        **why,
-        "owner": kind.default_owner,
-        **said,
-        "id": ids.event,
-        "page": page,
-        "subject": ids.subject,
-        "by": by,
-        "source": None if source == by else source,
-        "status": given.status or kind.initial_status,
-        "priority": kind.priority,
-        "ttl": ttl,
-        "expires_at": expires_at,
-    }
+    said = {name: value for name, value in given.__dict__.items() if value is not None and name not in GUARDS}
+    values = {**_UNSAID, **why, "owner": kind.default_owner, **said}
     for name, make in _EMPTY.items():
         if name not in said:
             values[name] = make()
+    values.update(
+        id=ids.event,
+        page=page,
+        subject=ids.subject,
+        by=by,
+        source=None if source == by else source,
+        status=given.status or kind.initial_status,
+        priority=kind.priority,
+        ttl=ttl,
+        expires_at=expires_at,
+    )
     _check_type(core, kind, values)
     status, key = values["status"], given.dedupe_key
     values["status_class"] = life.statuses[status]

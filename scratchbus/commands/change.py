@@ -9,12 +9,10 @@ from scratchbus.commands.execution import Command, Occasion, Reason, Version
 from scratchbus.commands.outcome import life_of, type_or_none
 from scratchbus.domain.checks import MAX_LABEL, check_end, check_size, check_tags
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
-from scratchbus.domain.given import CheckedBy, EventId, Given
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.observation import Observation, check_patch
-from scratchbus.domain.position import millis
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import MAX_BYTES, check_id
+from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_id, millis
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
 from scratchbus.eventlog.append import MAX_BATCH, append

@@ -11,10 +11,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from scratchbus.commands.execution import Occasion
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
-from scratchbus.domain.given import CheckedBy, EventId, Given
 from scratchbus.domain.memories import Remembered, Session
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import check_whole
+from scratchbus.domain.values import CheckedBy, EventId, Given, check_whole
 from scratchbus.engine.steps import Pause, Queued, Step, Wrote
 from scratchbus.errors import (
     Conflict,

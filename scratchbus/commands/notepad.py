@@ -9,9 +9,9 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on
 from scratchbus.domain.checks import check_flag, check_text
 from scratchbus.domain.event import Event
-from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.memories import Remembered, Revised
 from scratchbus.domain.memory_events import NotepadEdited, NotepadOperation, NotepadWritten
+from scratchbus.domain.values import CheckedBy
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
 from scratchbus.projections.notepad import SUBJECT, NotepadDocument, edited

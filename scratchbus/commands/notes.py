@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, copied, edit, folded, history_of, put
 from scratchbus.domain.checks import check_tags, check_text
-from scratchbus.domain.event import Event, trusted
-from scratchbus.domain.given import CheckedBy
+from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Note, NoteResult, NotesResult, Remembered, TagsResult
 from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
+from scratchbus.domain.values import CheckedBy, trusted
 from scratchbus.engine.steps import Queued, Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, ScratchbusError, TooLarge, shown
 from scratchbus.eventlog.append import append

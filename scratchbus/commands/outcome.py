@@ -12,7 +12,7 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
-from scratchbus.eventlog.codec import decode_observation, encode_document
+from scratchbus.eventlog.codec import decode_observation, decode_observations, encode_document
 from scratchbus.eventlog.writes import Appended, Write
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.history import known_events, walk_back
@@ -143,7 +143,8 @@ def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
     if head is not None and head.position != event.position.stream_id:
         return None
     seen = yield from look(core.log, page, core.fresh, "get", event.subject)
-    for document in (*seen.found, *seen.overlay.values()):
+    documents: list[Observation | None] = [*decode_observations(seen.rows), *seen.overlay.values()]
+    for document in documents:
         if document is not None and (document.id, document.position) == (event.subject, event.position):
             return document
     return None

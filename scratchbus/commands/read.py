@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from typing import Protocol
 
 from scratchbus.commands.outcome import check_statuses, not_found
-from scratchbus.domain.checks import check_some
+from scratchbus.domain.checks import check_limit, check_some
 from scratchbus.domain.events import EVENTS, Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import check_id, check_page, check_whole
+from scratchbus.domain.values import check_id, check_page
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.eventlog.append import Log
@@ -20,7 +20,7 @@ from scratchbus.eventlog.reader import Narrow
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.history import history
-from scratchbus.readmodel.queries import Freshness, active, get, read_head
+from scratchbus.readmodel.queries import Freshness, PastState, active, get, read_head
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
 
@@ -56,7 +56,7 @@ class Reads(Protocol):
         ...
 
     def active(self, limit: int | None) -> Step[list[Observation]]:
-        """Return what is open and does not wait for review, by priority, then newest first."""
+        """Return the active observations by priority, then newest first. Raises InvalidField for a limit below 1."""
         ...
 
     def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
@@ -69,37 +69,33 @@ class Reads(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AsItIs:
-    """A page as it is now."""
+class StoredPage:
+    """A page as the engine has it: as it is now, or as it was earlier."""
 
     log: Log
     page: str
     freshness: Freshness
+    earlier: PastState | None = None
 
     def get(self, ids: list[str]) -> Step[dict[str, Observation]]:
         """See `Reads`."""
-        return get(self.log, self.page, ids, self.freshness)
+        return get(self.log, self.page, ids, self.freshness, self.earlier)
 
     def active(self, limit: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
-        return active(self.log, self.page, self.freshness, limit)
+        return active(self.log, self.page, self.freshness, limit, self.earlier)
 
     def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
-        return search(self.log, self.page, self.freshness, wanted, limit, below)
+        return search(self.log, self.page, self.freshness, wanted, limit, below, self.earlier)
 
     def place_of(self, id: str) -> Step[int | None]:
         """See `Reads`; what was cleared has its place too."""
-        head = yield from read_head(self.log, self.page, id)
+        head = (yield from read_head(self.log, self.page, id)) if self.earlier is None else None
         if head is not None:
             return head.added
         found = yield from self.get([id])  # the head of what is final may have been dropped
         return found[id].added_seq if id in found else None
-
-
-def as_it_is(core: Core, page: str, stale_ok: bool) -> AsItIs:
-    """Return how a page is read now."""
-    return AsItIs(core.log, page, core.fresh._replace(stale_ok=stale_ok))
 
 
 def get_one(page: Reads, id: str) -> Step[Observation | None]:
@@ -138,18 +134,6 @@ def _check_type(core: Core, page: Reads, name: str) -> Step[None]:
     except UnknownType:
         if not (yield from page.search(Filter(type=name), 1, None)):
             raise
-
-
-def list_active(page: Reads, limit: int | None) -> Step[list[Observation]]:
-    """Return the active observations by priority, then newest."""
-    check_limit(limit)
-    return (yield from page.active(limit))
-
-
-def check_limit(limit: object) -> None:
-    """Raise InvalidField unless the limit is None or a positive whole number."""
-    if limit is not None:
-        check_whole("limit", limit, advice="use None for no limit")
 
 
 def list_history(core: Core, page: str, id: str) -> Step[list[Event]]:

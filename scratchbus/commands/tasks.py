@@ -11,12 +11,11 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, edit, put
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.event import Event
-from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import TaskBegun, TaskEnded
 from scratchbus.domain.observation import NewObservation, Observation
 from scratchbus.domain.tasks import PREFIX, TaskId, check_text, replacement, task_id
-from scratchbus.domain.values import page_of_session
+from scratchbus.domain.values import CheckedBy, page_of_session
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, NotFound
 from scratchbus.eventlog.append import append

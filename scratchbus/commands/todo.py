@@ -9,10 +9,10 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on
 from scratchbus.domain.checks import check_flag
 from scratchbus.domain.event import Event
-from scratchbus.domain.given import CheckedBy
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import TodoWritten
 from scratchbus.domain.todo import TodoList, given, written
+from scratchbus.domain.values import CheckedBy
 from scratchbus.engine.steps import Step
 from scratchbus.projections.todo import SUBJECT, TodoDocument
 from scratchbus.readmodel.queries import recollect

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id
+from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
 from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 
 MAX_LABEL = 256
@@ -30,7 +30,10 @@ MAX_DEPTH = 100
 MAX_DIGITS = 308
 """The most digits of a whole number inside context and metadata: readers that know only doubles read no infinity."""
 
-_PLAIN_LABEL = re.compile(rf"[!-~]{{1,{MAX_LABEL}}}").fullmatch
+PLAIN_LABEL = rf"[!-~]{{1,{MAX_LABEL}}}"
+"""The pattern of the labels that nearly all callers give."""
+
+_is_plain = re.compile(PLAIN_LABEL).fullmatch
 _TRIGGERS = ("type", "status", "tags")
 
 
@@ -71,6 +74,12 @@ def check_text(field: str, value: object) -> str:
         raise InvalidField(field, f"{shown(value)} is not a text")
     bytes_of(field, value)
     return value
+
+
+def check_limit(limit: object) -> None:
+    """Raise InvalidField unless the limit is None or a positive whole number."""
+    if limit is not None:
+        check_whole("limit", limit, advice="use None for no limit")
 
 
 def check_flag(field: str, value: object) -> bool:
@@ -148,7 +157,7 @@ def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
         raise InvalidField("tags", f"{shown(tags)} is not a list of texts")
     for tag in tags:
-        if type(tag) is not str or not _PLAIN_LABEL(tag):  # most are plain, which is known without a call
+        if type(tag) is not str or not _is_plain(tag):  # most are plain, which is known without a call
             check_label("tags", tag)
     unique = list(dict.fromkeys(tags))
     if len(unique) > most:

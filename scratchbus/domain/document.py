@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
-from scratchbus.domain.position import Position, moment_of_place
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import moment_of_place
 
 PlaceText = Annotated[Position, PlainSerializer(str, when_used="json")]
 """A position that is text in JSON."""

@@ -1,38 +1,20 @@
-"""What all events have in common, and how models are made of values that were checked before."""
+"""What all events have in common."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from scratchbus.domain.position import Position, moment_of_place
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import moment_of_place, trusted
 
 SCHEMA = 2
 """The newest schema version that this code writes and understands."""
 
 ENVELOPE = frozenset({"id", "page", "subject", "kind", "type", "batch", "ms", "seq", "shard", "prev"})
 """The fields that are stored beside the body, not in it."""
-
-
-Model = TypeVar("Model", bound=BaseModel)
-
-_set = object.__setattr__
-
-
-def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
-    """Return a model with exactly these values, unchecked; every field has to be there.
-
-    What pydantic's `model_construct` does, without its walk over the fields: events and observations are made by the
-    thousand, of values that the log or the caller's checks have vouched for.
-    """
-    model = cls.__new__(cls)
-    _set(model, "__dict__", values)
-    _set(model, "__pydantic_fields_set__", set())
-    _set(model, "__pydantic_extra__", None)
-    _set(model, "__pydantic_private__", None)
-    return model
 
 
 class Event(BaseModel):

@@ -13,6 +13,7 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.domain.checks import (
+    PLAIN_LABEL,
     as_time,
     check_content,
     check_dedupe_key,
@@ -23,19 +24,22 @@ from scratchbus.domain.checks import (
     check_trigger,
 )
 from scratchbus.domain.document import Document, PlaceText
-from scratchbus.domain.given import CheckedBy, EventId, Guards, checked, refusal_in
 from scratchbus.domain.ownership import owner_token
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import (
     MOST_TIMES,
-    NEVER,
+    CheckedBy,
     Confidence,
     Duration,
+    EventId,
+    Guards,
     Whole,
     check_confidence,
     check_source,
     check_whole,
-    duration_ms,
+    checked,
+    duration_of,
+    refusal_in,
 )
 from scratchbus.errors import InvalidField, ReadOnlyField, UnknownField, shown
 
@@ -132,16 +136,16 @@ _TEXT = core_schema.str_schema(strict=True)
 _NOT_BLANK = core_schema.str_schema(strict=True, pattern=r"[^\s\x1c-\x1f]")  # besides \s what `str.isspace` knows
 _PORTION = core_schema.float_schema(strict=True, ge=0, le=1)
 _COUNT = core_schema.int_schema(strict=True, ge=1, le=MOST_TIMES)
+_LABELS = core_schema.list_schema(core_schema.str_schema(strict=True, pattern=f"^{PLAIN_LABEL}$"), strict=True)
+_TAGS = core_schema.no_info_after_validator_function(
+    list, core_schema.no_info_after_validator_function(dict.fromkeys, _LABELS)
+)
 
 
 def _name_of_type(name: object) -> str:
     if not isinstance(name, str):
         raise InvalidField("type", f"{shown(name)} is not a text")
     return name
-
-
-def _length_of(ttl: object) -> int | str:
-    return NEVER if (ms := duration_ms(ttl)) is None else ms
 
 
 class NewObservation(BaseModel):
@@ -161,8 +165,8 @@ class NewObservation(BaseModel):
     status: str | None = None
     confidence: Annotated[float | None, CheckedBy(check_confidence, _PORTION)] = None
     context: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "context"))] = None
-    tags: Annotated[list[str] | None, CheckedBy(check_tags)] = None
-    ttl: Annotated[Duration | None, CheckedBy(_length_of)] = None
+    tags: Annotated[list[str] | None, CheckedBy(check_tags, _TAGS)] = None
+    ttl: Annotated[Duration | None, CheckedBy(duration_of)] = None
     expires_at: Annotated[datetime | None, CheckedBy(partial(as_time, "expires_at"))] = None
     metadata: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "metadata"))] = None
     dedupe_key: Annotated[str | None, CheckedBy(check_dedupe_key)] = None
@@ -186,12 +190,9 @@ class GivenObservation(Guards, NewObservation):
     What depends on the type, the settings or the time is still to be decided.
     """
 
-    def said(self) -> dict[str, Any]:
-        """Return the fields that were given of the observation itself."""
-        return {name: value for name, value in self.__dict__.items() if value is not None and name not in _GUARDS}
 
-
-_GUARDS = Guards.model_fields.keys()
+GUARDS = Guards.model_fields.keys()
+"""The names of what callers of `add` give that is not of the observation itself."""
 
 
 class ObservationPatch(TypedDict, total=False):

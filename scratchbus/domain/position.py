@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from scratchbus.domain.values import millis, moment_of_place
 from scratchbus.errors import InvalidPosition, shown
 
 _TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
-_LAST_MS = 253_402_300_799_999  # of the year 9999
-
-
-def moment(ms: int) -> datetime:
-    """Return the UTC time of a millisecond count since the epoch, exactly."""
-    return _EPOCH + ms * _MS
-
-
-def moment_of_place(ms: int) -> datetime:
-    """Return the UTC time at which an event was appended; that of an event beyond the calendar is its end."""
-    return moment(min(ms, _LAST_MS))
-
-
-def millis(at: datetime) -> int:
-    """Return the milliseconds since the epoch of a time; a naive time counts as UTC."""
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    return (at - _EPOCH) // _MS
 
 
 class Position(NamedTuple):

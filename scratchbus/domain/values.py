@@ -1,17 +1,23 @@
-"""The small values of the domain: names, sources, durations, ids."""
+"""The values that callers give: how each is checked, once, and how models are made of checked ones.
+
+The small ones are here: names, sources, durations, moments, ids.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import timedelta
-from functools import lru_cache
-from typing import Annotated, Final
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
+from typing import Annotated, Any, Final, NamedTuple, Self, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
 from ulid import ULID
 
-from scratchbus.errors import InvalidField, InvalidId, InvalidName, InvalidSource, InvalidTTL, shown
+from scratchbus.errors import InvalidField, InvalidId, InvalidInput, InvalidName, InvalidSource, InvalidTTL, shown
 
 MAX_BYTES: Final = 64 * 1024
 """The most bytes of UTF-8 that content, and context or metadata as JSON, may have."""
@@ -30,6 +36,10 @@ MOST_TIMES: Final = 1_000_000_000
 
 NEVER: Final = "never"
 """The duration that has no end."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_LAST_MS = 253_402_300_799_999  # of the year 9999
 
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,127}")
 _BUS = re.compile(r"[A-Za-z0-9_.@/-]{1,128}")
@@ -123,10 +133,16 @@ def delay_ms(value: object, field: str) -> int:
 
 def duration_ms(value: object, field: str = "ttl", *, least: int = 1) -> int | None:
     """Return a duration in milliseconds, or None for ``"never"``. Raises InvalidTTL unless it has `least` of them."""
+    ms = duration_of(value, field, least=least)
+    return None if isinstance(ms, str) else ms
+
+
+def duration_of(value: object, field: str = "ttl", *, least: int = 1) -> int | str:
+    """Return a duration in milliseconds, or ``"never"``. Raises InvalidTTL unless it has `least` of them."""
     if isinstance(value, str):
         text = value.strip().lower()
         if text == NEVER:
-            return None
+            return NEVER
         read = _read_duration(text)
         if read is None:
             raise _no_duration(value, field)
@@ -188,3 +204,111 @@ def check_confidence(value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
         return float(value)
     raise InvalidField("confidence", f"{shown(value)} is not a number from 0 to 1")
+
+
+def moment(ms: int) -> datetime:
+    """Return the UTC time of a millisecond count since the epoch, exactly."""
+    return _EPOCH + ms * _MS
+
+
+def moment_of_place(ms: int) -> datetime:
+    """Return the UTC time at which an event was appended; that of an event beyond the calendar is its end."""
+    return moment(min(ms, _LAST_MS))
+
+
+def millis(at: datetime) -> int:
+    """Return the milliseconds since the epoch of a time; a naive time counts as UTC."""
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    return (at - _EPOCH) // _MS
+
+
+class CheckedBy(NamedTuple):
+    """How a field is checked: the function returns the value as it is kept, or raises InvalidInput.
+
+    `common` is what nearly all callers give: a schema of values that the function returns as they are. It is tried
+    first, since it costs no call.
+    """
+
+    check: Callable[[Any], object]
+    common: CoreSchema | None = None
+
+
+class Given(BaseModel):
+    """What a caller gave to an operation, each value as it is kept. Made by `parse` alone, and not changed.
+
+    Every field is annotated with how it is checked. None stays None where it is the default.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Compile the checks of the fields."""
+        fields = {name: core_schema.model_field(_or_default(field)) for name, field in cls.model_fields.items()}
+        return core_schema.model_schema(cls, core_schema.model_fields_schema(fields), frozen=True)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Return the fields of this class, checked; what else was given is ignored.
+
+        Raises InvalidInput for the first value that is not acceptable.
+        """
+        try:
+            return cls.__pydantic_validator__.validate_python(given)  # type: ignore[no-any-return]  # compiled from cls
+        except ValidationError as error:
+            raise refusal_in(error) from None
+
+
+def checked(field: FieldInfo) -> CoreSchema:
+    """Return the compiled form of a field's check; without one, any value is as good."""
+    for each in field.metadata:
+        if isinstance(each, CheckedBy):
+            schema = core_schema.no_info_plain_validator_function(each.check)
+            if each.common is None:
+                return schema
+            return core_schema.union_schema([each.common, schema], mode="left_to_right")
+    return core_schema.any_schema()
+
+
+def _or_default(field: FieldInfo) -> CoreSchema:
+    schema = checked(field)
+    if field.default is None:
+        schema = core_schema.nullable_schema(schema)
+    return schema if field.is_required() else core_schema.with_default_schema(schema, default=field.default)
+
+
+def refusal_in(error: ValidationError) -> Exception:
+    """Return the InvalidInput of the first check that failed, as pydantic reports it."""
+    for problem in error.errors(include_url=False, include_input=False):
+        if isinstance(refused := problem.get("ctx", {}).get("error"), InvalidInput):
+            return refused
+    return error
+
+
+EventId = Annotated[str | None, CheckedBy(check_event_id)]
+"""A caller's own event id, which makes a retry safe."""
+
+
+class Guards(Given):
+    """What every write takes besides what it is about."""
+
+    event_id: EventId = None
+    fence: Annotated[int | None, CheckedBy(partial(check_whole, "fence"))] = None
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_set = object.__setattr__
+
+
+def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
+    """Return a model with exactly these values, unchecked; every field has to be there.
+
+    What pydantic's `model_construct` does, without its walk over the fields: events and observations are made by the
+    thousand, of values that the log or the caller's checks have vouched for.
+    """
+    model = cls.__new__(cls)
+    _set(model, "__dict__", values)
+    _set(model, "__pydantic_fields_set__", set())
+    _set(model, "__pydantic_extra__", None)
+    _set(model, "__pydantic_private__", None)
+    return model

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +55,15 @@ class Target:
 
     def engine(self) -> Engine:
         """Return a blocking driver."""
-        return Engine(lambda address: self.make(self.timeout, address), self.where, self.topology, self.revive)
+        return Engine(partial(self.make, self.timeout), self.where, self.topology, self.revive, counts_errors=True)
 
     def async_engine(self) -> AsyncEngine:
         """Return an asyncio driver."""
-        return AsyncEngine(self.amake, self.where, self.topology, self.timeout, self.revive)
+        return AsyncEngine(self.amake, self.where, self.topology, self.timeout, self.revive, counts_errors=True)
 
     def reader(self) -> Engine:
         """Return a blocking driver for calls that wait on the log."""
-        return Engine(lambda address: self.make(_WAITING, address), self.where, self.topology, self.revive)
+        return Engine(partial(self.make, _WAITING), self.where, self.topology, self.revive)
 
     def async_reader(self) -> AsyncEngine:
         """Return an asyncio driver for calls that wait on the log."""

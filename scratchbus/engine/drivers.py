@@ -12,6 +12,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from hiredis import pack_command
@@ -22,6 +23,7 @@ from scratchbus.engine.routing import Address, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Wrote
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
+from scratchbus.telemetry.counters import counts
 
 T = TypeVar("T")
 
@@ -39,21 +41,29 @@ class Engine:
     """Drives conversations over blocking connections; safe to share between threads and after a fork."""
 
     def __init__(
-        self, make: Callable[[Address], Connection], where: str, topology: Topology, revive: Revive = None
+        self,
+        make: Callable[[Address], Connection],
+        where: str,
+        topology: Topology,
+        revive: Revive = None,
+        *,
+        counts_errors: bool = False,
     ) -> None:
         self._make = make
         self._topology = topology
         self._revive = revive
+        self._counts_errors = counts_errors
         self._idle: dict[Address, deque[Connection]] = defaultdict(deque)
         self._busy: set[Connection] = set()
         self._is_closed = False
         self._pid = os.getpid()
         self.where = where
 
-    def run(self, conversation: Conversation[T]) -> T:
+    def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed.
 
-        An error of the engine, the log or the archive says what the conversation had written before.
+        An error of the engine, the log or the archive says what the conversation had written before. Those of the
+        engine are counted if this engine does so, and the conversation `is_part` of no other.
         """
         if self._is_closed:
             raise BusClosed
@@ -68,6 +78,8 @@ class Engine:
             except (EngineError, LogError, ArchiveError) as error:
                 if wrote is not None:
                     error.written(*wrote)
+                if self._counts_errors and not is_part and isinstance(error, EngineError):
+                    counts.engine_errors[type(error).__name__] += 1
                 raise
             step, reply = conversation.send, None
             try:
@@ -82,7 +94,7 @@ class Engine:
                 elif isinstance(request, Pause):
                     time.sleep(request.seconds)
                 elif isinstance(request, Queued):
-                    reply = request.queues.run(request, self.run)
+                    reply = request.queues.run(request, partial(self.run, is_part=True))
                 else:
                     reply = request.call()
             except _THROWN as error:
@@ -96,11 +108,18 @@ class Engine:
                 return self._send(server, call.commands)
             except (redis_errors.RedisError, OSError) as error:
                 failure = error
-        return self.run(deliver(self._topology, call, self.where, failure))
+        return self.run(deliver(self._topology, call, self.where, failure), is_part=True)
 
     def _send(self, server: Address, commands: Commands) -> list[Any]:
         """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""
-        connection = self._take(server)
+        if self._is_closed:
+            raise BusClosed
+        if self._pid != os.getpid():  # a forked child must not share its parent's sockets
+            self._idle, self._busy, self._pid = defaultdict(deque), set(), os.getpid()
+        try:
+            connection = self._idle[server].pop()
+        except IndexError:
+            connection = self._make(server)
         self._busy.add(connection)
         try:
             if not connection.is_connected:
@@ -125,7 +144,7 @@ class Engine:
             self._busy.discard(connection)
             self._idle[server].append(connection)
             if self._is_closed:
-                self.close()
+                self.close()  # type: ignore[unreachable]  # by another thread, meanwhile
 
     def _connect(self, connection: Connection) -> None:
         try:
@@ -157,17 +176,6 @@ class Engine:
             raise failure
         return replies, missing
 
-    def _take(self, server: Address) -> Connection:
-        """Return an idle connection to a server, or a new one. Raises BusClosed."""
-        if self._is_closed:
-            raise BusClosed
-        if self._pid != os.getpid():  # a forked child must not share its parent's sockets
-            self._idle, self._busy, self._pid = defaultdict(deque), set(), os.getpid()
-        try:
-            return self._idle[server].pop()
-        except IndexError:
-            return self._make(server)
-
     def close(self) -> None:
         """Close the connections, those in use when they come back; nothing can be sent any more."""
         self._is_closed = True
@@ -198,10 +206,13 @@ class AsyncEngine:
         topology: Topology,
         timeout: float,
         revive: Revive = None,
+        *,
+        counts_errors: bool = False,
     ) -> None:
         self._make = make
         self._topology = topology
         self._revive = revive
+        self._counts_errors = counts_errors
         self._idle: dict[Address, deque[AsyncConnection]] = defaultdict(deque)
         self._waits: set[asyncio.Timeout] = set()
         self._is_closed = False
@@ -209,10 +220,11 @@ class AsyncEngine:
         self._timeout = timeout
         self.where = where
 
-    async def run(self, conversation: Conversation[T]) -> T:
+    async def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed.
 
-        An error of the engine, the log or the archive says what the conversation had written before.
+        An error of the engine, the log or the archive says what the conversation had written before. Those of the
+        engine are counted if this engine does so, and the conversation `is_part` of no other.
         """
         if self._is_closed:
             raise BusClosed
@@ -227,6 +239,8 @@ class AsyncEngine:
             except (EngineError, LogError, ArchiveError) as error:
                 if wrote is not None:
                     error.written(*wrote)
+                if self._counts_errors and not is_part and isinstance(error, EngineError):
+                    counts.engine_errors[type(error).__name__] += 1
                 raise
             step, reply = conversation.send, None
             try:
@@ -241,7 +255,7 @@ class AsyncEngine:
                 elif isinstance(request, Pause):
                     await asyncio.sleep(request.seconds)
                 elif isinstance(request, Queued):
-                    reply = await request.queues.run_async(request, self.run)
+                    reply = await request.queues.run_async(request, partial(self.run, is_part=True))
                 else:
                     reply = await asyncio.to_thread(request.call)
             except _THROWN as error:
@@ -255,7 +269,7 @@ class AsyncEngine:
                 return await self._send(server, call.commands)
             except (redis_errors.RedisError, OSError) as error:
                 failure = error
-        return await self.run(deliver(self._topology, call, self.where, failure))
+        return await self.run(deliver(self._topology, call, self.where, failure), is_part=True)
 
     async def _send(self, server: Address, commands: Commands) -> list[Any]:
         """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""

@@ -1,43 +1,49 @@
-"""Appending to the log: the guarded append, its refusals, and its retry after a lost reply."""
+"""Appending to the log: the guarded append, and its retry after a lost reply."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache, partial
 from secrets import token_hex
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from pydantic_core import to_json
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.connections import PATIENCE, backoff
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, Wrote, ask, ask_all
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
-from scratchbus.eventlog.append_script import APPEND, ERASE, AppendKeys
+from scratchbus.eventlog import ids
+from scratchbus.eventlog.append_script import APPEND, ERASE
 from scratchbus.eventlog.archived import Past
-from scratchbus.eventlog.ids import OPEN_END, new_event_id
+from scratchbus.eventlog.codec import encode_body, encode_tags
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys, shard_of
 from scratchbus.eventlog.layouts import read_last
+from scratchbus.eventlog.refusals import refuse
 from scratchbus.eventlog.retries import bound, bound_of, check_same, look_for, positions_of, wanted_of
 from scratchbus.eventlog.revive import TRIES, drop_heads, revive
-from scratchbus.eventlog.writes import OPS, Appended, Write, read_reply
+from scratchbus.eventlog.writes import OPS, Appended, Guarded, Idle, Write, Written
 from scratchbus.telemetry.counters import counts
 
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-_MOST_NAMES = 10_000  # pages whose keys are remembered
-
-
-_NOWHERE = ("", "")
+_MOST_PAGES = 10_000  # whose keys are remembered
+_CLASS = {"open": "o", "closed": "c", "final": "f"}
 
 
 class PageOfLog(NamedTuple):
-    """Where the events of a page are: the keys of its shard, and those of them that the append script takes."""
+    """Where the events of a page are: the keys of its shard, and those of its own that no build of the state has."""
 
     keys: ShardKeys
-    names: AppendKeys
+    heads: str
+    open: str
+    dedupe: str
 
 
-@dataclass(slots=True)
+@dataclass
 class Log:
     """A bus's log as one process knows it: its name, its shards, and how far each was seen to reach.
 
@@ -60,30 +66,21 @@ class Log:
     seen: dict[int, str] = field(default_factory=dict)
     first: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))
-    bounds: dict[int, tuple[str, str]] = field(default_factory=dict)
-    _keys: dict[int, ShardKeys] = field(default_factory=dict)
-    _pages: dict[str, PageOfLog] = field(default_factory=dict)
+    bounds: dict[int, str] = field(default_factory=dict)
 
-    def keys(self, shard: int) -> ShardKeys:
-        """Return the keys of a shard."""
-        found = self._keys.get(shard)
-        if found is None:
-            found = self._keys[shard] = ShardKeys(self.bus, shard)
-        return found
+    @cached_property
+    def keys(self) -> Callable[[int], ShardKeys]:
+        """Returns the keys of a shard; they are made once."""
+        return cache(partial(ShardKeys, self.bus))
 
-    def page(self, page: str) -> PageOfLog:
-        """Return where the events of a page are."""
-        found = self._pages.get(page)
-        if found is None:
-            keys = self.keys(self.shard(page))
-            if len(self._pages) >= _MOST_NAMES:
-                self._pages.clear()
-            names: AppendKeys = {
-                "log": keys.log, "tail": keys.tail, "origin": keys.origin, "pages": keys.pages,
-                "heads": keys.heads(page), "open": keys.open(page), "dedupe": keys.dedupe(page), "ids": keys.ids,
-            }  # fmt: skip
-            found = self._pages[page] = PageOfLog(keys, names)
-        return found
+    @cached_property
+    def page(self) -> Callable[[str], PageOfLog]:
+        """Returns where the events of a page are; that is found out once."""
+        return lru_cache(_MOST_PAGES)(self._page)
+
+    def _page(self, page: str) -> PageOfLog:
+        keys = self.keys(self.shard(page))
+        return PageOfLog(keys, keys.heads(page), keys.open(page), keys.dedupe(page))
 
     def shard(self, page: str) -> int:
         """Return the shard of a page."""
@@ -107,21 +104,18 @@ def append(
     """
     if page == SYSTEM_PAGE and any(write.op != OPS["PUT"] for write in writes):
         raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
-    keys, names = log.page(page)
-    shard = keys.shard
-    before, known = log.seen.get(shard, ""), log.bounds.get(shard, _NOWHERE)
-    if not before or known[0] != before[:9]:
-        before = yield from _reach(log, shard)
-        known = log.bounds[shard]
-    for write in writes:
-        if OPEN_END in write.event.id:
-            write.event = write.event.placed(id=write.event.id.replace(OPEN_END, known[1]))
-    first = writes[0].event.id
+    where = log.page(page)
+    keys, shard = where.keys, where.keys.shard
+    before = log.seen.get(shard) or (yield from _reach(log, shard))
     arguments: list[object] = []
     for write in writes:
-        arguments += write.guarded()
+        if ids.OPEN_END in write.event.id:
+            whole = write.event.id.replace(ids.OPEN_END, log.bounds[shard])
+            write.event = write.event.placed(id=whole)
+        arguments += _guarded(write)
     if len(writes) > 1:
         _check_size(arguments, len(writes))
+    first = writes[0].event.id
     script = ERASE if writes[0].op == OPS["ERASE"] else APPEND
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, begun, attempt, revived = "", time.monotonic(), 0, dict[str, list[str]]()
@@ -135,7 +129,14 @@ def append(
     while True:
         command = script(
             *arguments,
-            **names,
+            log=keys.log,
+            tail=keys.tail,
+            origin=keys.origin,
+            pages=keys.pages,
+            heads=where.heads,
+            open=where.open,
+            dedupe=where.dedupe,
+            ids=keys.ids,
             mode=mode,
             page=page,
             room=room,
@@ -149,49 +150,29 @@ def append(
         try:
             reply, *copies = yield Call(shard, (command, *wait), is_write=True)
         except (Interrupted, EngineLoading) as lost:
-            if time.monotonic() > begun + log.patience:
-                raise _in_doubt(EngineUnreachable(str(lost)), first) from None
-            yield Pause(backoff(attempt))
+            scan = yield from _look_for_lost(log, shard, after or before, writes, lost, begun, attempt)
             attempt += 1
-            try:
-                scan, _ = yield from look_for(log, shard, after or before, wanted_of(writes), is_in_doubt=True)
-            except EngineError as error:
-                raise _in_doubt(error, first) from None
         except EngineError as error:
-            error.event_id = first
-            if attempt or after is not None:
-                error.in_doubt()
+            _note(error, first, is_in_doubt=attempt > 0 or after is not None)
             raise
         else:
-            reason = reply[2] if reply[0] == b"refused" else None
-            subject = writes[reply[1] - 1].event.subject if reason == b"missing" else None
-            seen = revived.setdefault(subject, []) if subject is not None else []
-            if subject is None or len(seen) >= TRIES or (head := (yield from revive(log, page, subject))) is None:
+            if reply[0] != b"refused" or not (yield from _has_revived(log, page, writes, reply, revived)):
                 break
-            seen.append(head)
     if revived:
-        gone = {subject: seen[-1] for subject, seen in revived.items() if seen}
-        with suppress(EngineError):  # the write is what counts
-            yield from drop_heads(keys, page, gone)  # those that were not written to: else they would stay for good
-    outcome = read_reply(shard, page, room, writes, reply)
+        yield from _drop_revived(keys, page, revived)
+    outcome = _read_reply(log, shard, page, room, writes, reply)
     if outcome is None:
         raise script.unknown(reply)
     if after is not None and outcome.recalled is not None:
         yield from _check_recalled(log, shard, writes, outcome.recalled)
     counts.append_took.add(time.monotonic() - begun)
-    wrote = Wrote(first, outcome.recalled[0]) if outcome.recalled else None
-    for row in outcome.written:
-        if row.position.seq:
-            counts.appended[row.kind] += 1
-            log.seen[shard] = f"{row.position.ms}-{row.position.seq}"
-            wrote = wrote or Wrote(first, row.position, row.fence if row.kind == "claimed" else None)
     if copies and copies[0] < log.replicas:
         short = NotReplicated(copies[0], log.replicas, first)
-        if wrote is not None:
-            _, short.position, short.fence = wrote
+        if outcome.wrote is not None:
+            _, short.position, short.fence = outcome.wrote
         raise short
-    if wrote is not None:
-        yield wrote
+    if outcome.wrote is not None:
+        yield outcome.wrote
     return outcome
 
 
@@ -203,28 +184,69 @@ def first_end(log: Log, shard: int) -> Step[str]:
 
 
 def _reach(log: Log, shard: int) -> Step[str]:
-    """Return the last stream id that was seen in the log."""
-    before = log.seen.get(shard)
-    if before is None:
-        tail = yield from ask(shard, "GET", log.keys(shard).tail)
-        before = log.seen[shard] = read_last(tail, shard)[0].stream_id
-        log.first.setdefault(shard, before)
-    known = log.bounds.get(shard)
-    if known is None or known[0] != before[:9]:  # another 10 s
-        log.bounds[shard] = before[:9], bound(before)
-    return before
+    """Return the stream id that the log of a shard ends with now, before anything is written from here."""
+    tail = yield from ask(shard, "GET", log.keys(shard).tail)
+    seen = log.seen[shard] = read_last(tail, shard)[0].stream_id
+    log.bounds[shard] = bound(seen)
+    log.first.setdefault(shard, seen)
+    return seen
 
 
 def fresh_id(log: Log, page: str) -> Step[str]:
     """Return a new event id whose end is known before its event is appended, so that other ids can derive from it."""
-    yield from _reach(log, log.shard(page))
-    return new_event_id().replace(OPEN_END, log.bounds[log.shard(page)][1])
+    shard = log.page(page).keys.shard
+    if shard not in log.bounds:
+        yield from _reach(log, shard)
+    return next(ids.words) + log.bounds[shard]
 
 
-def _in_doubt(error: EngineError, event_id: str) -> EngineError:
+def _look_for_lost(
+    log: Log, shard: int, after: str, writes: list[Write], lost: Exception, begun: float, attempt: int
+) -> Step[str]:
+    """Wait a moment, look in the log for what may have been written, and return behind which id the script looks on.
+
+    Raises EngineUnreachable once that has taken too long.
+    """
+    first = writes[0].event.id
+    if time.monotonic() > begun + log.patience:
+        raise _note(EngineUnreachable(str(lost)), first, is_in_doubt=True) from None
+    yield Pause(backoff(attempt))
+    try:
+        scan, _ = yield from look_for(log, shard, after, wanted_of(writes), is_in_doubt=True)
+    except EngineError as error:
+        raise _note(error, first, is_in_doubt=True) from None
+    return scan
+
+
+def _note(error: EngineError, event_id: str, *, is_in_doubt: bool) -> EngineError:
+    """Note in an error which event it is about, and whether that may have been written; return it."""
     error.event_id = event_id
-    error.in_doubt()
+    if is_in_doubt:
+        error.in_doubt()
     return error
+
+
+def _has_revived(
+    log: Log, page: str, writes: list[Write], reply: list[Any], revived: dict[str, list[str]]
+) -> Step[bool]:
+    """Write the head again that a refused write lacks because it was dropped; return whether there is one to write.
+
+    `revived` has the heads that were written, by subject.
+    """
+    if reply[2] != b"missing":
+        return False
+    subject = writes[reply[1] - 1].event.subject
+    heads = revived.setdefault(subject, [])
+    if len(heads) >= TRIES or (head := (yield from revive(log, page, subject))) is None:
+        return False
+    heads.append(head)
+    return True
+
+
+def _drop_revived(keys: ShardKeys, page: str, revived: dict[str, list[str]]) -> Step[None]:
+    """Drop the heads that were not written to since they were revived: else they would stay for good."""
+    with suppress(EngineError):  # the write is what counts
+        yield from drop_heads(keys, page, {subject: heads[-1] for subject, heads in revived.items() if heads})
 
 
 def _check_recalled(log: Log, shard: int, writes: list[Write], positions: list[Position]) -> Step[None]:
@@ -239,3 +261,66 @@ def _check_size(arguments: list[object], count: int) -> None:
     size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
     if size > MAX_BATCH_BYTES:
         raise TooLarge("batch", size, MAX_BATCH_BYTES)
+
+
+def _guarded(write: Write) -> Guarded:
+    """Return what the append script takes of a write."""
+    event, version = write.event, write.version
+    return Guarded(
+        id=event.id,
+        digest=f"{write.digest} {to_json(event.by).decode()}" if write.digest else "",
+        subject=event.subject,
+        kind=event.kind,
+        type=event.type,
+        body=write.body or encode_body(event),
+        op=write.op,
+        version="" if version is None else version or "new",
+        allowed=f",{','.join(write.allowed)}," if write.allowed is not None else "",
+        status=write.status,
+        status_class=_CLASS[write.status_class] if write.status else "",
+        priority="" if write.priority is None else write.priority,
+        expires=write.expires,
+        wake=write.wake,
+        argument=write.argument,
+        fence="" if write.fence is None else write.fence,
+        tags="" if write.tags is None else encode_tags(write.tags),
+    )
+
+
+def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended | None:
+    """Return what became of these writes, and count it; None for a reply that this code does not know.
+
+    Raises what the first refused event was refused for.
+    """
+    written: list[Written] = []
+    match reply[0]:
+        case b"added":
+            _, ms, first = reply
+            for seq, write in enumerate(writes, first):
+                written.append(Written(Position(ms, seq, shard), 1, write.event.kind, write.event.subject, 0))
+        case b"written":
+            _, ms, *rows = reply
+            for seq, version, kind, subject, fence in zip(*[iter(rows)] * 5, strict=True):
+                written.append(Written(Position(ms, seq, shard), version, kind.decode(), subject.decode(), fence))
+        case b"known":
+            recalled = [Position.parse(row.decode())._replace(shard=shard) for row in reply[1:] if row]
+            return Appended([], recalled, wrote=Wrote(writes[0].event.id, recalled[0]) if recalled else None)
+        case b"refused" if reply[2] == b"idle":
+            now, soonest, below, priority = reply[3:]
+            return Appended([], idle=Idle(now, soonest, below.decode(), priority))
+        case b"refused":
+            index = reply[1] - 1
+            refuse(page, room, writes[index], index, len(writes), reply[2:])
+        case _:
+            return None
+    wrote = None
+    for row in written:
+        if row.position.seq:
+            counts.appended[row.kind] += 1
+            seen = f"{row.position.ms}-{row.position.seq}"
+            if seen[:9] != log.seen[shard][:9]:  # another 10 s
+                log.bounds[shard] = bound(seen)
+            log.seen[shard] = seen
+            fence = row.fence if row.kind == "claimed" else None
+            wrote = wrote or Wrote(writes[0].event.id, row.position, fence)
+    return Appended(written, wrote=wrote)

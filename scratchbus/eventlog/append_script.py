@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 
 from scratchbus.domain.events import Event, Lapsed, StatusChanged
 from scratchbus.engine.scripts import Key, lua_script
@@ -83,16 +83,3 @@ ERASE = lua_script(
     constants=_CONSTANTS,
 )(_append)
 """The script that appends a tombstone, and takes out what it stands for."""
-
-
-class AppendKeys(TypedDict):
-    """The keys that the append script takes for a page."""
-
-    log: str
-    tail: str
-    origin: str
-    pages: str
-    heads: str
-    open: str
-    dedupe: str
-    ids: str

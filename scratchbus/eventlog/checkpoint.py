@@ -52,31 +52,25 @@ class Checkpoint(NamedTuple):
     is_paged: bool = False
 
     @classmethod
+    @lru_cache(maxsize=1_024)  # most reads find the checkpoint as the read before them did
     def parse(cls, row: bytes | None, shard: int) -> Checkpoint:
         """Read the stored form; None is the beginning. Raises StateTooOld or CodeTooOld for state of another form."""
         if not row:
             return cls(START._replace(shard=shard))
-        checkpoint, form = _parsed(row, shard)
-        if form not in (scratch_page.FORM, scratch_page.PAGED):
-            _refuse(shard, form)
-        return checkpoint
+        stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
+        if stored is None:
+            _refuse(shard, 0)  # the form from before forms were numbered
+        id, event_id, build, form, origin, token = stored.groups()
+        if int(form) not in (scratch_page.FORM, scratch_page.PAGED):
+            _refuse(shard, int(form))
+        position = Position.parse(id)._replace(shard=shard)
+        return cls(position, event_id, int(build), origin, token, int(form) == scratch_page.PAGED)
 
     def __str__(self) -> str:
         if self.position.seq == 0:
             return ""
         form = scratch_page.PAGED if self.is_paged else scratch_page.FORM
         return f"{self.position.stream_id}|{self.event_id}|{self.build}|{form}|{self.origin}|{self.token}"
-
-
-@lru_cache(maxsize=1_024)  # most reads find the checkpoint as the read before them did
-def _parsed(row: bytes, shard: int) -> tuple[Checkpoint, int]:
-    """Return a stored checkpoint and the form of its state; 0 is the form from before forms were numbered."""
-    stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
-    if stored is None:
-        return Checkpoint(), 0
-    id, event_id, build, form, origin, token = stored.groups()
-    position = Position.parse(id)._replace(shard=shard)
-    return Checkpoint(position, event_id, int(build), origin, token, int(form) == scratch_page.PAGED), int(form)
 
 
 def _refuse(shard: int, form: int) -> NoReturn:

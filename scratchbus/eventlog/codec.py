@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,7 +15,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.errors import CodeTooOld, shown
-from scratchbus.eventlog.layouts import ENTRY
+from scratchbus.eventlog.layouts import ENTRY, NO_TAGS
 from scratchbus.eventlog.salvage import salvage
 from scratchbus.projections.projection import Document
 from scratchbus.projections.table import projection_of
@@ -26,6 +27,7 @@ LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
 logger = stderr_logger()
 _BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
+_quoted = methodcaller("translate", {ord(char): f"%{ord(char):02X}" for char in "%,|"})
 _EMPTY = [b""] * len(LAYOUT)
 
 _OBSERVATIONS = TypeAdapter(list[Observation])
@@ -74,9 +76,13 @@ def encode_body(event: Event) -> bytes:
     return _PREFIX + _BODY_SERIALIZERS[event.kind].to_json(event.__dict__, exclude_defaults=True)[1:]
 
 
-def text_of(raw: bytes) -> str:
-    """Return stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
-    return raw.decode("utf-8", "replace")
+def encode_tags(tags: Collection[str]) -> str:
+    """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`."""
+    return f",{','.join(map(_quoted, tags))}," if tags else NO_TAGS
+
+
+text_of: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
+"""Returns stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
 
 
 def entry_id(entry: RawEntry) -> str:
@@ -209,14 +215,14 @@ def decode_observation(row: bytes) -> Observation | None:
     return cast(Observation | None, decode_document("", row))
 
 
-def decode_observations(rows: Sequence[bytes]) -> list[Observation]:
-    """Return the observations of many stored documents at once; one that cannot be read at all is left out."""
+def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
+    """Return the observations of many stored documents at once; None, and what cannot be read at all, is left out."""
     try:
-        return _OBSERVATIONS.validate_json(b"[%b]" % b",".join(rows))
+        return _OBSERVATIONS.validate_json(b"[%b]" % b",".join(filter(None, rows)))
     except ValidationError:
-        return [observation for row in rows if (observation := decode_observation(row)) is not None]
+        return [each for row in rows if row and (each := decode_observation(row)) is not None]
 
 
 def read_observations(rows: bytes) -> list[Observation]:
     """Return the observations of stored documents with commas between them. Raises ValidationError."""
-    return _OBSERVATIONS.validate_json(b"[" + rows + b"]")
+    return _OBSERVATIONS.validate_json(b"[%b]" % rows)

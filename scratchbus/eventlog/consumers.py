@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from scratchbus.domain.position import BusPosition, Position, moment
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.values import moment
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch

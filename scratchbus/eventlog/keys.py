@@ -5,8 +5,9 @@ All keys of a shard share one hash tag, so that scripts may touch them together 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 from redis.crc import key_slot
 
@@ -33,7 +34,6 @@ class ShardKeys:
     shard: int
     part: str = ""
     build: int = field(default=1, compare=False)
-    _pages: dict[tuple[str, int], PageKeys] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def tag(self) -> str:
@@ -135,14 +135,10 @@ class ShardKeys:
         """Hash: dedupe key -> the open observation that has it."""
         return f"{self.tag}keys:{page}"
 
-    def page(self, page: str, build: int) -> PageKeys:
-        """Return the keys of a page in one build of the state."""
-        found = self._pages.get((page, build))
-        if found is None:
-            if len(self._pages) >= _MOST_PAGES:
-                self._pages.clear()
-            found = self._pages[page, build] = PageKeys(self, page, build)
-        return found
+    @cached_property
+    def page(self) -> Callable[[str, int], PageKeys]:
+        """Returns the keys of a page in one build of the state; they are made once."""
+        return lru_cache(_MOST_PAGES)(partial(PageKeys, self))
 
     def checkpoint(self, projection: str) -> str:
         """String: how far this projection is folded (see `eventlog.checkpoint`)."""

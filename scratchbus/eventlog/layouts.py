@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
-from urllib.parse import unquote
 
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import LARGEST
@@ -27,15 +26,16 @@ ENTRY: Final = {
 }  # fmt: skip
 """The fields of an entry of the log, in order, each with the Lua variable whose value is written."""
 
+NO_TAGS: Final = ","
+"""What a head has in the place of tags where there are none; the script leaves it out for memories."""
+
 _DIGITS, _DIGITS_OR_BLANK, _LETTER, _TEXT, _REST = "%d+", "%d*", "%a", "[^|]*", ".*"
-_QUOTED = {ord(char): f"%{ord(char):02X}" for char in "%,|"}
 
 Number = Annotated[int, _DIGITS]
 NumberOrBlank = Annotated[int, _DIGITS_OR_BLANK]
 Letter = Annotated[str, _LETTER]
 Text = Annotated[str, _TEXT]
 Rest = Annotated[str, _REST]
-Tags = Annotated[tuple[str, ...], _TEXT]
 
 
 class StoredText:
@@ -69,7 +69,7 @@ class StoredText:
 class Head(NamedTuple):
     """What the append script knows of a subject. Times are milliseconds, 0 for none; class is o, c or f.
 
-    `holder` is as `held_as` has it.
+    `holder` is as `held_as` has it, `tags` as `codec.encode_tags` has them.
     """
 
     version: Number
@@ -86,7 +86,7 @@ class Head(NamedTuple):
     position: Text
     tries: NumberOrBlank
     rest: NumberOrBlank
-    tags: Tags
+    tags: Text
     dedupe_key: Rest
 
     def event_position(self, shard: int) -> Position:
@@ -99,27 +99,18 @@ class Head(NamedTuple):
         fields: list[Any] = row.decode().split("|", len(cls._fields) - 1)
         for at in _NUMBERS:
             fields[at] = int(fields[at] or 0)
-        fields[_TAGS] = decode_tags(fields[_TAGS])
+        fields[_TAGS] = fields[_TAGS] or NO_TAGS
         return cls(*fields)
 
     def __str__(self) -> str:
         """The stored form."""
-        often = self._replace(tries=self.tries or "", rest=self.rest or "", tags=encode_tags(self.tags))  # type: ignore[arg-type]
+        often = self._replace(tries=self.tries or "", rest=self.rest or "")  # type: ignore[arg-type]
         return "|".join(map(str, tuple(often)))
-
-
-def encode_tags(tags: Collection[str]) -> str:
-    """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`."""
-    return f",{','.join([tag.translate(_QUOTED) for tag in tags])}," if tags else ","
-
-
-def decode_tags(text: str) -> tuple[str, ...]:
-    """Return the tags of a head."""
-    return tuple(unquote(tag) for tag in text.split(",") if tag)
 
 
 _HINTS = get_type_hints(Head, include_extras=True)
 _NUMBERS = [at for at, hint in enumerate(_HINTS.values()) if get_args(hint)[0] is int]
+
 _TAGS = Head._fields.index("tags")
 
 HEAD = StoredText({name: get_args(hint)[1] for name, hint in _HINTS.items()})

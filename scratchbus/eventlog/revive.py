@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import millis
+from scratchbus.domain.values import millis
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import decode_observation
+from scratchbus.eventlog.codec import decode_observation, encode_tags
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.projections.table import is_remembered
@@ -92,6 +92,6 @@ def head_of(document: Observation) -> Head:
         position=document.position.stream_id,
         tries=0,
         rest=0,
-        tags=tuple(document.tags),
+        tags=encode_tags(document.tags),
         dedupe_key=document.dedupe_key or "",
     )

@@ -1,40 +1,18 @@
-"""Events to append: what has to hold for each, and what the append script answers."""
+"""Events to append: what has to hold for each, and what becomes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeVar
-
-from pydantic_core import to_json
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.lifecycle import Lifecycle
-from scratchbus.domain.position import Position, moment
+from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Constants
-from scratchbus.errors import (
-    Claimed,
-    Conflict,
-    EventIdReused,
-    InvalidTransition,
-    KeyHeld,
-    NotChangeable,
-    NotClaimed,
-    NotFound,
-    PageFull,
-    ScratchbusError,
-    SessionOver,
-    StaleFence,
-    VersionConflict,
-)
-from scratchbus.eventlog.codec import encode_body
-from scratchbus.eventlog.layouts import encode_tags
-from scratchbus.projections.session import PAGES as SESSIONS
-from scratchbus.telemetry.counters import counts
+from scratchbus.engine.steps import Wrote
 
 E = TypeVar("E", bound=Event)
-
-_CLASS = {"open": "o", "closed": "c", "final": "f"}
 
 Op = Literal["a", "u", "s", "x", "n", "d", "c", "p", "e", "l", "g", "r"]
 
@@ -121,69 +99,6 @@ class Write:
     verb: str = "changed"
     lifecycle: Lifecycle | None = None
 
-    def guarded(self) -> Guarded:
-        """Return what the append script takes."""
-        event = self.event
-        version = "" if self.version is None else "new" if self.version == 0 else self.version
-        return Guarded(
-            id=event.id,
-            digest=f"{self.digest} {to_json(event.by).decode()}" if self.digest else "",
-            subject=event.subject,
-            kind=event.kind,
-            type=event.type,
-            body=self.body or encode_body(event),
-            op=self.op,
-            version=version,
-            allowed=f",{','.join(self.allowed)}," if self.allowed is not None else "",
-            status=self.status,
-            status_class=_CLASS[self.status_class] if self.status else "",
-            priority="" if self.priority is None else self.priority,
-            expires=self.expires,
-            wake=self.wake,
-            argument=self.argument,
-            fence="" if self.fence is None else self.fence,
-            tags="" if self.tags is None else encode_tags(self.tags),
-        )
-
-
-def refusal(page: str, room: int, write: Write, reason: str, details: list[object]) -> ScratchbusError:
-    """Return the error for what the append script answered about a write."""
-    subject = write.event.subject
-    match reason, details:
-        case "id", [event_id]:
-            return EventIdReused(str(event_id))
-        case "version", [int(expected), int(actual)]:
-            return VersionConflict(subject, expected, actual)
-        case "over", _:
-            return SessionOver(page.removeprefix(SESSIONS))
-        case "missing", _:
-            return NotFound(f"there is no {subject} on page {page!r}; list the page to find ids")
-        case "fence", [int(actual), str(holder)]:
-            return StaleFence(holder, write.fence or 0, actual)
-        case "claimed", [str(by), int(until), str(id)]:
-            return Claimed(id, by, moment(until))
-        case "rested", _:
-            return Conflict(f"new observations were based on {subject} while it was being {write.verb}; try again")
-        case "behind", _:
-            return Conflict(f"{subject}: its last event is not folded yet; try again")
-        case "rebuilt" | "archived", _:
-            return Conflict(f"{subject}: someone is rebuilding or archiving; try again when that is done")
-        case "late", _:
-            return Conflict(f"event {write.event.id} was sent again meanwhile; the outcome of that retry counts")
-        case "unheld", _:
-            return NotClaimed(subject)
-        case "full", _:
-            return PageFull(page, room)
-        case "key", [str(key), str(holder)]:
-            return KeyHeld(subject, key, holder)
-        case "status", [str(status), _]:
-            life = write.lifecycle
-            allowed = life.allowed_from(status) if life and status in life.statuses else frozenset[str]()
-            if write.op == "s":
-                return InvalidTransition(subject, status, write.status, allowed)
-            return NotChangeable(subject, status, write.verb, allowed)
-    raise AssertionError(f"the append script answered {reason!r} {details!r}")
-
 
 class Written(NamedTuple):
     """What became of one write. One that mode "each" skipped has a position without `seq`, and the reason as kind."""
@@ -213,53 +128,12 @@ class Idle(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """The outcome of an append. `recalled`: the events were in the log before, and only their positions are known."""
+    """The outcome of an append. `recalled`: the events were in the log before, and only their positions are known.
+
+    `wrote` is the first of what is in the log now.
+    """
 
     written: list[Written]
     recalled: list[Position] | None = None
     idle: Idle | None = None
-
-
-def read_reply(shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended | None:
-    """Return what became of these writes; None for a reply that this code does not know.
-
-    Raises what the first refused event was refused for.
-    """
-    match reply[0]:
-        case b"written":
-            _, ms, *rows = reply
-            written = [
-                Written(Position(ms, seq, shard), version, kind.decode(), subject.decode(), fence)
-                for seq, version, kind, subject, fence in zip(*[iter(rows)] * 5, strict=True)
-            ]
-            return Appended(written)
-        case b"added":
-            _, ms, first = reply
-            written = [
-                Written(Position(ms, seq, shard), 1, write.event.kind, write.event.subject, 0)
-                for seq, write in enumerate(writes, first)
-            ]
-            return Appended(written)
-        case b"known":
-            return Appended([], [_position(row, shard) for row in reply[1:] if row])
-        case b"refused" if reply[2] == b"idle":
-            now, soonest, below, priority = reply[3:]
-            return Appended([], idle=Idle(now, soonest, below.decode(), priority))
-        case b"refused":
-            index = reply[1] - 1
-            _refuse(page, room, writes[index], index, len(writes), reply[2:])
-    return None
-
-
-def _position(row: bytes, shard: int) -> Position:
-    return Position.parse(row.decode())._replace(shard=shard)
-
-
-def _refuse(page: str, room: int, write: Write, index: int, total: int, why: list[object]) -> NoReturn:
-    reason, *details = [part.decode() if isinstance(part, bytes) else part for part in why]
-    error = refusal(page, room, write, str(reason), details)
-    error.index = index  # type: ignore[attr-defined]  # which item of a batch
-    counts.refused[type(error).__name__] += 1
-    if total > 1:
-        error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
-    raise error
+    wrote: Wrote | None = None

@@ -8,9 +8,8 @@ from itertools import islice, takewhile
 from typing import Annotated, Any
 
 from scratchbus.domain.checks import as_time, check_names, check_object, check_text
-from scratchbus.domain.given import CheckedBy, Given
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import millis
+from scratchbus.domain.values import CheckedBy, Given, millis
 from scratchbus.projections import scratch_page
 from scratchbus.projections.page_in_memory import LivePage
 

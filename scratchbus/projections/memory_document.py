@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from scratchbus.domain.event import Event, trusted
+from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
+from scratchbus.domain.values import trusted
 
 Document = TypeVar("Document", bound=Remembered)
 

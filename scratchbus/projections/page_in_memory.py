@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import moment
+from scratchbus.domain.values import moment
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import damage
 from scratchbus.projections.scratch_page import by_priority, is_active

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from scratchbus.domain.event import Event, trusted
+from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.values import trusted
 
 Document = Observation | Remembered
 """The current state of a subject."""
@@ -21,6 +22,10 @@ Store = Literal["docs", "memory"]
 
 class FoldError(ValueError):
     """An event that is well formed but cannot follow what came before it."""
+
+
+UNFOLDABLE = (ValueError, TypeError, OverflowError)
+"""What `evolve` raises for an event that cannot be folded."""
 
 
 class Indexes(NamedTuple):
@@ -53,9 +58,13 @@ class Projection(Generic[D]):
         """Return the document after an event, and why it could not be folded, if so; then it is marked as damaged."""
         try:
             return self.evolve(document, event), ""
-        except (ValueError, TypeError, OverflowError) as error:
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        return damage(document, event.ms, event.seq), reason
+        except UNFOLDABLE as error:
+            return damage(document, event.ms, event.seq), reason_of(error)
+
+
+def reason_of(error: Exception) -> str:
+    """Return why an event could not be folded, in one line."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def damage(document: D | None, ms: int, seq: int) -> D | None:

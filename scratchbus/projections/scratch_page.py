@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-from scratchbus.domain.event import trusted
 from scratchbus.domain.events import (
     Added,
     Claimed,
@@ -26,8 +24,8 @@ from scratchbus.domain.events import (
     Updated,
 )
 from scratchbus.domain.observation import Claim, Observation, ObservationFields
-from scratchbus.domain.position import millis, moment
-from scratchbus.domain.values import LARGEST
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import LARGEST, millis, moment, trusted
 from scratchbus.projections.projection import FoldError
 
 NAME = "scratch_page"
@@ -76,22 +74,23 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
 
 def settled(observation: Observation, now_ms: int) -> Observation:
     """Return the observation as it reads at this time: archived once it has expired, swept or not."""
-    return _settled(observation, moment(now_ms))
+    return settled_all([observation], now_ms)[0]
 
 
 def settled_all(observations: Iterable[Observation], now_ms: int) -> list[Observation]:
     """Return observations as they read at this time."""
-    now = moment(now_ms)
-    return [_settled(each, now) for each in observations]
+    now, read = moment(now_ms), list[Observation]()
+    for each in observations:
+        expires_at, claim = each.expires_at, each.claim
+        if expires_at is not None and expires_at <= now and each.status_class == "open":
+            each = _expired(each)
+        elif claim is not None and claim.until <= now:
+            each = each.model_copy(update={"claim": None})
+        read.append(each)
+    return read
 
 
-def _settled(observation: Observation, now: datetime) -> Observation:
-    expires_at = observation.expires_at
-    if expires_at is None or observation.status_class != "open" or expires_at > now:
-        claim = observation.claim
-        if claim is not None and claim.until <= now:
-            return observation.model_copy(update={"claim": None})
-        return observation
+def _expired(observation: Observation) -> Observation:
     return observation.model_copy(
         update={
             "status": "archived",
@@ -171,10 +170,11 @@ _FIELDS = tuple(ObservationFields.model_fields)
 _fields_of = itemgetter(*_FIELDS)
 
 
-def added(event: Added) -> Observation:
-    """Return the observation that begins with an event."""
+def added(event: Added, place: Position | None = None) -> Observation:
+    """Return the observation that begins with an event, which was appended at this place, or knows where it is."""
     given = event.__dict__  # half as dear as the attributes, and this is what a projector does most
-    ms, seq, ttl = given["ms"], given["seq"], given["ttl"]
+    ms, seq, shard = place or (given["ms"], given["seq"], given["shard"])
+    ttl = given["ttl"]
     values = {
         **_UNTOUCHED,
         "id": given["subject"],
@@ -186,7 +186,7 @@ def added(event: Added) -> Observation:
         "chain": [],
         "seen_by": [],
         "followed": [],
-        "shard": given["shard"],
+        "shard": shard,
         "added_ms": ms,
         "added_seq": seq,
         "ms": ms,

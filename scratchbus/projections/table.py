@@ -42,8 +42,6 @@ PROJECTIONS: dict[str, Projection[Any]] = {
 
 def projection_of(subject: str) -> Projection[Any]:
     """Return the projection that the events about a subject belong to."""
-    if subject[:1] <= "Z":  # the ids of observations have no small letters
-        return SCRATCH_PAGE
     return PROJECTIONS.get(subject.partition("_")[0], SCRATCH_PAGE)
 
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from scratchbus.domain.events import Event
 from scratchbus.engine.scripts import Command
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_document, read_document
-from scratchbus.projections.projection import Document, Store, damage
-from scratchbus.projections.table import is_over, is_remembered, projection_of
+from scratchbus.projections.projection import UNFOLDABLE, Document, Store, damage, reason_of
+from scratchbus.projections.table import PROJECTIONS, SCRATCH_PAGE, is_over, is_remembered
 
 Key = tuple[str, str]
 """The page and the subject of a document."""
@@ -57,17 +57,21 @@ class Fold:
 
     def apply(self, entry: RawEntry, item: Event | Poison) -> None:
         """Fold one entry. What cannot be folded is set aside and marks its document as damaged."""
-        projection = projection_of(item.subject)
+        projection = PROJECTIONS.get(item.subject.partition("_")[0], SCRATCH_PAGE)  # see `projection_of`
         if self.store not in (None, projection.store):
             return
         self.folded.append(item)
-        key = item.page, item.subject
+        key, reason = (item.page, item.subject), ""
         if isinstance(item, Poison):
             if key in self.documents:
                 self.documents[key] = damage(self.documents[key], *item.position[:2])
             reason = item.reason
         else:
-            self.documents[key], reason = projection.fold(self.documents.get(key), item)
+            before = self.documents.get(key)
+            try:
+                self.documents[key] = projection.evolve(before, item)
+            except UNFOLDABLE as error:
+                self.documents[key], reason = damage(before, item.ms, item.seq), reason_of(error)
             if item.kind == "session_ended" and is_over(item):
                 self._empty(key)
         reason = reason or self.unreadable.pop(key, "")

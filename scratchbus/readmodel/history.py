@@ -12,7 +12,7 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor
 from scratchbus.eventlog.chains import events_of, go_on_below, read_chain
-from scratchbus.eventlog.codec import RawEntry, decode_entry
+from scratchbus.eventlog.codec import RawEntry, decode_entry, decode_observations
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel.queries import Freshness, look
@@ -59,7 +59,7 @@ def _read_chain(log: Log, page: str, subject: str, begin: str, most: int) -> Ste
 def _last_of(log: Log, page: str, subject: str) -> Step[str]:
     """Return the stream id of the last event about a subject whose head was dropped, "" if it never was."""
     seen = yield from look(log, page, Freshness(), "get", subject)
-    for document in seen.found:
+    for document in decode_observations(seen.rows):
         return document.position.stream_id
     if seen.checkpoint.is_paged:
         names = PageKeys(log.keys(log.shard(page)), page, seen.checkpoint.build)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
+from scratchbus.domain.checks import check_limit
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
@@ -67,14 +68,16 @@ _LOOKS = 3  # for what is being paged in just then
 
 
 class Look(NamedTuple):
-    """One consistent look: the time of the engine, what was found, and the documents that events came for since.
+    """One consistent look: the time of the engine, the stored documents that were found, and those since folded again.
 
-    `ahead` is given to the next look of the same read, so that it need not fold the same again.
+    `overlay` has the documents, by subject, that events came for since. `ahead` is given to the next look of the same
+    read, so that it need not fold the same again.
     """
 
     now: int
-    found: list[Observation]
-    overlay: dict[str, Observation | None]
+    rows: list[bytes | None]
+    fold: Fold
+    overlay: dict[str, Any]
     is_end: bool
     below: str
     checkpoint: Checkpoint
@@ -103,63 +106,17 @@ def look(
     freshness: Freshness,
     operation: str,
     *arguments: object,
+    store: Store = "docs",
     keys_of: KeysOf | None = None,
     ahead: Overlay | None = None,
     earlier: PastState | None = None,
 ) -> Step[Look]:
-    """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind."""
-    seen = yield from _look(log, page, freshness, "docs", operation, arguments, keys_of, ahead)
-    now, overlay = seen.now, cast(dict[str, Observation | None], seen.overlay())
-    if earlier is not None:
-        now = earlier.ms
-        overlay |= yield from earlier.undo(log, page, end_of(seen.tail, log.shard(page)))
-    documents = decode_observations(list(filter(None, seen.found)))
-    return Look(now, documents, overlay, seen.is_end, seen.below, seen.checkpoint, seen.ahead)
+    """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind.
 
-
-def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness) -> Step[dict[str, Remembered]]:
-    """Return what is remembered on a page under these subjects; what is not there is left out. Raises Behind."""
-    seen = yield from _look(log, page, freshness, "memory", "get", subjects)
-    found: dict[str, Document | None] = {
-        subject: decode_document(subject, row)
-        for subject, row in zip(subjects, seen.found, strict=True)
-        if row and page not in seen.fold.emptied
-    }
-    found |= {subject: late for subject, late in seen.overlay().items() if subject in subjects}
-    return {subject: document for subject, document in found.items() if isinstance(document, Remembered)}
-
-
-class _Seen(NamedTuple):
-    """What the query script answered, with the events behind the checkpoint folded."""
-
-    now: int
-    tail: bytes
-    found: list[bytes | None]
-    fold: Fold
-    is_end: bool
-    below: str
-    checkpoint: Checkpoint
-    ahead: Overlay | None
-
-    def overlay(self) -> dict[str, Document | None]:
-        """Return the documents that events came for since, by subject."""
-        return {subject: document for (_, subject), document in self.fold.documents.items()}
-
-
-def _look(
-    log: Log,
-    page: str,
-    freshness: Freshness,
-    store: Store,
-    operation: str,
-    arguments: Sequence[object],
-    keys_of: KeysOf | None = None,
-    ahead: Overlay | None = None,
-) -> Step[_Seen]:
-    """Look at the documents of a page that are kept in one hash."""
-    shard = log.shard(page)
-    keys = log.keys(shard)
-    most = -1 if freshness.stale_ok else IN_MEMORY
+    `store` is the hash of the page that has the documents.
+    """
+    keys = log.page(page).keys
+    shard, most = keys.shard, -1 if freshness.stale_ok else IN_MEMORY
     build, deadline = ahead.checkpoint.build if ahead else keys.build, time.monotonic() + freshness.timeout
     while True:
         names = keys.page(page, build)
@@ -196,16 +153,37 @@ def _look(
             )
         ahead = yield from _fold_some(log, page, store, checkpoint, ahead)
     if freshness.stale_ok:
-        since = reply[3]
-        if since and reply[0] - since > freshness.timeout * 1000:
-            raise Behind(
-                f"page {page!r}: the projection is {(reply[0] - since) / 1000:.1f} s old, over fresh_timeout;"
-                " start a projector (`scratchbus up`), or read without stale_ok"
-            )
-    now, tail, _, _, _, _, _, found, is_end, *below = reply
+        _check_age(page, freshness, reply)
+    now, tail, _, _, _, _, _, rows, is_end, *below = reply
     if ahead:
         ahead.at = end_of(tail, shard)
-    return _Seen(now, tail, found, fold, bool(is_end), below[0].decode() if below else "", checkpoint, ahead)
+    overlay: dict[str, Any] = {subject: document for (_, subject), document in fold.documents.items()}
+    if earlier is not None:
+        now = earlier.ms
+        overlay |= yield from earlier.undo(log, page, end_of(tail, shard))
+    return Look(now, rows, fold, overlay, bool(is_end), below[0].decode() if below else "", checkpoint, ahead)
+
+
+def _check_age(page: str, freshness: Freshness, reply: list[Any]) -> None:
+    """Raise Behind for a stale read that leaves out an event from before the time that it may be behind."""
+    now, since = reply[0], reply[3]
+    if since and now - since > freshness.timeout * 1000:
+        raise Behind(
+            f"page {page!r}: the projection is {(now - since) / 1000:.1f} s old, over fresh_timeout;"
+            " start a projector (`scratchbus up`), or read without stale_ok"
+        )
+
+
+def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness) -> Step[dict[str, Remembered]]:
+    """Return what is remembered on a page under these subjects; what is not there is left out. Raises Behind."""
+    seen = yield from look(log, page, freshness, "get", *subjects, store="memory")
+    found: dict[str, Document | None] = {
+        subject: decode_document(subject, row)
+        for subject, row in zip(subjects, seen.rows, strict=True)
+        if row and page not in seen.fold.emptied
+    }
+    found |= {subject: late for subject, late in seen.overlay.items() if subject in subjects}
+    return {subject: document for subject, document in found.items() if isinstance(document, Remembered)}
 
 
 def _fold_rest(log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], *, stale: bool) -> Step[bool]:
@@ -247,7 +225,7 @@ def get(
     """Return the observations with these ids, by id; those that are not on the page are left out."""
     for _ in range(_LOOKS):
         seen = yield from look(log, page, freshness, "get", *ids, earlier=earlier)
-        found = {document.id: document for document in seen.found}
+        found = {document.id: document for document in decode_observations(seen.rows)}
         missing = [id for id in ids if id not in found and id not in seen.overlay]
         if not (missing and seen.checkpoint.is_paged):
             break
@@ -277,18 +255,23 @@ def active(
     earlier: PastState | None = None,
     wanted: Callable[[Observation], bool] = is_active,
 ) -> Step[list[Observation]]:
-    """Return the open observations by priority, then newest first: those that do not wait for review, or all wanted."""
+    """Return the open observations by priority, then newest first: those that do not wait for review, or all wanted.
+
+    Raises InvalidField unless the limit is None or a positive whole number.
+    """
+    if limit is not None:
+        check_limit(limit)
     want, ahead = -1 if limit is None else limit, None
     while True:
         seen = yield from look(log, page, freshness, "active", want, ahead=ahead, earlier=earlier)
-        ahead = seen.ahead
+        ahead, found = seen.ahead, decode_observations(seen.rows)
         late = [document for document in seen.overlay.values() if document is not None]
         if not seen.is_end:  # what ranks below the last that was found may have others before it
-            last = max(map(by_priority, seen.found), default=(-_ALL, 0))
+            last = max(map(by_priority, found), default=(-_ALL, 0))
             late = [document for document in late if by_priority(document) <= last]
-        first = [document for document in seen.found if document.id not in seen.overlay]
+        first = [document for document in found if document.id not in seen.overlay]
         merged = sorted([*first, *late], key=by_priority) if seen.overlay else first
-        out = [document for document in scratch_page.settled_all(merged, seen.now) if wanted(document)]
+        out = list(filter(wanted, scratch_page.settled_all(merged, seen.now)))
         if seen.is_end or len(out) >= want:
             return out if limit is None else out[:limit]
         want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import millis
+from scratchbus.domain.values import millis
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
+from scratchbus.eventlog.codec import decode_observations
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import settled_all
@@ -65,7 +66,7 @@ def _search(
         ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))
         asked = "list", ask_for, bound, statuses, source
         seen = yield from look(log, page, freshness, *asked, keys_of=keys_of, ahead=ahead, earlier=earlier)
-        ahead = seen.ahead
+        ahead, found = seen.ahead, decode_observations(seen.rows)
         if walk is None and seen.checkpoint.is_paged and not wanted.waiting:
             walk = yield from _begin(log, page, seen.checkpoint, wanted)
             if walk.checkpoint != seen.checkpoint:
@@ -78,7 +79,7 @@ def _search(
             and document.added_seq >= floor
             and (ceiling is None or document.added_seq < ceiling)
         ]
-        first = [document for document in seen.found if document.id not in seen.overlay]
+        first = [document for document in found if document.id not in seen.overlay]
         merged = sorted([*first, *late], key=lambda document: -document.added_seq) if late else first
         some = [document for document in settled_all(merged, seen.now) if wanted.matches(document)]
         if walk is not None and not walk.is_empty:

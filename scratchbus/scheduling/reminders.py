@@ -13,7 +13,7 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import LogGap, LogRewound, NotFound, PositionLost, VersionConflict
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.append import Log, append
-from scratchbus.eventlog.codec import entry_position
+from scratchbus.eventlog.codec import decode_observations, entry_position
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.lag import end_of
@@ -139,7 +139,7 @@ def _last_moments(core: Core, page: str, subjects: set[str]) -> Step[dict[str, L
     lives: dict[str, Life] = {subject: {} for subject in subjects}
     if subjects:
         seen = yield from look(core.log, page, core.fresh, "get", *subjects)
-        for document in (*seen.found, *filter(None, seen.overlay.values())):
+        for document in (*decode_observations(seen.rows), *filter(None, seen.overlay.values())):
             if document.id in lives:
                 lives[document.id][document.seq] = document
     return lives

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from scratchbus.domain.position import moment
+from scratchbus.domain.values import moment
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.eventlog.consumers import cursors_of, names, texts
 from scratchbus.eventlog.lag import Lag, in_ms, read_lags

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from scratchbus.domain.checks import as_time
-from scratchbus.domain.position import BusPosition, Position, millis, moment
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.values import millis, moment
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidPosition, shown
 from scratchbus.eventlog.moments import batch_end, last_until

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from scratchbus.domain.checks import check_limit
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -47,6 +48,7 @@ class FoldedPage:
     def active(self, limit: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
         yield from ()
+        check_limit(limit)
         return self.live.active(limit)
 
     def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scratchbus.commands.outcome import not_found
-from scratchbus.commands.read import Reads
+from scratchbus.commands.read import Reads, StoredPage
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.position import START, Position, moment
-from scratchbus.domain.values import check_id, check_source
+from scratchbus.domain.position import START, Position
+from scratchbus.domain.values import check_id, check_source, moment
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidSource, PositionLost, shown
 from scratchbus.eventlog.checkpoint import read_checkpoint
@@ -29,7 +29,7 @@ from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut, When, cut_at
 from scratchbus.timetravel.fold_page import Documents, FoldedPage, fold_page
-from scratchbus.timetravel.undo import Known, RewoundPage, changed_since, states_before
+from scratchbus.timetravel.undo import Known, UndoneEvents, changed_since, states_before
 from scratchbus.timetravel.what_if import fold_without
 
 FEW = 1_000
@@ -135,7 +135,7 @@ def _as_it_was(core: Core, page: str, cut: Cut, progress: Progress | None) -> St
     return _held(page, (yield from fold_page(log, names, cut, base, share, progress)), cut)
 
 
-def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) -> Step[RewoundPage | None]:
+def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) -> Step[StoredPage | None]:
     """Undo the events since; return None if there are too many, or if they do not say what came before them."""
     log, page = core.log, names.page
     (cursor,) = yield from cursors(log, cut.position, [page])
@@ -154,4 +154,4 @@ def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) ->
         states = yield from states_before(log, page, changed.before)
     except PositionLost:
         return None  # a snapshot may know it
-    return RewoundPage(log, page, core.fresh, cut.ms, Known(changed.cursor, states))
+    return StoredPage(log, page, core.fresh, UndoneEvents(cut.ms, Known(changed.cursor, states)))

@@ -58,7 +58,7 @@ class AsyncPastPage(PastMoment):
 
     async def active(self, limit: int | None = None) -> Observations:
         """Return the observations that were active, by priority, then newest first."""
-        return await self._bus.converse(read.list_active(self._past.reads, limit))
+        return await self._bus.converse(self._past.reads.active(limit))
 
     async def history(self, id: str) -> Events:
         """Return its events up to then, oldest first, also when it had left the page.

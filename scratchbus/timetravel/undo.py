@@ -19,10 +19,7 @@ from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.reader import CHUNK, read
-from scratchbus.projections.filters import Filter
 from scratchbus.projections.table import IN_PLACE
-from scratchbus.readmodel.queries import Freshness, active, get
-from scratchbus.readmodel.search import search
 
 _LINK = re.compile(rb"(\d{1,15}-\d{1,15})?")
 
@@ -35,31 +32,11 @@ class Known(NamedTuple):
 
 
 @dataclass(slots=True)
-class RewoundPage:
-    """A page as it was at a moment, for as long as its bus is open."""
+class UndoneEvents:
+    """The events of a page since a moment, undone for as long as its bus is open; see `PastState`."""
 
-    log: Log
-    page: str
-    freshness: Freshness
     ms: int
     known: Known
-
-    def get(self, ids: list[str]) -> Step[dict[str, Observation]]:
-        """See `Reads`."""
-        return get(self.log, self.page, ids, self.freshness, self)
-
-    def active(self, limit: int | None) -> Step[list[Observation]]:
-        """See `Reads`."""
-        return active(self.log, self.page, self.freshness, limit, self)
-
-    def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
-        """See `Reads`."""
-        return search(self.log, self.page, self.freshness, wanted, limit, below, self)
-
-    def place_of(self, id: str) -> Step[int | None]:
-        """See `Reads`."""
-        found = yield from self.get([id])
-        return found[id].added_seq if id in found else None
 
     def undo(self, log: Log, page: str, tail: Position) -> Step[Mapping[str, Observation | None]]:
         """See `PastState`."""

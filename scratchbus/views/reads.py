@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from scratchbus.commands.outcome import no_status, statuses_of
-from scratchbus.commands.read import check_limit
+from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import Duration, check_id, check_page, duration_ms

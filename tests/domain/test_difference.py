@@ -2,7 +2,7 @@
 
 from scratchbus.domain.difference import differences
 from scratchbus.domain.observation import Claim, Observation
-from scratchbus.domain.position import moment
+from scratchbus.domain.values import moment
 
 
 def seen(id, seq=1, **more):

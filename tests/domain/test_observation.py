@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from scratchbus import NewObservation, Observation
 from scratchbus.domain.events import Added
 from scratchbus.domain.observation import UPDATABLE
-from scratchbus.domain.position import moment
+from scratchbus.domain.values import moment
 from scratchbus.errors import InvalidField, UnknownField
 from scratchbus.eventlog.codec import decode_observation, decode_observations, encode_document
 

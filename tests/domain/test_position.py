@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scratchbus.domain.position import START, BusPosition, Position, millis, moment
+from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.domain.values import millis, moment
 from scratchbus.errors import InvalidPosition
 
 positions = st.builds(Position, st.integers(0, 10**14), st.integers(0, 10**14), st.integers(0, 16383))

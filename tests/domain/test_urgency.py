@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from daemons.router import THRESHOLD
 from scratchbus import Observation
-from scratchbus.domain.position import millis
 from scratchbus.domain.urgency import HALF_LIFE, by_urgency, urgency
+from scratchbus.domain.values import millis
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -26,7 +26,7 @@ def test_the_text_of_a_new_head_is_what_python_writes():
     text = LUA["NEW_HEAD_TEXT"]
     assert isinstance(text, str)
     parts = [part.strip("'") if part.startswith("'") else values[part] for part in text.split(" .. ")]
-    assert "".join(parts) == str(Head(1, "active", "o", "t", 5, 7, 0, 0, 0, "", 0, "1-7", 0, 0, ("a",), ""))
+    assert "".join(parts) == str(Head(1, "active", "o", "t", 5, 7, 0, 0, 0, "", 0, "1-7", 0, 0, ",a,", ""))
 
 
 def test_a_script_takes_its_keys_and_arguments_in_the_order_of_its_declaration():

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from scratchbus import Bus, NewObservation, Observation, ObservationPatch, Page, PastPage
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.domain.position import millis, moment
+from scratchbus.domain.values import millis, moment
 from scratchbus.errors import Conflict, NotFound
 from scratchbus.scheduling.expiry import sweep
 from tests.clock import Clock

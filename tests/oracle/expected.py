@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from scratchbus import Observation
 from scratchbus.domain.ownership import held_as
-from scratchbus.domain.position import millis
+from scratchbus.domain.values import millis
+from scratchbus.eventlog.codec import encode_tags
 from scratchbus.eventlog.layouts import Head
 from scratchbus.projections import scratch_page
 
@@ -36,7 +37,7 @@ def head_of(document: Observation) -> Head:
         position=document.position.stream_id,
         tries=document.attempts,
         rest=millis(document.not_before) if document.not_before else 0,
-        tags=tuple(document.tags),
+        tags=encode_tags(document.tags),
         dedupe_key=document.dedupe_key or "",
     )
 

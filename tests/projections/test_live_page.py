@@ -3,7 +3,7 @@
 from math import inf
 
 from scratchbus.domain.events import Added, Claimed, Cleared, Linked, StatusChanged, Updated
-from scratchbus.domain.position import moment
+from scratchbus.domain.values import moment
 from scratchbus.projections import page_in_memory
 from scratchbus.projections.page_in_memory import LivePage
 

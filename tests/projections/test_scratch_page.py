@@ -20,7 +20,7 @@ from scratchbus.domain.events import (
     Updated,
 )
 from scratchbus.domain.observation import Claim
-from scratchbus.domain.position import moment
+from scratchbus.domain.values import moment
 from scratchbus.projections.projection import FoldError, damage
 from scratchbus.projections.scratch_page import evolve, index_entries, next_moment, settled
 

@@ -11,10 +11,11 @@ from scratchbus.domain.events import Erased, Event, TypesChanged
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
-from scratchbus.domain.position import START, Position, millis
-from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, entry_id
+from scratchbus.domain.position import START, Position
+from scratchbus.domain.values import millis
+from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, encode_tags, entry_id
 from scratchbus.eventlog.gaps import STATUS
-from scratchbus.eventlog.layouts import FOREVER, SPAN, Head
+from scratchbus.eventlog.layouts import FOREVER, NO_TAGS, SPAN, Head
 from scratchbus.projections.projection import Document, damage
 from scratchbus.projections.table import fold_page, is_remembered
 
@@ -216,7 +217,7 @@ def head_of(document: Observation) -> Head:
         position=document.position.stream_id,
         tries=document.attempts,
         rest=millis(document.not_before) if document.not_before else 0,
-        tags=tuple(document.tags),
+        tags=encode_tags(document.tags),
         dedupe_key=document.dedupe_key or "",
     )
 
@@ -233,7 +234,7 @@ def _gone(before: Observation, event: Event) -> Head:
 
 def _versioned(known: Subject, event: Event) -> Head:
     """Return the head of a memory, or of the registry, after an event about it."""
-    head = known.gone or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, (), "")
+    head = known.gone or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, NO_TAGS, "")
     if event.kind in _LAST:
         head = head._replace(status=_LAST[event.kind], status_class="f")
     elif head.status == STATUS:
@@ -244,4 +245,4 @@ def _versioned(known: Subject, event: Event) -> Head:
 def _erased(event: Erased) -> Head:
     """Return the known part of the head of an erased subject."""
     place = event.position.stream_id
-    return Head(event.version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, place, 0, 0, (), "")
+    return Head(event.version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, place, 0, 0, NO_TAGS, "")

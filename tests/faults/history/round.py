@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from scratchbus import Bus
-from scratchbus.domain.position import millis
+from scratchbus.domain.values import millis
 from scratchbus.subscriptions import read_subscriptions
 from tests.faults.checker import check
 from tests.faults.history.archives import Archives

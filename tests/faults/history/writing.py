@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scratchbus import Bus, NewObservation, Observation
 from scratchbus.domain.observation import Claim
-from scratchbus.domain.position import millis
+from scratchbus.domain.values import millis
 from scratchbus.errors import Conflict, EngineError, LogError, NotFound
 from scratchbus.eventlog.ids import new_id
 from scratchbus.page import Page

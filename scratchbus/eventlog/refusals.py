@@ -1,0 +1,75 @@
+"""Why the append script refused a write, as an error that says what to do."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from scratchbus.domain.values import moment
+from scratchbus.errors import (
+    Claimed,
+    Conflict,
+    EventIdReused,
+    InvalidTransition,
+    KeyHeld,
+    NotChangeable,
+    NotClaimed,
+    NotFound,
+    PageFull,
+    ScratchbusError,
+    SessionOver,
+    StaleFence,
+    VersionConflict,
+)
+from scratchbus.eventlog.writes import Write
+from scratchbus.projections.session import PAGES as SESSIONS
+from scratchbus.telemetry.counters import counts
+
+
+def refuse(page: str, room: int, write: Write, index: int, total: int, why: list[object]) -> NoReturn:
+    """Raise what the append script refused a write for; `index` says which of the batch it is, from 0."""
+    reason, *details = [part.decode() if isinstance(part, bytes) else part for part in why]
+    error = _refusal(page, room, write, str(reason), details)
+    error.index = index  # type: ignore[attr-defined]  # which item of a batch
+    counts.refused[type(error).__name__] += 1
+    if total > 1:
+        error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
+    raise error
+
+
+def _refusal(page: str, room: int, write: Write, reason: str, details: list[object]) -> ScratchbusError:
+    """Return the error for what the append script answered about a write."""
+    subject = write.event.subject
+    match reason, details:
+        case "id", [event_id]:
+            return EventIdReused(str(event_id))
+        case "version", [int(expected), int(actual)]:
+            return VersionConflict(subject, expected, actual)
+        case "over", _:
+            return SessionOver(page.removeprefix(SESSIONS))
+        case "missing", _:
+            return NotFound(f"there is no {subject} on page {page!r}; list the page to find ids")
+        case "fence", [int(actual), str(holder)]:
+            return StaleFence(holder, write.fence or 0, actual)
+        case "claimed", [str(by), int(until), str(id)]:
+            return Claimed(id, by, moment(until))
+        case "rested", _:
+            return Conflict(f"new observations were based on {subject} while it was being {write.verb}; try again")
+        case "behind", _:
+            return Conflict(f"{subject}: its last event is not folded yet; try again")
+        case "rebuilt" | "archived", _:
+            return Conflict(f"{subject}: someone is rebuilding or archiving; try again when that is done")
+        case "late", _:
+            return Conflict(f"event {write.event.id} was sent again meanwhile; the outcome of that retry counts")
+        case "unheld", _:
+            return NotClaimed(subject)
+        case "full", _:
+            return PageFull(page, room)
+        case "key", [str(key), str(holder)]:
+            return KeyHeld(subject, key, holder)
+        case "status", [str(status), _]:
+            life = write.lifecycle
+            allowed = life.allowed_from(status) if life and status in life.statuses else frozenset[str]()
+            if write.op == "s":
+                return InvalidTransition(subject, status, write.status, allowed)
+            return NotChangeable(subject, status, write.verb, allowed)
+    raise AssertionError(f"the append script answered {reason!r} {details!r}")
