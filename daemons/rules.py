@@ -25,11 +25,20 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from scratchbus import check_confidence, duration_ms, is_type_name
-from scratchbus.daemon import Entries, Items, JsonTable, Text, YamlModel, YamlProblem, YamlText
+from scratchbus.daemon import (
+    Entries,
+    Items,
+    JsonTable,
+    Pattern,
+    Text,
+    UnfitPattern,
+    YamlModel,
+    YamlProblem,
+    YamlText,
+    linear_pattern,
+)
 from scratchbus.errors import RulesError
 from scratchbus.settings import read_text
-
-from .patterns import Pattern, UnfitPattern, linear_pattern
 
 TIMES = "times"
 """The group that gives the number of sightings a line stands for."""

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from scratchbus.domain.ownership import check_instance
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
 from scratchbus.domain.yaml_model import FileError, Scalar, YamlModel, YamlText
-from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError
+from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError, shown
 
 PREFIX: Final = "SCRATCHBUS_"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
@@ -188,6 +188,8 @@ def _from_file(path: str | Path | None) -> dict[str, _Given]:
     path = path if path is not None else os.environ.get(CONFIG_VARIABLE)
     if not path:
         return {}
+    if not isinstance(path, Path | str):
+        raise SettingsError(f"config: {shown(path)} is not a path")
     file = Path(path).expanduser()
     text = YamlText(read_text(file, SettingsFileError, named_by), str(file), SettingsFileError)
     fields: dict[str, Any] = dict.fromkeys(Settings.model_fields, (Scalar, None))
@@ -207,10 +209,12 @@ def read_text(path: Path, error: FileError, named_by: str = "") -> str:
     """Return the text of a file. Raises the error unless it can be read and is UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
-    except OSError as problem:
-        problem_text = f"cannot be read: {problem.strerror or problem}; check the path"
     except UnicodeDecodeError:
         problem_text = "is not UTF-8; save it as UTF-8"
+    except OSError as problem:
+        problem_text = f"cannot be read: {problem.strerror or problem}; check the path"
+    except ValueError:
+        problem_text = "cannot be read: no file has such a name; check the path"
     raise error(f"{named_by}{path}"[:_LONGEST_PATH], None, None, problem_text)
 
 
@@ -227,9 +231,9 @@ def _reason(name: str, value: Any, problem: Mapping[str, Any]) -> str:
     if isinstance(cause, InvalidInput):
         return str(cause).removeprefix(f"{name}: ")
     if cause is not None:
-        return f"{value!r} is not valid here; {cause}"
+        return f"{shown(value)} is not valid here; {cause}"
     wanted = "should be a path" if problem["type"] == "path_type" else problem["msg"].removeprefix("Input ")
-    return f"{value!r} is not valid here; it {wanted}"
+    return f"{shown(value)} is not valid here; it {wanted}"
 
 
 def _known() -> str:

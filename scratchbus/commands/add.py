@@ -17,10 +17,11 @@ from scratchbus.domain.observation import GUARDS, GivenObservation, NewObservati
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import check_event_id, millis, trusted
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
+from scratchbus.errors import EventIdReused, InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog.append import MAX_BATCH, append, fresh_id
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.codec import encode_body
+from scratchbus.eventlog.retries import bound_of
 from scratchbus.eventlog.writes import Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.queries import get
@@ -85,7 +86,9 @@ def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id:
         yield from _check_there(core, page, evidence)
     done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
     if done.recalled is not None:
-        return (yield from recall_all(core, page, done.recalled))
+        found = yield from recall_all(core, page, done.recalled)
+        _check_keys(writes, found)
+        return found
     subjects: list[str] = []
     added: dict[str, Observation] = {}
     stale: dict[str, Written] = {}
@@ -101,6 +104,16 @@ def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id:
         if subject not in added:  # repeated here, and cleared by someone else before it was read
             (added[subject],) = yield from recall_all(core, page, [row.position])
     return list(map(added.__getitem__, subjects))
+
+
+def _check_keys(writes: list[Write], found: list[Observation]) -> None:
+    """Raise EventIdReused for a retry, under an id of our own making, that repeats another key than it did.
+
+    An event that counts a repeat does not have the key.
+    """
+    for write, observation in zip(writes, found, strict=True):
+        if bound_of(write.event.id) is not None and cast(Added, write.event).dedupe_key != observation.dedupe_key:
+            raise EventIdReused(writes[0].event.id)
 
 
 def _check_there(core: Core, page: str, evidence: list[str]) -> Step[None]:

@@ -17,7 +17,7 @@ from scratchbus.domain.position import START
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import CheckedBy, Duration, duration_ms, moment
 from scratchbus.engine.steps import Abandoned, Step
-from scratchbus.errors import InvalidTTL
+from scratchbus.errors import EventIdReused, InvalidTTL
 from scratchbus.eventlog.append import append, first_end
 from scratchbus.eventlog.writes import Idle, Op, Write, Written
 from scratchbus.readmodel.queries import get
@@ -83,6 +83,10 @@ class Wanted(NamedTuple):
     types: frozenset[str] | None = None
     tags: tuple[str, ...] = ()
 
+    def has(self, observation: Observation) -> bool:
+        """Return whether an observation is of these types, and has these tags."""
+        return (self.types is None or observation.type in self.types) and set(self.tags) <= set(observation.tags)
+
     @classmethod
     def of(cls, types: str | Collection[str] | None, tags: str | Collection[str] | None) -> Wanted:
         """Make it from what callers give: a text counts as a list of one. Raises InvalidField."""
@@ -141,6 +145,8 @@ def pick(
         done = yield from append(core.log, page, [write])
         if done.recalled is not None:
             (after,) = yield from recall_all(core, page, done.recalled)
+            if not wanted.has(after):
+                raise EventIdReused(write.event.id)
             return Picked(after, cast(Claim, after.claim), asked)
         if done.idle is not None:
             soonest, below = min(filter(None, (soonest, done.idle.soonest)), default=0), done.idle.below

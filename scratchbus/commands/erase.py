@@ -49,6 +49,8 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     known = yield from history(core.log, page, id)
     if not known:
         raise not_found(page, id)
+    if isinstance(known[-1], Erased) and known[-1].id == event_id and known[-1].reason != reason:
+        raise EventIdReused(event_id)
     archiving = Archiving(keys, token_hex(8), who, _LEASE_MS)
     yield from _take(archiving)
     try:

@@ -29,6 +29,7 @@ from scratchbus.errors import (
 from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import OPEN_END
+from scratchbus.eventlog.retries import bound_of, says_same
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections import session
 from scratchbus.projections.table import is_over, projection_of
@@ -134,6 +135,16 @@ class _Job(NamedTuple):
         except (InvalidInput, NotFound, Conflict) as error:
             return error
 
+    def made(self, event: Event, before: Remembered | None) -> bool:
+        """Return whether the edit makes this event, found under its id, of the document as it was before.
+
+        Of an id of our own making no digest is kept, so it is decided again.
+        """
+        if bound_of(event.id) is None:
+            return True
+        again = self.decide(before, None)
+        return isinstance(again, Event) and type(again) is type(event) and says_same(again, event)
+
 
 class _Left(NamedTuple):
     """The document that an edit left, and the event that it made, if it changed anything."""
@@ -193,7 +204,7 @@ def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
         if len(done.recalled) != len(writes):
             raise EventIdReused(writes[0].event.id)
         known = yield from known_events(core.log, done.recalled)
-        return (yield from _answers(core, _with_events(decided, known), None))
+        return (yield from _answers(core, _with_events(decided, known), None, are_recalled=True))
     raise Conflict(f"{subject} keeps changing; try again")
 
 
@@ -232,24 +243,29 @@ def _decide(
     return decided, writes
 
 
-def _answers(core: Core, decided: _Decided, document: Remembered | None) -> Step[list[_Outcome]]:
-    """Return what each of these edits left, the first one of a document, or why it was refused."""
+def _answers(
+    core: Core, decided: _Decided, document: Remembered | None, *, are_recalled: bool = False
+) -> Step[list[_Outcome]]:
+    """Return what each of these edits left, the first one of a document, or why it was refused.
+
+    Events that `are_recalled` were in the log before, as are those of retries that would make none now.
+    """
     outcomes = list[_Outcome]()
     for job, made in decided:
-        if isinstance(made, Event):
-            follows = made.prev == (document.position.stream_id if document else "")
-            try:
-                document = _folded_on(document, made) if follows else (yield from as_left(core, made))
-            except EngineError as error:
-                outcomes.append(copied(error, made.id, made.position))
-            else:
-                outcomes.append(_Left(document, made))
-        else:
-            known = yield from _known_or_error(core, job)
-            if isinstance(known, Event):
-                outcomes.append(_Left((yield from as_left(core, known)), known))
-            else:
-                outcomes.append(known or (made if isinstance(made, Exception) else _Left(document)))
+        event = made if isinstance(made, Event) else (yield from _known_or_error(core, job))
+        if not isinstance(event, Event):
+            outcomes.append(event or (made if isinstance(made, Exception) else _Left(document)))
+            continue
+        try:
+            follows = event.prev == (document.position.stream_id if document else "")
+            before = document if follows else (yield from _before(core, event))
+        except EngineError as error:
+            outcomes.append(copied(error, event.id, event.position))
+            continue
+        left = _folded_on(before, event)
+        is_own = event is made and not are_recalled
+        outcomes.append(_Left(left, event) if is_own or job.made(event, before) else EventIdReused(event.id))
+        document = left if event is made else document
     return outcomes
 
 
@@ -294,9 +310,9 @@ def _known(core: Core, job: _Job) -> Step[Event | None]:
     return event
 
 
-def as_left(core: Core, event: Event) -> Step[Remembered | None]:
-    """Return what a subject was after one of its events."""
-    events, at = list[Event](), event.position.stream_id
+def _before(core: Core, event: Event) -> Step[Remembered | None]:
+    """Return what a subject was before one of its events."""
+    events, at = list[Event](), event.prev
     while at:
         some, at = yield from walk_back(core.log, event.page, event.subject, at, 500)
         events += some

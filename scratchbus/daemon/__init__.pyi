@@ -21,6 +21,9 @@ from scratchbus.daemon.runtime import DaemonRun as DaemonRun
 from scratchbus.daemon.runtime import configure_logging as configure_logging
 from scratchbus.daemon.runtime import serve as serve
 from scratchbus.daemon.usage import usage_line as usage_line
+from scratchbus.domain.patterns import Pattern as Pattern
+from scratchbus.domain.patterns import UnfitPattern as UnfitPattern
+from scratchbus.domain.patterns import linear_pattern as linear_pattern
 from scratchbus.domain.yaml_model import Entries as Entries
 from scratchbus.domain.yaml_model import Items as Items
 from scratchbus.domain.yaml_model import JsonTable as JsonTable

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
-from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, shown
+from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, key_text, shown
 
 MAX_LABEL = 256
 """The most characters of a tag, an owner, an action."""
@@ -204,7 +204,7 @@ def check_trigger(trigger: object) -> dict[str, Any] | None:
         raise InvalidField("remind_on", f"{shown(trigger)} is not a mapping of: {', '.join(_TRIGGERS)}")
     unknown = [key for key in trigger if key not in _TRIGGERS]
     if unknown:
-        raise UnknownField(f"remind_on.{unknown[0]}", _TRIGGERS)
+        raise UnknownField(f"remind_on.{key_text(unknown[0])}", _TRIGGERS)
     if not trigger:
         raise InvalidField("remind_on", f"is empty; give at least one of: {', '.join(_TRIGGERS)}")
     checked: dict[str, Any] = {key: check_label(f"remind_on.{key}", trigger[key]) for key in trigger if key != "tags"}

@@ -1,20 +1,25 @@
-"""JSON Schemas of context and metadata.
+"""JSON Schemas of context and metadata, whose patterns are searched for in linear time.
 
-Only this module imports jsonschema, and it is imported when the first schema is met: most registries have none, and
-the import takes longer than hundreds of writes.
+jsonschema itself would search with Python's `re`, which may backtrack for hours. Only this module imports jsonschema,
+and it is imported when the first schema is met: most registries have none, and the import takes longer than hundreds of
+writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
+
+from scratchbus.domain.patterns import UnfitPattern, linear_pattern
 
 Path = tuple[str | int, ...]
 
@@ -30,24 +35,89 @@ class SchemaProblem:
     message: str
 
 
+_compiled = lru_cache(256)(linear_pattern)
+
+
+def _is_linear(pattern: object) -> bool:
+    """Return True for a pattern, and for what is no text. Raises UnfitPattern."""
+    return not isinstance(pattern, str) or _compiled(pattern) is not None
+
+
+def _is_found(pattern: str, text: str) -> bool:
+    return _compiled(pattern).search(text) is not None
+
+
+def _pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if isinstance(value, str) and not _is_found(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, schemas: Mapping[str, Any], value: Any, _schema: Any
+) -> Iterator[ValidationError]:
+    for pattern, schema in schemas.items() if isinstance(value, dict) else ():
+        for name, inner in value.items():
+            if _is_found(pattern, name):
+                yield from validator.descend(inner, schema, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, schema: Any, value: Any, around: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    """Check the properties that no pattern matches as if the schema had no patterns."""
+    if isinstance(value, dict) and (patterns := around.get("patternProperties")):
+        value = {name: inner for name, inner in value.items() if not any(_is_found(each, name) for each in patterns)}
+        around = {name: inner for name, inner in around.items() if name != "patternProperties"}
+    yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, schema, value, around)
+
+
+_MIXED: Final = "unevaluatedProperties is not supported beside patternProperties; use additionalProperties"
+
+
+def _mixed(*_: Any) -> Iterator[ValidationError]:
+    raise UnfitPattern(_MIXED)
+
+
+_LINEAR: Final = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+}
+"""The keywords with which jsonschema searches; it does in `unevaluatedProperties` too, beside `patternProperties`."""
+
+_FORMATS: Final = FormatChecker(())
+_FORMATS.checkers = Draft202012Validator.FORMAT_CHECKER.checkers | {"regex": (_is_linear, UnfitPattern)}
+
+
 def compile_schema(schema: Mapping[str, Any]) -> Draft202012Validator:
     """Return what validates against a sound schema. It never goes online."""
-    return Draft202012Validator(dict(schema), registry=Registry())
+    keywords = _LINEAR | {"unevaluatedProperties": _mixed} if _mixes(schema) else _LINEAR
+    kind: type[Draft202012Validator] = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
+    return kind(dict(schema), registry=Registry())
 
 
-def schema_problem(schema: Mapping[str, Any]) -> SchemaProblem | None:
-    """Return what makes this no usable JSON Schema, if anything does: form, dialect, a pattern, a `$ref`."""
+def schema_problem(schema: Mapping[str, Any], *, is_published: bool = False) -> SchemaProblem | None:
+    """Return what makes this no usable JSON Schema, if anything does: form, dialect, a pattern, a `$ref`.
+
+    In one that `is_published` already, patterns may be any that Python knows; nothing passes those that cannot be
+    searched for in linear time.
+    """
     if schema.get("$schema", _DIALECT) != _DIALECT:
         return SchemaProblem(("$schema",), f"only {_DIALECT} is supported; leave the key out")
     try:
-        Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+        formats = Draft202012Validator.FORMAT_CHECKER if is_published else _FORMATS
+        Draft202012Validator.check_schema(schema, format_checker=formats)
     except SchemaError as problem:
-        return SchemaProblem(tuple(problem.absolute_path), _short(problem.message))
+        why = f"{problem.instance!r} {problem.cause}" if isinstance(problem.cause, UnfitPattern) else problem.message
+        return SchemaProblem(tuple(problem.absolute_path), _short(why))
+    if not is_published and _mixes(schema):
+        return SchemaProblem((), _MIXED)
     root = DRAFT202012.create_resource(dict(schema))
     resolver = Registry().with_resource("", root).resolver()
-    for path, target in _references(schema, ()):
+    for path, target in _entries(schema, ()):
         try:
-            resolver.lookup(target)
+            if path[-1] == "$ref" and isinstance(target, str):
+                resolver.lookup(target)
         except Unresolvable:
             return SchemaProblem(path, f"$ref {target!r} is not defined in this schema; define it under $defs")
     return None
@@ -57,6 +127,8 @@ def value_problem(validator: Draft202012Validator, value: Mapping[str, Any]) -> 
     """Return what does not fit the schema most, if anything does."""
     try:
         worst = best_match(validator.iter_errors(value))
+    except UnfitPattern as problem:
+        return SchemaProblem((), f"cannot be checked: a pattern of its schema {problem}")
     except RecursionError:
         return SchemaProblem(
             (), "cannot be checked: it is nested too deep, or the schema has a $ref that leads to itself"
@@ -64,15 +136,18 @@ def value_problem(validator: Draft202012Validator, value: Mapping[str, Any]) -> 
     return None if worst is None else SchemaProblem(tuple(worst.absolute_path), _short(worst.message))
 
 
-def _references(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if key == "$ref" and isinstance(inner, str):
-                yield (*path, key), inner
-            yield from _references(inner, (*path, key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _references(inner, (*path, index))
+def _mixes(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema has both keywords with which jsonschema would search with `re` after all."""
+    return {"patternProperties", "unevaluatedProperties"} <= {path[-1] for path, _ in _entries(schema, ())}
+
+
+def _entries(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield the entries of all mappings in a value, each with its path."""
+    inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inside:
+        if isinstance(value, Mapping):
+            yield (*path, key), inner
+        yield from _entries(inner, (*path, key))
 
 
 def _short(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, ValidationInfo, model_validator
 
 from scratchbus.domain import lifecycle as lifecycles
 from scratchbus.domain.lifecycle import ARCHIVED, STATUS_CLASSES, Lifecycle, StatusClass, never_closing
@@ -36,14 +36,15 @@ from scratchbus.errors import InvalidTTL, RegistryError, shown
 _DEDUPABLE: Final = (*DEDUPE_FIELDS, *(f"{prefix}<key>" for prefix in DEDUPE_PREFIXES))
 
 
-def parse_registry(text: str, file: str) -> Registry:
+def parse_registry(text: str, file: str, *, is_published: bool = False) -> Registry:
     """Return the registry that a YAML text describes; `file` is its name in errors.
 
-    Raises RegistryError with the file, the line, the key and what is allowed there.
+    One that `is_published` may have been accepted by an older version, so all its patterns are taken. Raises
+    RegistryError with the file, the line, the key and what is allowed there.
     """
     source = YamlText(text, file, RegistryError)
     try:
-        return source.read(_TypesFile).registry(text)
+        return source.read(_TypesFile, {"is_published": is_published}).registry(text)
     except YamlProblem as problem:
         raise source.wrong(problem) from None
 
@@ -89,10 +90,10 @@ def _mapping_of_schema(schema: Any) -> Any:
     return schema
 
 
-def _sound(schema: dict[str, Any]) -> dict[str, Any]:
+def _sound(schema: dict[str, Any], info: ValidationInfo[Mapping[str, bool]]) -> dict[str, Any]:
     from scratchbus.domain.json_schema import schema_problem  # late: it imports jsonschema
 
-    problem = schema_problem(schema)
+    problem = schema_problem(schema, is_published=info.context["is_published"])
     if problem is not None:
         raise YamlProblem(f"not a JSON Schema: {problem.message}", at=problem.path)
     return schema

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
-from scratchbus.domain.checks import bytes_of, check_label
-from scratchbus.errors import InvalidField, UnknownField, shown
+from scratchbus.domain.checks import MAX_LABEL, bytes_of, check_label
+from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 
 TodoStatus = Literal["pending", "in_progress", "completed", "cancelled"]
 
@@ -123,7 +123,7 @@ def _given_item(place: str, item: object) -> dict[str, str]:
         raise InvalidField(place, f'{shown(item)} is not an item like {{"id": "1", "content": "…"}}')
     for name in fields:
         if name not in _FIELDS:
-            raise UnknownField(f"{place}.{name}", _FIELDS)
+            raise UnknownField(f"{place}.{key_text(name)}", _FIELDS)
     change = {"id": _id(f"{place}.id", fields.get("id"))}
     if (content := _content(f"{place}.content", fields.get("content"))) is not None:
         change["content"] = content
@@ -134,7 +134,7 @@ def _given_item(place: str, item: object) -> dict[str, str]:
 
 
 def _id(field: str, id: object) -> str:
-    if isinstance(id, int) and not isinstance(id, bool):
+    if isinstance(id, int) and not isinstance(id, bool) and id.bit_length() < 4 * MAX_LABEL:
         id = str(id)
     if id is None or (isinstance(id, str) and not id.strip()):
         raise InvalidField(field, "is missing; give each item its own id, by which you can change it later")

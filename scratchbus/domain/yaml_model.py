@@ -194,10 +194,10 @@ class YamlText:
         self._root = _Spot(1, 1, "", yaml.ScalarNode(_NULL, "") if node is None else node)
         self._data = self._plain(self._root)
 
-    def read(self, model: type[M]) -> M:
-        """Return the text as a model. Raises the error of the first line that is wrong."""
+    def read(self, model: type[M], context: object = None) -> M:
+        """Return the text as a model; its validators get the context. Raises the error of the first line at fault."""
         try:
-            return model.model_validate(self._data)
+            return model.model_validate(self._data, context=context)
         except ValidationError as problem:
             found = []
             for each in problem.errors(include_url=False):

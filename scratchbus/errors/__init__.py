@@ -68,6 +68,7 @@ the error also has its `position`, and for a claim the `fence`.
 """
 
 from scratchbus.errors.base import ScratchbusError as ScratchbusError
+from scratchbus.errors.base import key_text as key_text
 from scratchbus.errors.base import shown as shown
 from scratchbus.errors.engine import EngineAuth as EngineAuth
 from scratchbus.errors.engine import EngineError as EngineError

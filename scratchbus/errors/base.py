@@ -50,6 +50,11 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
+def key_text(key: object) -> str:
+    """Return the key of a mapping for a message: a text without quotes, anything else as `shown`."""
+    return key if isinstance(key, str) else shown(key)
+
+
 def listed(names: Iterable[str]) -> str:
     """Return names as a sorted list for a message, or "none"."""
     return ", ".join(sorted(names)) or "none"

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.position import Position
-from scratchbus.errors import InvalidField
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.errors import InvalidField, shown
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _NOTHING: dict[str, Any] = {}
@@ -33,13 +33,18 @@ def because(cause: Event | Position | str | None = None, *, traceparent: str | N
     """
     given = dict(_reasons.get())
     if cause is not None:
-        given["cause"] = str(cause.position if isinstance(cause, Event) else Position.parse(str(cause)))
+        at = cause.position if isinstance(cause, Event) else cause
+        given["cause"] = str(Position.parse(str(at) if isinstance(at, Position | BusPosition) else at))
     if traceparent is not None:
-        if not _TRACEPARENT.fullmatch(traceparent):
-            raise InvalidField("traceparent", f"{traceparent!r} is not a W3C trace context")
+        if not _is_trace_context(traceparent):
+            raise InvalidField("traceparent", f"{shown(traceparent)} is not a W3C trace context")
         given["traceparent"] = traceparent
     token = _reasons.set(given)
     try:
         yield
     finally:
         _reasons.reset(token)
+
+
+def _is_trace_context(value: object) -> bool:
+    return isinstance(value, str) and _TRACEPARENT.fullmatch(value) is not None

@@ -7,7 +7,7 @@ any time, knows from where on the log may have the event, and nothing has to be 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
@@ -30,9 +30,14 @@ _DECIDED: Mapping[str, set[str]] = {
     "claimed": {"owner"},
     "erased": {"positions", "version"},
     "todo_written": {"todos", "merge"},
+    "notepad_edited": {"content"},
     "context_rendered": {"observations", "tokens"},
 }
-"""The fields of each kind of event that do not depend on the arguments alone; those of `Event` are not compared."""
+"""The fields of each kind of event that do not depend on the arguments alone; those of `Event` are not compared.
+
+Edits of memories are decided again to compare the rest (`commands/memory.py`). A context is put together again by each
+retry, of what is there then.
+"""
 
 _BATCHES = {OPS["ADD"], OPS["CLEAR"], OPS["UPDATE"], OPS["CHANGE_STATUS"]}  # of one caller each
 
@@ -152,7 +157,12 @@ def _may_be(write: Write, entry: RawEntry) -> bool:
         return True  # it is only asked whether it is there
     if found.kind != event.kind and not (write.op == OPS["ADD"] and found.kind == "repeated"):
         return False
-    names = type(found).model_fields.keys() - Event.model_fields.keys() - _DECIDED.get(found.kind, set())
+    return says_same(event, found, but=_DECIDED.get(found.kind, set()))
+
+
+def says_same(event: Event, found: Event, but: Set[str] = frozenset()) -> bool:
+    """Return whether an event says what another one says; what all events have, and the fields `but`, do not count."""
+    names = type(found).model_fields.keys() - Event.model_fields.keys() - but
     return all(getattr(found, name) == getattr(event, name) for name in names)
 
 

@@ -1,6 +1,7 @@
 """Slow down wrong tokens: each is logged, and answered later than the previous one from the same client.
 
-A valid token is never delayed, so nobody can lock out others, not even from the same address.
+A valid token is never delayed, so nobody can lock out others, not even from the same address. Only while as many wrong
+ones wait as can, a client that sent some has its tokens refused unchecked, but for those that were right before.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from hashlib import sha256
+from typing import Final, NoReturn
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend
 from mcp.server.auth.provider import TokenVerifier
-from starlette.authentication import AuthCredentials, BaseUser
+from starlette.authentication import AuthCredentials, AuthenticationError, BaseUser
 from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
 
 from scratchbus.daemon import stderr_logger
 
@@ -31,9 +34,12 @@ CLIENTS: Final = 1024
 """The most clients to remember; beyond that, the one whose last wrong token is oldest is forgotten."""
 
 WAITING: Final = 256
-"""The most answers delayed at once; further ones are not delayed, since delayed answers use memory."""
+"""The most answers delayed at once, since delayed answers use memory. Further requests are refused (429)."""
 
-_LOGGED_EACH: Final = 8  # failures of a client are all logged; later only every power of two
+RIGHT: Final = 1024
+"""The most tokens to remember as right, by digest."""
+
+_LOGGED_EACH: Final = 8  # the first are all logged; later only every power of two
 
 logger = stderr_logger()
 
@@ -47,6 +53,9 @@ class Failures:
 
     def __len__(self) -> int:
         return len(self._seen)
+
+    def __contains__(self, client: str) -> bool:
+        return client in self._seen and self._clock() - self._seen[client][1] <= FORGOTTEN
 
     def add(self, client: str) -> int:
         """Count a wrong token of a client; return its count."""
@@ -75,29 +84,63 @@ def client_of(host: str) -> str:
     return str(address)
 
 
+class TooManyWrong(AuthenticationError):
+    """A token was not checked, because too many wrong ones wait."""
+
+
+def refused_unchecked(_request: HTTPConnection, problem: Exception) -> JSONResponse:
+    """Return the answer to a request whose token was not checked."""
+    body = {"error": "too_many_requests", "error_description": str(problem)}
+    return JSONResponse(body, 429, {"Retry-After": f"{LONGEST:.0f}"})
+
+
 class SlowingBackend(BearerAuthBackend):
     """Authenticates requests by token; logs wrong tokens and delays their answers."""
 
     def __init__(self, verifier: TokenVerifier) -> None:
         super().__init__(verifier)
         self._failures = Failures()
+        self._right: OrderedDict[bytes, None] = OrderedDict()
         self._waiting = 0
+        self._unchecked = 0
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
-        """Return the user of a request's token; None without a token, or if it is unknown."""
+        """Return the user of a request's token; None without a token, or if it is unknown. Raises TooManyWrong."""
+        header = conn.headers.get("authorization", "")
+        if not header.lower().startswith("bearer "):
+            return None
+        client = client_of(conn.client.host if conn.client else "unknown")
+        digest = sha256(header.encode()).digest()
+        if self._waiting >= WAITING and client in self._failures and digest not in self._right:
+            self._refuse_unchecked(client)
         found: tuple[AuthCredentials, BaseUser] | None = await super().authenticate(conn)
-        if found is None and conn.headers.get("authorization", "").lower().startswith("bearer "):
-            await self._refuse(client_of(conn.client.host if conn.client else "unknown"))
+        self._right.pop(digest, None)
+        if found is None:
+            await self._refuse(client)
+        else:
+            self._right[digest] = None
+            if len(self._right) > RIGHT:
+                self._right.popitem(last=False)
         return found
 
     async def _refuse(self, client: str) -> None:
         count = self._failures.add(client)
-        if count <= _LOGGED_EACH or count & (count - 1) == 0:
+        if _is_logged(count):
             logger.warning("token refused", client=client, failures=count)
         if self._waiting >= WAITING:
-            return
+            self._refuse_unchecked(client)
         self._waiting += 1
         try:
             await anyio.sleep(delay(count))
         finally:
             self._waiting -= 1
+
+    def _refuse_unchecked(self, client: str) -> NoReturn:
+        self._unchecked += 1
+        if _is_logged(self._unchecked):
+            logger.warning("token refused unchecked", client=client, waiting=self._waiting, unchecked=self._unchecked)
+        raise TooManyWrong(f"{WAITING} wrong tokens wait for their answers; try again in {LONGEST:.0f} s")
+
+
+def _is_logged(count: int) -> bool:
+    return count <= _LOGGED_EACH or count & (count - 1) == 0

@@ -33,7 +33,7 @@ from starlette.types import Receive, Scope, Send
 
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import ScratchbusError, SettingsError, shown
-from scratchbus.mcp.failures import SlowingBackend
+from scratchbus.mcp.failures import SlowingBackend, refused_unchecked
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.server import server_of
 from scratchbus.mcp.tokens import Tokens
@@ -74,7 +74,7 @@ class Reception:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Starlette]:
         """Return the application; it serves until exit."""
-        admission = Middleware(AuthenticationMiddleware, backend=SlowingBackend(self))
+        admission = Middleware(AuthenticationMiddleware, backend=SlowingBackend(self), on_error=refused_unchecked)
         routes = [Route(PATH, endpoint=RequireAuthMiddleware(self, []))]
         async with anyio.create_task_group() as self._tasks:
             yield Starlette(routes=routes, middleware=[admission, Middleware(AuthContextMiddleware)])

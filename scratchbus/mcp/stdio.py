@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import threading
 from contextlib import suppress
 from typing import Any, Final
@@ -167,9 +168,14 @@ def _no_message(line: bytes, problem: ValidationError) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=_id_in(line), error=ErrorData(code=PARSE_ERROR, message=text))
 
 
+def _int(digits: str) -> int | None:
+    """Return a number, None for one that Python refuses to convert: the id beside it is still wanted."""
+    return int(digits) if len(digits) < sys.int_info.default_max_str_digits else None
+
+
 def _id_in(line: bytes) -> RequestId | None:
     with suppress(ValueError, RecursionError):
-        document = json.loads(line.decode(errors="replace"))
+        document = json.loads(line.decode(errors="replace"), parse_int=_int)
         id = document.get("id") if isinstance(document, dict) else None
         if isinstance(id, str | int) and str(id).isascii():
             return id

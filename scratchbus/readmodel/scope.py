@@ -152,7 +152,8 @@ def _read_registry(log: Log, known: int = 0) -> Step[tuple[Head | None, Registry
     if head is None or head.version == known:
         return head, None
     (event,) = yield from known_events(log, [head.event_position(0)])
-    return head, parse_registry(cast(TypesChanged, event).text, f"types (version {head.version})")
+    text = cast(TypesChanged, event).text
+    return head, parse_registry(text, f"types (version {head.version})", is_published=True)
 
 
 def push_registry(core: Core, registry: Registry, event_id: str | None = None) -> Step[bool]:

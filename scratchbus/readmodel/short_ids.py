@@ -30,6 +30,8 @@ def whole_id(log: Log, page: str, given: str) -> Step[str]:
     A whole id is returned as it is, as is the subject of what is remembered, and the engine is not asked. Raises
     NotFound when none ends so, InvalidId when several do.
     """
+    if not isinstance(given, str):
+        raise InvalidId(f"id: {shown(given)} is not an id")
     if is_remembered(given.strip()):
         return given.strip()
     text = given.strip().upper()

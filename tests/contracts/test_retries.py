@@ -114,19 +114,169 @@ def test_every_argument_of_an_addition_counts_under_an_id_that_was_made(bus, pag
     assert page.add(**given, event_id=once) == first
 
 
-def test_every_argument_of_an_edit_of_a_memory_counts_under_an_id_that_was_made(bus):
-    notes, notepad = bus.notes("s"), bus.notepad("s")
-    for write, other in (
-        (lambda **more: notes.add("a", tags=["t"], **more), lambda **more: notes.add("a", tags=["u"], **more)),
-        (lambda **more: notepad.update("append", content="a", **more),
-         lambda **more: notepad.update("append", content="b", **more)),
-    ):  # fmt: skip
-        write()
-        once, length = all_events(bus)[-1].id, log_length(bus)
+ITEM = {"id": "1", "content": "a"}
+
+# Edits of memories: what is there before, the edit, and others that must not pass for a retry of it.
+EDITS = {
+    "note": (
+        [],
+        lambda bus, **more: bus.notes("s").add("a", tags=["t"], **more),
+        [lambda bus, **more: bus.notes("s").add("a", tags=["u"], **more)],
+    ),
+    "append": (
+        [lambda bus: bus.notepad("s").write("no line break")],
+        lambda bus, **more: bus.notepad("s").update("append", content="a", **more),
+        [lambda bus, **more: bus.notepad("s").update("append", content="b", **more)],
+    ),
+    "delete": (
+        [lambda bus: bus.notepad("s").write("a b")],
+        lambda bus, **more: bus.notepad("s").update("delete", content="a", **more),
+        [
+            lambda bus, **more: bus.notepad("s").update("delete", content="b", **more),
+            lambda bus, **more: bus.notepad("s").update("delete", content="z", **more),
+            lambda bus, **more: bus.notepad("s").update("delete", content="a", replace_all=True, **more),
+        ],
+    ),
+    "find_replace": (
+        [lambda bus: bus.notepad("s").write("a")],
+        lambda bus, **more: bus.notepad("s").update("find_replace", find="a", replace="b", **more),
+        [
+            lambda bus, **more: bus.notepad("s").update("find_replace", find="a", replace="c", **more),
+            lambda bus, **more: bus.notepad("s").update("find_replace", find="z", replace="b", **more),
+        ],
+    ),
+    "a whole notepad": (
+        [],
+        lambda bus, **more: bus.notepad("s").write("a", **more),
+        [lambda bus, **more: bus.notepad("s").write("b", **more)],
+    ),
+    "an item more": (
+        [lambda bus: bus.todo("s").write([{"id": "0", "content": "before"}])],
+        lambda bus, **more: bus.todo("s").write([ITEM], merge=True, **more),
+        [
+            lambda bus, **more: bus.todo("s").write([{"id": "2", "content": "b"}], merge=True, **more),
+            lambda bus, **more: bus.todo("s").write([ITEM | {"content": "b"}], merge=True, **more),
+            lambda bus, **more: bus.todo("s").write([ITEM | {"status": "completed"}], merge=True, **more),
+            lambda bus, **more: bus.todo("s").write([{"id": "2", "status": "completed"}], merge=True, **more),
+            lambda bus, **more: bus.todo("s").write([], merge=True, **more),
+            lambda bus, **more: bus.todo("s").write([ITEM], **more),
+            lambda bus, **more: bus.todo("s").write([ITEM], merge=True, revision=7, **more),
+        ],
+    ),
+    "an item done": (
+        [lambda bus: bus.todo("s").write([ITEM, {"id": "2", "content": "b"}])],
+        lambda bus, **more: bus.todo("s").write([{"id": "1", "status": "completed"}], merge=True, **more),
+        [
+            lambda bus, **more: bus.todo("s").write([{"id": "2", "status": "completed"}], merge=True, **more),
+            lambda bus, **more: bus.todo("s").write([{"id": "1", "status": "cancelled"}], merge=True, **more),
+        ],
+    ),
+    "a whole list": (
+        [],
+        lambda bus, **more: bus.todo("s").write([ITEM], **more),
+        [
+            lambda bus, **more: bus.todo("s").write([], **more),
+            lambda bus, **more: bus.todo("s").write([ITEM, {"id": "2", "content": "b"}], **more),
+            lambda bus, **more: bus.todo("s").write([{"id": "2", "content": "b"}], merge=True, **more),
+        ],
+    ),
+    "a scratchpad": (
+        [],
+        lambda bus, **more: bus.scratchpad("tester").write("a", **more),
+        [lambda bus, **more: bus.scratchpad("tester").write("b", **more)],
+    ),
+    "the end of a task": (
+        [],
+        lambda bus, **more: bus.end_task(_only_task(bus), summary="a", **more),
+        [lambda bus, **more: bus.end_task(_only_task(bus), summary="b", **more)],
+    ),
+}
+
+
+def _only_task(bus):
+    tasks = [event for event in bus.events() if event.kind == "task_begun"]
+    return f"{tasks[0].subject}@s" if tasks else bus.begin_task("s", "do it")
+
+
+@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("ends", [False, True], ids=["", "in a session that is over"])
+def test_every_argument_of_an_edit_of_a_memory_counts_under_an_id_that_was_made(connect, name, ends):
+    """Of ids that were not given no digest is kept, and what an edit makes depends on what it was made of."""
+    bus = connect("tester", kind="subagent")
+    befores, edit, others = EDITS[name]
+    for before in befores:
+        before(bus)
+    edit(bus)
+    once = all_events(bus)[-1].id
+    if ends:
+        bus.end_session("s")
+    length = log_length(bus)
+    for other in others:
         with pytest.raises(EventIdReused):
-            other(event_id=once)
-        write(event_id=once)
-        assert log_length(bus) == length
+            other(bus, event_id=once)
+    edit(bus, event_id=once)
+    assert log_length(bus) == length
+
+
+def test_a_line_is_known_by_an_id_that_was_made_whatever_stands_before_it_now(bus):
+    notepad = bus.notepad("s")
+    notepad.append("a", line=True)
+    once = all_events(bus)[-1].id
+    notepad.write("no line break")
+    notepad.append("a", line=True, event_id=once)
+    assert notepad.read() == "no line break"
+    with pytest.raises(EventIdReused):
+        notepad.append("b", line=True, event_id=once)
+
+
+def test_another_edit_of_a_note_that_is_gone_counts_under_an_id_that_was_made(bus):
+    notes = bus.notes("s")
+    note = notes.add("a").note.id
+    notes.update(note, content="b")
+    updated = all_events(bus)[-1].id
+    notes.delete(note)
+    deleted = all_events(bus)[-1].id
+    for other in (
+        lambda: notes.update(note, content="c", event_id=updated),
+        lambda: notes.update(note, tags=["t"], event_id=updated),
+        lambda: notes.update(note, content="b", event_id=deleted),
+        lambda: notes.delete(note, event_id=updated),
+    ):
+        with pytest.raises(EventIdReused):
+            other()
+    assert notes.update(note, content="b", event_id=updated).note.content == "b"
+    assert notes.delete(note, event_id=deleted).note.content == "b"
+
+
+def test_a_repeat_under_an_id_that_was_made_is_of_the_same_key(bus, page):
+    page.add("observation", "x", dedupe_key="k")
+    second = page.add("observation", "x", dedupe_key="k")
+    once, length = all_events(bus)[-1].id, log_length(bus)
+    for other in ({"dedupe_key": "l"}, {}, {"dedupe_key": "k", "times": 2}):
+        with pytest.raises(EventIdReused):
+            page.add("observation", "x", event_id=once, **other)
+    assert page.add("observation", "x", dedupe_key="k", event_id=once) == second
+    assert log_length(bus) == length
+
+
+def test_what_was_picked_under_an_id_that_was_made_is_what_is_asked_for(bus, page):
+    page.add("observation", "x", tags=["a"])
+    page.add("risk_alert", "y", tags=["b"])
+    first = page.claim_next(types=["observation"], tags=["a"])
+    once = all_events(bus)[-1].id
+    for other in ({"types": ["risk_alert"]}, {"tags": ["b"]}, {"types": ["observation"], "ttl": "1h"}):
+        with pytest.raises(EventIdReused):
+            page.claim_next(event_id=once, **other)
+    assert page.claim_next(types=["observation"], tags=["a"], event_id=once).observation == first.observation
+
+
+def test_an_erasure_under_its_own_id_is_for_the_same_reason(bus, page):
+    for event_id in (None, "once"):
+        id = page.add("observation", "x").id
+        tombstone = page.erase(id, reason="a slip", event_id=event_id)
+        with pytest.raises(EventIdReused):
+            page.erase(id, reason="another", event_id=tombstone.id)
+        assert page.erase(id, reason="a slip", event_id=tombstone.id) == tombstone
 
 
 def change_on(page, id):

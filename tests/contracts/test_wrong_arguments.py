@@ -7,7 +7,7 @@ from types import GeneratorType
 
 import pytest
 
-from scratchbus import AsyncBus, NewObservation
+from scratchbus import AsyncBus, Bus, NewObservation, because
 from scratchbus.errors import ScratchbusError
 from scratchbus.subscriptions import Subscription
 from scratchbus.work import Work
@@ -55,6 +55,9 @@ WRONG = {
     "a mapping": {"a": 5},
     "a mapping of numbers": {1: 2},
     "a large number inside": {"a": 10**5000},
+    "a large number as a key": {10**5000: 1},
+    "an item of a large number": [{"id": 10**5000, "content": "x"}],
+    "an item with a large number as a key": [{10**5000: "x"}],
     "deep": nested(100_000),
     "deep inside": {"a": nested(100_000)},
     "an object": object(),
@@ -115,6 +118,7 @@ def operations(bus, id):
         "page.consequences": (page.consequences, by_id),
         "page.exposure": (page.exposure, by_id),
         "page.history": (page.history, by_id),
+        "page.whole_id": (page.whole_id, {"text": GHOST}),
         "page.as_of": (page.as_of, {"when": "1-1"}),
         "context.assemble": (context.assemble, {}),
         "context.surface": (context.surface, {"query": "x"}),
@@ -214,4 +218,31 @@ async def test_a_wrong_argument_of_the_asyncio_facade_is_an_error_of_the_tree(ro
                             pass
                 except Exception as error:
                     problems.append(problem_of(label, error))
+    assert [each for each in problems if each] == []
+
+
+@pytest.mark.parametrize(
+    "setting", ["url", "source", "config", "instance", "shards", "default_expiration", "log_level"]
+)
+def test_a_wrong_setting_is_an_error_of_the_tree(setting):
+    problems = []
+    for label, wrong in WRONG.items():
+        if (setting, label) == ("url", "long"):
+            continue  # a URL is shown as a whole
+        try:
+            Bus.connect(**{"url": f"memory://{token_hex(6)}"} | {setting: wrong}).close()
+        except Exception as error:
+            problems.append(problem_of(f"{setting}={label}", error))
+    assert [each for each in problems if each] == []
+
+
+@pytest.mark.parametrize("argument", ["cause", "traceparent"])
+def test_a_wrong_reason_is_an_error_of_the_tree(argument):
+    problems = []
+    for label, wrong in WRONG.items():
+        try:
+            with because(**{argument: wrong}):
+                pass
+        except Exception as error:
+            problems.append(problem_of(f"{argument}={label}", error))
     assert [each for each in problems if each] == []

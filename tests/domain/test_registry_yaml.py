@@ -167,7 +167,23 @@ def test_windows_line_ends_and_a_byte_order_mark_are_fine():
         ("dedupe: [context.]", "types.x.dedupe[0]", "cannot tell observations apart by 'context.'"),
         ("context: yes", "types.x.context", "must be a JSON Schema"),
         ("context: {type: strin}", "types.x.context.type", "not a JSON Schema"),
-        ("context: {pattern: '['}", "types.x.context.pattern", "not a 'regex'"),
+        ("context: {pattern: '['}", "types.x.context.pattern", "'[' is not a regular expression"),
+        ("context: {pattern: '(?=a)b'}", "types.x.context.pattern", "without backreferences, lookaround"),
+        (
+            "metadata: {properties: {a: {type: string, pattern: '(a)\\1'}}}",
+            "types.x.metadata.properties.a.pattern",
+            "cannot be searched for in linear time",
+        ),
+        (
+            "context: {patternProperties: {'(?!a)b': {}}}",
+            "types.x.context.patternProperties",
+            "cannot be searched for in linear time",
+        ),
+        (
+            "context: {patternProperties: {a: {}}, unevaluatedProperties: false}",
+            "types.x.context",
+            "use additionalProperties",
+        ),
         ("context: {$ref: '#/$defs/no'}", "types.x.context.$ref", "is not defined in this schema"),
         ("context: {$ref: 'https://example.com/s'}", "types.x.context.$ref", "is not defined in this schema"),
         (

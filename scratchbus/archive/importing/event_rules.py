@@ -136,7 +136,9 @@ _RULES: dict[str, Any] = {
     "action": _checked(check_action),
     "trigger": _checked(lambda text: str(Position.parse(text))),
     "positions": _checked(lambda texts: [Position.parse(text).stream_id for text in texts]),
-    "text": Annotated[_checked(lambda text: parse_registry(text, "types").text), Field(max_length=_MOST_TYPES)],
+    "text": Annotated[
+        _checked(lambda text: parse_registry(text, "types", is_published=True).text), Field(max_length=_MOST_TYPES)
+    ],
     "observations": dict[_Id, _Count],
     "tokens": Annotated[int, Field(ge=0)],
     "notepad.content": _NotepadText,

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from secrets import token_hex
+from urllib.parse import urlsplit
 
+import anyio
 import pytest
+from mcp.server.auth.provider import AccessToken
+from starlette.requests import HTTPConnection
 
-from scratchbus.mcp.failures import CLIENTS, FIRST, FORGOTTEN, LONGEST, Failures, client_of, delay
+from scratchbus.mcp.failures import (
+    CLIENTS,
+    FIRST,
+    FORGOTTEN,
+    LONGEST,
+    WAITING,
+    Failures,
+    SlowingBackend,
+    TooManyWrong,
+    client_of,
+    delay,
+)
 from tests.edges.mcp.test_http import refusal, serving
 
 
@@ -88,3 +105,76 @@ def test_a_right_token_is_answered_at_once_while_wrong_ones_wait(embedded_url: s
             assert refusal(served.url, right)[0] != 401
             assert sum(not each.done() for each in wrong) > 3
             assert {each.result()[0] for each in wrong} == {401}
+
+
+class Verifier:
+    """Knows one token, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.checked: list[str] = []
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Note a token; only one is right."""
+        self.checked.append(token)
+        return AccessToken(token=token, client_id="one", scopes=[]) if token == "right" else None
+
+
+def request(token: str, host: str) -> HTTPConnection:
+    headers = [(b"authorization", f"Bearer {token}".encode())]
+    return HTTPConnection({"type": "http", "headers": headers, "client": (host, 1)})
+
+
+async def test_beyond_those_that_wait_a_client_has_no_token_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scratchbus.mcp.failures.WAITING", 3)
+    verifier = Verifier()
+    backend = SlowingBackend(verifier)
+    assert await backend.authenticate(request("right", "192.0.2.1"))
+    async with anyio.create_task_group() as tasks:
+        for number in range(6):
+            await backend.authenticate(request(f"wrong {number}", "192.0.2.9"))
+        for number in range(3):
+            tasks.start_soon(backend.authenticate, request(f"waiting {number}", "192.0.2.9"))
+        await anyio.wait_all_tasks_blocked()
+        asked = len(verifier.checked)
+        for number in range(100):
+            with pytest.raises(TooManyWrong, match="try again in 3 s"):
+                await backend.authenticate(request(f"another {number}", "192.0.2.9"))
+        assert len(verifier.checked) == asked
+        assert await backend.authenticate(request("right", "192.0.2.9"))  # it was right before
+        assert await backend.authenticate(request("right", "192.0.2.2"))
+        with pytest.raises(TooManyWrong):
+            await backend.authenticate(request("wrong", "192.0.2.2"))
+        asked = len(verifier.checked)
+        with pytest.raises(TooManyWrong):
+            await backend.authenticate(request("wrong too", "192.0.2.2"))
+        assert len(verifier.checked) == asked
+        tasks.cancel_scope.cancel()
+    assert await backend.authenticate(request("wrong", "192.0.2.2")) is None
+    assert verifier.checked[-1] == "wrong"
+
+
+@pytest.mark.real
+async def test_wrong_tokens_beyond_those_that_wait_are_refused_at_once(embedded_url: str, tmp_path: Path) -> None:
+    with serving(embedded_url, tmp_path / "tokens.yaml", "--tools", "observations") as served:
+        right, parts = served.token(), urlsplit(served.url)
+        assert (await asyncio.to_thread(refusal, served.url, right))[0] != 401
+
+        async def status(number: int) -> int:
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer sbmcp_{number}\r\n"
+            writer.write(f"{head}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
+            answer = await reader.read()
+            writer.close()
+            assert (b"retry-after: 3" in answer.lower()) == (b" 429 " in answer)
+            return int(answer.split()[1])
+
+        wrong = [asyncio.ensure_future(status(number)) for number in range(WAITING + 64)]
+        for answer in asyncio.as_completed(wrong):
+            if await answer == 429:
+                break
+        assert (await asyncio.to_thread(refusal, served.url, right))[0] not in (401, 429)
+        answers = Counter(await asyncio.gather(*wrong))
+        served.process.terminate()
+        said = served.process.stderr.read()
+    assert answers.keys() == {401, 429}
+    assert "token refused unchecked" in said

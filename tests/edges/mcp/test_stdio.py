@@ -111,6 +111,10 @@ def test_what_is_not_a_message_gets_an_error_and_the_server_goes_on(embedded_url
         assert (refused["id"], refused["error"]["code"]) == (7, -32700)
         client.say(half.encode().replace(rb"\ud800", b"\xff\xfe"))
         assert (client.hear())["error"]["code"] == -32700
+        client.say((call % f'{{"type": "observation", "content": "x", "times": {"9" * 5_000}}}').encode())
+        refused = client.hear()
+        assert (refused["id"], refused["error"]["code"]) == (7, -32700)
+        assert "number out of range" in refused["error"]["message"]
         client.say(b"hello?")
         refused = client.hear()
         assert refused.get("id") is None
