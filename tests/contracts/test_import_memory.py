@@ -43,9 +43,9 @@ def peak_of(count: int) -> int:
 
 
 def test_four_times_as_many_lines_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "KEPT_BYTES", 1024 * 1024)
+    monkeypatch.setattr(spill, "KEPT_BYTES", 256 * 1024)
     peak_of(100)  # what is loaded on the first call
-    small, large = peak_of(1_000), peak_of(4_000)  # the least of them is well above what is kept
+    small, large = peak_of(250), peak_of(1_000)  # the least of them is well above what is kept
     assert large < 1.3 * small
 
 
