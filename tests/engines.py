@@ -24,7 +24,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -185,6 +185,24 @@ def _reopened(engine: Engine, bus: Bus) -> Iterator[Bus]:
     except BusClosed:
         with Bus.connect(engine.url, bus=bus.core.log.bus) as another:
             yield another
+
+
+NewBus = Callable[..., AbstractContextManager[Bus]]
+
+
+@pytest.fixture(scope="session")
+def new_bus(embedded_url: str) -> NewBus:
+    """Open buses of new names on the real engine, which is faster than the fake one; they leave nothing behind."""
+
+    @contextmanager
+    def new(**settings: Any) -> Iterator[Bus]:
+        with Bus.connect(embedded_url, bus=f"test-{token_hex(6)}", source="tester", **settings) as bus:
+            try:
+                yield bus
+            finally:
+                forget(bus)
+
+    return new
 
 
 @pytest.fixture

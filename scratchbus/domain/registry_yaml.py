@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, ValidationInfo, model_validator
@@ -36,11 +37,13 @@ from scratchbus.errors import InvalidTTL, RegistryError, shown
 _DEDUPABLE: Final = (*DEDUPE_FIELDS, *(f"{prefix}<key>" for prefix in DEDUPE_PREFIXES))
 
 
+@lru_cache(maxsize=16)
 def parse_registry(text: str, file: str, *, is_published: bool = False) -> Registry:
     """Return the registry that a YAML text describes; `file` is its name in errors.
 
-    One that `is_published` may have been accepted by an older version, so all its patterns are taken. Raises
-    RegistryError with the file, the line, the key and what is allowed there.
+    One that `is_published` may have been accepted by an older version, so all its patterns are taken. The last few are
+    remembered, since each connection of a process usually reads the same one. Raises RegistryError with the file, the
+    line, the key and what is allowed there.
     """
     source = YamlText(text, file, RegistryError)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -169,30 +168,17 @@ def _sentinel(url: str, options: dict[str, Any], socket_timeout: float) -> Targe
 
 
 def _memory(url: str) -> Target:
-    try:
-        from fakeredis import FakeRedis, FakeServer
-        from fakeredis._commands import SUPPORTED_COMMANDS
-        from fakeredis.aioredis import FakeRedis as AsyncFakeRedis
-    except ImportError:
-        raise EngineMisconfigured("memory:// needs fakeredis: pip install 'fakeredis[lua]'") from None
-    for verb in ("eval", "evalsha"):  # it does not know that a script may be sent as one that only reads
-        SUPPORTED_COMMANDS.setdefault(f"{verb}_ro", SUPPORTED_COMMANDS[verb])
+    from scratchbus.engine.in_process import in_process_engine  # late: it imports fakeredis
+
     name = url.partition(":")[2].removeprefix("//")
-    with _servers_lock:
-        server = _servers.get(name) or _servers.setdefault(name, FakeServer(version=(7,)))
-    pool: Any = FakeRedis(server=server, protocol=2).connection_pool
-    apool: Any = AsyncFakeRedis(server=server, protocol=2, socket_timeout=None).connection_pool
+    engine = in_process_engine(name)
     return Target(
         url,
         f"the memory engine {name!r}",
         "memory",
-        lambda *_: pool.make_connection(),
-        lambda _: apool.make_connection(),
+        lambda *_: engine.connection(),
+        lambda _: engine.async_connection(),
     )
-
-
-_servers: dict[str, Any] = {}
-_servers_lock = threading.Lock()
 
 
 def read_info(*sections: str, shard: int = 0) -> Step[dict[str, str]]:

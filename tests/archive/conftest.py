@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from secrets import token_hex
 
 import pytest
 
 from scratchbus import Bus, NewObservation
 from scratchbus.archive.archiver import archive_bus
+from tests.inspection import forget
 
 
 @pytest.fixture
@@ -18,19 +20,43 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bus(directory: Path) -> Iterator[Bus]:
-    """A bus whose log has 60 events, of which 50 are archived in five segments."""
-    with Bus.connect(
-        f"memory://{token_hex(6)}", bus="kept", source="tester", archive_url=str(directory), archive_segment=10,
-        retain="1ms", retain_events=10,
-    ) as bus:  # fmt: skip
-        for number in range(30):
-            items = [NewObservation(type="observation", content=f"{number} {each}", tags=["t"]) for each in "ab"]
-            bus.page(f"page-{number % 3}").add_many(items)
+def bus(embedded_url: str, directory: Path) -> Iterator[Bus]:
+    """A bus whose log has 60 events, of which 50 are to be archived in five segments."""
+    with _filled(embedded_url, directory) as bus:
         yield bus
 
 
 @pytest.fixture
 def archived(bus: Bus) -> Bus:
+    """A bus that is archived into the directory."""
     archive_bus(bus)
     return bus
+
+
+@pytest.fixture
+def archive(_written_once: Path, directory: Path) -> Path:
+    """A directory with the archive of such a bus, which is gone."""
+    return shutil.copytree(_written_once, directory)
+
+
+@pytest.fixture(scope="session")
+def _written_once(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("archived") / "archive"
+    with _filled(embedded_url, directory) as bus:
+        archive_bus(bus)
+    return directory
+
+
+@contextmanager
+def _filled(url: str, directory: Path) -> Iterator[Bus]:
+    with Bus.connect(
+        url, bus="kept", source="tester", archive_url=str(directory), archive_segment=10,
+        retain="1ms", retain_events=10,
+    ) as bus:  # fmt: skip
+        try:
+            for number in range(30):
+                items = [NewObservation(type="observation", content=f"{number} {each}", tags=["t"]) for each in "ab"]
+                bus.page(f"page-{number % 3}").add_many(items)
+            yield bus
+        finally:
+            forget(bus)

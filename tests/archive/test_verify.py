@@ -21,6 +21,8 @@ from scratchbus.archive.segment import index_of, pack, unpack
 from scratchbus.archive.stores import Store, open_store
 from scratchbus.errors import ArchiveDamaged
 
+pytestmark = pytest.mark.real
+
 
 def problems(directory: Path) -> list[str]:
     return [f"{each.file}: {each.problem}" for log in verify(open_store(str(directory))) for each in log.problems]
@@ -59,26 +61,26 @@ def rewrite(directory: Path, at: int, change: Callable[[list[bytes]], list[bytes
     manifests(directory)[at].write_bytes(Manifest(manifest.chain, files).encode())
 
 
-def test_a_sound_archive_has_no_problems(archived: Bus, directory: Path):
-    (log,) = verify(open_store(str(directory)))
+def test_a_sound_archive_has_no_problems(archive: Path):
+    (log,) = verify(open_store(str(archive)))
     assert log.problems == []
     assert (log.bus, log.shard, log.segments, log.events, log.erased) == ("kept", 0, 5, 50, 0)
-    assert [each.events for each in archived_segments(open_store(str(directory)))] == [10] * 5
+    assert [each.events for each in archived_segments(open_store(str(archive)))] == [10] * 5
 
 
-def test_each_flipped_byte_of_each_file_is_found(archived: Bus, directory: Path):
-    for file in (manifests(directory)[1], manifests(directory)[-1], segments(directory)[1], indexes(directory)[1]):
+def test_each_flipped_byte_of_each_file_is_found(archive: Path):
+    for file in (manifests(archive)[1], manifests(archive)[-1], segments(archive)[1], indexes(archive)[1]):
         content = file.read_bytes()
-        for at in range(0, len(content), max(1, len(content) // 40)):
+        for at in range(0, len(content), len(content) // 12):  # one checksum is over all of them
             file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-            assert any(file.name[:16] in each for each in problems(directory)), f"byte {at} of {file.name}"
+            assert any(file.name[:16] in each for each in problems(archive)), f"byte {at} of {file.name}"
         file.write_bytes(content)
-    assert problems(directory) == []
+    assert problems(archive) == []
 
 
 @pytest.mark.parametrize("kind", [manifests, segments, indexes])
-def test_a_byte_that_is_dropped_inserted_or_swapped_is_found(archived: Bus, directory: Path, kind):
-    file = kind(directory)[2]
+def test_a_byte_that_is_dropped_inserted_or_swapped_is_found(archive: Path, kind):
+    file = kind(archive)[2]
     content = file.read_bytes()
     at = next(at for at in range(len(content) // 2, len(content)) if content[at] != content[at + 1])
     for changed in (
@@ -90,7 +92,7 @@ def test_a_byte_that_is_dropped_inserted_or_swapped_is_found(archived: Bus, dire
         b"",
     ):
         file.write_bytes(changed)
-        assert any(file.name[:16] in each for each in problems(directory))
+        assert any(file.name[:16] in each for each in problems(archive))
 
 
 @pytest.mark.parametrize(
@@ -105,66 +107,66 @@ def test_a_byte_that_is_dropped_inserted_or_swapped_is_found(archived: Bus, dire
     ],
     ids=["changed", "dropped", "swapped", "inserted", "cut off", "erased without a word"],
 )
-def test_an_event_that_is_another_is_found_however_well_it_is_hidden(archived: Bus, directory: Path, change):
-    rewrite(directory, 1, change)
-    found = problems(directory)
+def test_an_event_that_is_another_is_found_however_well_it_is_hidden(archive: Path, change):
+    rewrite(archive, 1, change)
+    found = problems(archive)
     assert found
-    assert all(manifests(directory)[1].name[:16] in each for each in found)
+    assert all(manifests(archive)[1].name[:16] in each for each in found)
 
 
-def test_an_erased_event_leaves_the_archive_sound_and_is_counted(archived: Bus, directory: Path):
-    rewrite(directory, 1, lambda lines: erase_lines(lines, {13, 14}), erased=[13, 14])
-    (log,) = verify(open_store(str(directory)))
+def test_an_erased_event_leaves_the_archive_sound_and_is_counted(archive: Path):
+    rewrite(archive, 1, lambda lines: erase_lines(lines, {13, 14}), erased=[13, 14])
+    (log,) = verify(open_store(str(archive)))
     assert log.problems == []
     assert log.erased == 2
 
 
-def test_a_chain_that_was_made_anew_from_some_point_on_does_not_fit(archived: Bus, directory: Path):
-    file = manifests(directory)[1]
+def test_a_chain_that_was_made_anew_from_some_point_on_does_not_fit(archive: Path):
+    file = manifests(archive)[1]
     manifest = Manifest.parse(file.read_bytes())
     chain = manifest.chain.model_copy(update={"origin": "another"})
     file.write_bytes(Manifest(chain, manifest.files).encode())
-    assert any("SHA-256 differs from the one" in each for each in problems(directory))
-    assert any("another log" in each for each in problems(directory))
+    assert any("SHA-256 differs from the one" in each for each in problems(archive))
+    assert any("another log" in each for each in problems(archive))
 
 
 @pytest.mark.parametrize("at", [0, 2, 4], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("kind", [manifests, segments, indexes])
-def test_a_file_that_is_dropped_is_found(archived: Bus, directory: Path, kind, at):
-    kind(directory)[at].unlink()
-    assert problems(directory)
+def test_a_file_that_is_dropped_is_found(archive: Path, kind, at):
+    kind(archive)[at].unlink()
+    assert problems(archive)
 
 
 @pytest.mark.parametrize(
     ("at", "problem"), [(0, "events 1 to 10 are missing"), (2, "events 21 to 30 are missing"), (4, "it was the last")]
 )
-def test_a_segment_that_is_dropped_with_its_manifest_is_found(archived: Bus, directory: Path, at: int, problem: str):
+def test_a_segment_that_is_dropped_with_its_manifest_is_found(archive: Path, at: int, problem: str):
     for kind in (manifests, segments, indexes):
-        kind(directory)[at].unlink()
-    assert any(problem in each for each in problems(directory))
+        kind(archive)[at].unlink()
+    assert any(problem in each for each in problems(archive))
 
 
-def test_an_archive_of_which_only_the_end_is_left_is_found(archived: Bus, directory: Path):
-    for file in (*manifests(directory), *segments(directory), *indexes(directory)):
+def test_an_archive_of_which_only_the_end_is_left_is_found(archive: Path):
+    for file in (*manifests(archive), *segments(archive), *indexes(archive)):
         file.unlink()
-    assert any("it was the last manifest" in each for each in problems(directory))
+    assert any("it was the last manifest" in each for each in problems(archive))
 
 
-def test_a_last_segment_that_is_another_is_found(archived: Bus, directory: Path):
-    file = manifests(directory)[-1]
+def test_a_last_segment_that_is_another_is_found(archive: Path):
+    file = manifests(archive)[-1]
     manifest = Manifest.parse(file.read_bytes())
     file.write_bytes(Manifest(manifest.chain.model_copy(update={"events": "0" * 64}), manifest.files).encode())
-    assert any("one of them has changed" in each for each in problems(directory))
+    assert any("one of them has changed" in each for each in problems(archive))
 
 
-def test_the_file_that_names_the_end_is_checked_too(archived: Bus, directory: Path):
-    file = folder(directory) / "end.json"
+def test_the_file_that_names_the_end_is_checked_too(archive: Path):
+    file = folder(archive) / "end.json"
     content = file.read_bytes()
-    for at in range(len(content)):
+    for at in range(0, len(content), len(content) // 20):
         file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        assert problems(directory), f"byte {at}"
+        assert problems(archive), f"byte {at}"
     file.unlink()
-    assert any("end.json: it is gone" in each for each in problems(directory))
+    assert any("end.json: it is gone" in each for each in problems(archive))
 
 
 def test_an_archiver_notes_the_end_for_one_that_was_killed_before_it_did(archived: Bus, directory: Path):
@@ -190,40 +192,40 @@ def test_an_erasure_meanwhile_is_no_finding(archived: Bus, directory: Path, monk
 
 
 @pytest.mark.parametrize("kind", [manifests, segments, indexes])
-def test_two_files_that_are_swapped_are_found(archived: Bus, directory: Path, kind):
-    one, other = kind(directory)[1:3]
+def test_two_files_that_are_swapped_are_found(archive: Path, kind):
+    one, other = kind(archive)[1:3]
     first, second = one.read_bytes(), other.read_bytes()
     one.write_bytes(second)
     other.write_bytes(first)
-    found = problems(directory)
+    found = problems(archive)
     assert any(one.name[:16] in each for each in found)
     assert any(other.name[:16] in each for each in found)
 
 
 @pytest.mark.parametrize("kind", [manifests, segments, indexes])
-def test_a_file_that_is_inserted_is_found(archived: Bus, directory: Path, kind):
-    file = kind(directory)[1]
+def test_a_file_that_is_inserted_is_found(archive: Path, kind):
+    file = kind(archive)[1]
     for number in (12, 51):
         inserted = file.with_name(f"{number:016d}{file.name[16:]}")
         inserted.write_bytes(file.read_bytes())
-        assert any(inserted.name in each for each in problems(directory))
+        assert any(inserted.name in each for each in problems(archive))
         inserted.unlink()
-    assert problems(directory) == []
+    assert problems(archive) == []
 
 
-def test_a_manifest_of_another_bus_is_found(archived: Bus, directory: Path):
-    folder(directory).rename(directory / "kept" / "0001")
-    assert any("it is of bus 'kept', shard 0" in each for each in problems(directory))
+def test_a_manifest_of_another_bus_is_found(archive: Path):
+    folder(archive).rename(archive / "kept" / "0001")
+    assert any("it is of bus 'kept', shard 0" in each for each in problems(archive))
 
 
-def test_a_manifest_of_a_newer_format_says_what_to_do(archived: Bus, directory: Path):
-    file = manifests(directory)[0]
+def test_a_manifest_of_a_newer_format_says_what_to_do(archive: Path):
+    file = manifests(archive)[0]
     parts = json.loads(file.read_bytes())
     parts["chain"]["format"] = 2
     file.write_bytes(json.dumps(parts).encode())
-    assert any("upgrade scratchbus" in each for each in problems(directory))
+    assert any("upgrade scratchbus" in each for each in problems(archive))
     with pytest.raises(ArchiveDamaged, match="archive verify"):
-        list(archived_segments(open_store(str(directory))))
+        list(archived_segments(open_store(str(archive))))
 
 
 def test_a_directory_that_is_no_archive_has_nothing_to_find(tmp_path: Path):
@@ -232,15 +234,15 @@ def test_a_directory_that_is_no_archive_has_nothing_to_find(tmp_path: Path):
     assert verify(open_store(str(tmp_path / "not there"))) == []
 
 
-def test_a_segment_is_what_any_zstd_reads(archived: Bus, directory: Path):
-    lines = zstd.decompress(segments(directory)[0].read_bytes()).splitlines()
+def test_a_segment_is_what_any_zstd_reads(archive: Path):
+    lines = zstd.decompress(segments(archive)[0].read_bytes()).splitlines()
     assert [json.loads(line)["seq"] for line in lines] == list(range(1, 11))
 
 
-def test_duckdb_reads_all_segments_at_once(archived: Bus, directory: Path):
+def test_duckdb_reads_all_segments_at_once(archive: Path):
     query = """
         SELECT page, count(*) FROM read_json($files, format = 'newline_delimited')
         WHERE kind = 'added' AND event.content LIKE '% a' GROUP BY page ORDER BY page
     """
-    rows = duckdb.execute(query, {"files": f"{directory}/*/*/*.jsonl.zst"}).fetchall()
+    rows = duckdb.execute(query, {"files": f"{archive}/*/*/*.jsonl.zst"}).fetchall()
     assert rows == [("page-0", 9), ("page-1", 8), ("page-2", 8)]

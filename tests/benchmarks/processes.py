@@ -11,7 +11,10 @@ from typing import Any
 PATIENCE = 120.0
 """Seconds after which a process that says nothing counts as lost."""
 
-_SPAWN = multiprocessing.get_context("spawn")  # a fork would share the threads' locks and the connections
+_FORKED = multiprocessing.get_context("forkserver")  # not from here: a fork would share threads' locks and connections
+_FORKED.set_forkserver_preload(
+    [f"tests.benchmarks.{module}" for module in ("auditing", "crowd", "delivering", "rebuilding")]
+)
 
 
 class Other:
@@ -34,8 +37,8 @@ class Other:
 @contextmanager
 def running(work: Callable[..., None], *arguments: Any) -> Iterator[Other]:
     """Run a function of a module in a process of its own, with its end of a pipe first; it ends with the `with`."""
-    here, there = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=work, args=(there, *arguments), daemon=True)
+    here, there = _FORKED.Pipe()
+    process = _FORKED.Process(target=work, args=(there, *arguments), daemon=True)
     process.start()
     there.close()
     try:

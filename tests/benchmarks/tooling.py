@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any
 from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
 
+from tests import launcher
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, times
 from tests.benchmarks.stage import ROOM, Sizes, Stage, fill, given
@@ -67,7 +67,8 @@ async def _tools(url: str) -> AsyncIterator[tuple[Work, Work, Work]]:
 
 def _client(*arguments: str) -> Client:
     environment = {**os.environ, "SCRATCHBUS_MAX_OBSERVATIONS": str(ROOM)}
-    return Client(StdioServerParameters(command=sys.executable, args=list(arguments), env=environment, cwd=str(ROOT)))
+    program, *arguments_ = launcher.command(*arguments)
+    return Client(StdioServerParameters(command=program, args=arguments_, env=environment, cwd=str(ROOT)))
 
 
 async def _call(client: Client, tool: str, arguments: Callable[[], dict[str, Any]], times: int) -> None:

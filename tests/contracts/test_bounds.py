@@ -3,13 +3,12 @@
 import json
 from contextlib import suppress
 from datetime import UTC, timedelta, timezone
-from secrets import token_hex
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scratchbus import Bus, NewObservation, Observation
+from scratchbus import NewObservation, Observation
 from scratchbus.archive.export import line_of
 from scratchbus.domain.values import LARGEST
 from scratchbus.errors import InvalidField, NotFound, ScratchbusError
@@ -212,8 +211,8 @@ def take(bus, page, what, given):
 
 @given(st.lists(steps, min_size=1, max_size=6))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_whatever_is_accepted_reads_back_through_every_reader(plan):
-    with Bus.connect(f"memory://{token_hex(6)}", source="tester") as bus:
+def test_whatever_is_accepted_reads_back_through_every_reader(new_bus, plan):
+    with new_bus() as bus:
         page = bus.page()
         for what, given in plan:
             with suppress(ScratchbusError):
@@ -229,6 +228,6 @@ def test_whatever_is_accepted_reads_back_through_every_reader(plan):
         for each in found:
             assert Observation.model_validate_json(each.model_dump_json()).model_dump() == each.model_dump()
         lines = [line_of(event) for event in bus.events()]
-        with Bus.connect(f"memory://{token_hex(6)}", source="tester") as copy:
+        with new_bus() as copy:
             assert copy.import_events(lines) == len(lines)
             assert copy.page().list(limit=None) == found

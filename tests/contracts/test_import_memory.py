@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import tracemalloc
 from collections.abc import Iterator
-from secrets import token_hex
 
 import pytest
 from ulid import ULID
 
-from scratchbus import Bus
 from scratchbus.archive.importing import spill
 from scratchbus.errors import InvalidExport
-from tests.engines import ALL
+from tests.engines import NewBus
 
-pytestmark = pytest.mark.engines(*ALL)
+pytestmark = pytest.mark.real
 
 
 def lines(count: int) -> Iterator[str]:
@@ -31,8 +29,8 @@ def lines(count: int) -> Iterator[str]:
     yield "{"
 
 
-def peak_of(count: int) -> int:
-    with Bus.connect(f"memory://{token_hex(6)}", bus="copy") as copy:
+def peak_of(count: int, new_bus: NewBus) -> int:
+    with new_bus() as copy:
         tracemalloc.start()
         try:
             with pytest.raises(InvalidExport, match=f"^line {count + 1}: "):
@@ -42,14 +40,14 @@ def peak_of(count: int) -> int:
             tracemalloc.stop()
 
 
-def test_four_times_as_many_lines_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "KEPT_BYTES", 1024 * 1024)
-    peak_of(100)  # what is loaded on the first call
-    small, large = peak_of(1_000), peak_of(4_000)  # the least of them is well above what is kept
+def test_four_times_as_many_lines_take_no_more_memory(monkeypatch: pytest.MonkeyPatch, new_bus: NewBus) -> None:
+    monkeypatch.setattr(spill, "KEPT_BYTES", 256 * 1024)
+    peak_of(100, new_bus)  # what is loaded on the first call
+    small, large = peak_of(250, new_bus), peak_of(1_000, new_bus)  # the least of them is well above what is kept
     assert large < 1.3 * small
 
 
-def test_what_was_put_away_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_put_away_is_found_again(monkeypatch: pytest.MonkeyPatch, new_bus: NewBus) -> None:
     monkeypatch.setattr(spill, "KEPT_BYTES", 20_000)
     good = list(lines(300))[:-1]
     changes = []
@@ -58,7 +56,7 @@ def test_what_was_put_away_is_found_again(monkeypatch: pytest.MonkeyPatch) -> No
         event |= {"seq": 300 + number, "kind": "updated", "id": f"u{number}", "prev": f"{event['ms']}-{event['seq']}"}
         event |= {"ms": 1_800_000_000_000, "event": {"v": 1, "by": "tester", "changes": {"owner": f"o{number}"}}}
         changes.append(json.dumps(event))
-    with Bus.connect(f"memory://{token_hex(6)}", bus="copy") as copy:
+    with new_bus() as copy:
         assert copy.import_events([*good, *changes]) == 600
         assert copy.verify().findings == []
         found = copy.page("page-1").list()

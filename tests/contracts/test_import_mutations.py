@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -16,10 +15,10 @@ from scratchbus.errors import CodeTooOld, InvalidExport, NotFound
 from tests.contracts.test_exporting import export
 from tests.contracts.test_import_refusals import assert_untouched
 from tests.contracts.test_verifying import live
-from tests.engines import ALL
+from tests.engines import NewBus
 from tests.inspection import assert_sound, project
 
-pytestmark = pytest.mark.engines(*ALL)
+pytestmark = pytest.mark.real
 
 ODD: list[Any] = [
     None, True, False, 0, 1, -1, 2, 7, 101, 2**31, 2**46, 2**53, 2**63, 2**64, 10**12, 10**30, 6 * 10**4000, 0.5, -0.5,
@@ -33,9 +32,9 @@ ODD: list[Any] = [
 
 
 @pytest.fixture(scope="module")
-def lines() -> list[str]:
+def lines(new_bus: NewBus) -> list[str]:
     """An export in which every kind of event is."""
-    with Bus.connect(f"memory://{token_hex(6)}", bus="whole", source="tester") as bus:
+    with new_bus() as bus:
         live(bus)
         remember(bus)
         erased = bus.page().add("observation", "secret")
@@ -121,7 +120,9 @@ def read_everything(bus: Bus) -> None:
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-def test_a_changed_export_is_refused_with_its_line_or_makes_a_sound_bus(lines: list[str], data: st.DataObject) -> None:
+def test_a_changed_export_is_refused_with_its_line_or_makes_a_sound_bus(
+    new_bus: NewBus, lines: list[str], data: st.DataObject
+) -> None:
     given_lines = list(lines)
     for _ in range(data.draw(st.integers(1, 2))):
         at = data.draw(st.integers(0, len(given_lines) - 1))
@@ -134,7 +135,7 @@ def test_a_changed_export_is_refused_with_its_line_or_makes_a_sound_bus(lines: l
                 given_lines.insert(at, given_lines[at])
             case _:
                 given_lines[at - 1], given_lines[at] = given_lines[at], given_lines[at - 1]
-    with Bus.connect(f"memory://{token_hex(6)}", bus="copy", source="tester") as copy:
+    with new_bus() as copy:
         try:
             copy.import_events(given_lines)
         except (InvalidExport, CodeTooOld):

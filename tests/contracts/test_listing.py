@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
+from secrets import token_hex
 
 import pytest
 
 from scratchbus import NewObservation, Observation, Page
 from scratchbus.errors import InvalidField, InvalidId, NotFound, UnknownType
-from tests.engines import ONE
+from tests.engines import ONE, Engine
 from tests.inspection import project
 from tests.seeing import SeenBack, SeenLive
 from tests.sweep import case
@@ -18,15 +19,33 @@ from tests.travelling import WAYS, only
 NOBODY = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
-@pytest.fixture(params=["page", "view", "undone", "folded"])
-def reading(request) -> Iterator[Callable[[Page], Page | SeenLive | SeenBack]]:
-    """How what is on a page is read: by asking the engine, by a view, or as a page of the past."""
+pytestmark = pytest.mark.engines(*ONE)
+
+REAL = ["page", "view", "undone", "folded"]
+on_the_real_engine = pytest.mark.parametrize("way", REAL, indirect=True)
+"""For tests with hundreds of events, for which the fake engine takes several times as long."""
+
+
+@pytest.fixture(params=["page of the fake engine", *REAL])
+def way(request) -> str:
+    """How what is on a page is read. Only a page asks the engine; views and the past are put together in Python."""
+    return request.param
+
+
+@pytest.fixture
+def engine(engine: Engine, way: str) -> Engine:
+    return Engine(f"memory://{token_hex(6)}", shards=1, is_real=False) if way not in REAL else engine
+
+
+@pytest.fixture
+def reading(way: str) -> Iterator[Callable[[Page], Page | SeenLive | SeenBack]]:
+    """Return a page as it is read: by asking the engine, by a view, or as a page of the past."""
     with ExitStack() as stack:
-        if request.param in WAYS:
-            stack.enter_context(only(request.param))
+        if way in WAYS:
+            stack.enter_context(only(way))
             yield SeenBack
         else:
-            yield lambda page: page if request.param == "page" else SeenLive(page, stack)
+            yield lambda page: SeenLive(page, stack) if way == "view" else page
 
 
 @pytest.fixture
@@ -98,7 +117,7 @@ def test_list_is_newest_first_by_when_it_was_added(page):
     assert contents(page.list()) == ["4", "3", "2", "1", "0"]
 
 
-@pytest.mark.engines(*ONE)
+@on_the_real_engine
 def test_list_stops_at_its_limit(connect, reading):
     page = reading(connect(max_observations=300).page())
     page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(250)])
@@ -243,7 +262,7 @@ def test_a_cleared_one_still_marks_its_place(mixed):
             mixed.list(after=resolved.id)
 
 
-@pytest.mark.engines(*ONE)
+@on_the_real_engine
 def test_a_filter_that_matches_rarely_finds_all(connect, reading):
     page = reading(connect(max_observations=1000).page())
     for start in range(0, 600, 300):
@@ -272,7 +291,7 @@ def test_it_is_the_engines_time_that_counts(page):
     assert page.get(story.id).status == "active"
 
 
-@pytest.mark.engines(*ONE)
+@on_the_real_engine
 def test_pages_do_not_see_each_other(bus, reading):
     names = ("main", "a", "a:b", "user:42", "a/b", "A", ".", "-", "_", "x" * 128, "@me", "user:42:b")
     for name in names:

@@ -10,7 +10,7 @@ from scratchbus.engine.embedded import server
 from scratchbus.errors import EngineForbidden
 from scratchbus.readmodel.catch_up import load_documents
 from scratchbus.readmodel.queries import IN_MEMORY
-from tests.engines import Connect, Engine
+from tests.engines import ONE, Connect, Engine
 from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, send
 
@@ -61,6 +61,7 @@ def assert_reads_the_same(bus: Bus, page: Page, reader: Page) -> None:
     assert (first, newest) == (page.active(limit=3), page.list(text="new 1", limit=None))
 
 
+@pytest.mark.engines(*ONE)
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_reader_that_is_far_behind_sees_everything(monkeypatch, bus, page, reader, is_begun):
     monkeypatch.setattr("scratchbus.readmodel.overlay.CHUNK", 100)
