@@ -57,7 +57,7 @@ class Search(TypedDict):
     tags: list[str]
 
 
-class Found(TypedDict):
+class FoundNotes(TypedDict):
     """The matching notes, best match first."""
 
     message: str
@@ -115,11 +115,11 @@ class NotesTools(ToolGroup):
         tags: Annotated[list[str] | None, Field(description="Only notes that have all of these tags.")] = None,
         limit: Limit = 10,
         cursor: Cursor = None,
-    ) -> Found:
+    ) -> FoundNotes:
         """Search the session's notes. Notes in which the text occurs earlier come first, then newer ones."""
         result = await self._notes.search(query, tags or ())
         notes, following = _part(result.notes, limit, cursor)
-        found: Found = {"message": result.message, "notes": notes, "metadata": cast(Search, result.metadata)}
+        found: FoundNotes = {"message": result.message, "notes": notes, "metadata": cast(Search, result.metadata)}
         if following:
             found["next_cursor"] = following
         return found
