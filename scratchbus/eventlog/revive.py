@@ -17,7 +17,7 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import decode_observation, encode_tags
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
-from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.layouts import CLASSES, Head
 from scratchbus.projections.table import is_remembered
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def head_of(document: Observation) -> Head:
     return Head(
         version=document.version,
         status=document.status,
-        status_class=document.status_class[0],
+        status_class=CLASSES.get(document.status_class, "?"),
         type=document.type,
         priority=document.priority,
         added=document.added_seq,
