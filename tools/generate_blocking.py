@@ -36,6 +36,7 @@ NAMES = {
     "__aiter__": "__iter__",
     "__anext__": "__next__",
     "StopAsyncIteration": "StopIteration",
+    "_send_in_time": "_send",
     "aclose": "close",
     "async_engine": "engine",
     "async_reader": "reader",
@@ -53,6 +54,7 @@ PROSE = (
     (r"\b([Aa])n asyncio\b", r"\1 blocking"),
     (r"\basyncio\b", "blocking"),
     (r"\b([Aa]ny|[Oo]ne) task\b", r"\1 thread"),
+    (r"\b([Aa]nother|other) task(s?)\b", r"\1 thread\2"),
     (r"\bbetween tasks\b", "between threads"),
 )
 """What changes in docstrings, comments and other strings, as regular expressions with their replacements."""

@@ -24,9 +24,10 @@ from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.retries import bound_of
 from scratchbus.eventlog.writes import Write, Written
 from scratchbus.projections import scratch_page
+from scratchbus.readmodel import scope
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.relations import find_pages, may_be_archived
-from scratchbus.readmodel.scope import REGISTRY_AGE, Core, refresh_registry, type_of
+from scratchbus.readmodel.scope import Core, refresh_registry, type_of
 
 
 def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
@@ -69,7 +70,7 @@ def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id:
     """Add parsed observations in one batch; with `event_id` they share that of their caller."""
     sharing = len(items) if event_id is not None else 1
     first = event_id or (yield from fresh_id(core.log, page))
-    if time.monotonic() - core.registry_checked > REGISTRY_AGE:
+    if time.monotonic() - core.registry_checked > scope.REGISTRY_AGE:
         yield from refresh_registry(core)
     now, why = datetime.now(UTC), reasons()
     writes: list[Write] = []

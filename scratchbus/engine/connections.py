@@ -50,6 +50,11 @@ class Connection(Protocol):
 class AsyncConnection(Protocol):
     """What is used of redis-py's asyncio connections."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the socket is open, as far as it knows."""
+        ...
+
     async def connect(self) -> None:
         """Open the socket, unless it is open."""
 

@@ -1,12 +1,13 @@
-"""The two drivers of conversations, over connections to Redis or Valkey servers.
+"""The driver of conversations, over connections to Redis or Valkey servers.
 
-They speak to redis-py's connections directly: its own retries would send a write twice without knowing whether the
+It speaks to redis-py's connections directly: its own retries would send a write twice without knowing whether the
 first one happened.
 """
 
+# Generated from drivers_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections import defaultdict, deque
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 from hiredis import pack_command
 from redis import exceptions as redis_errors
 
-from scratchbus.engine.connections import AsyncConnection, Commands, Connection, hang_up, whole_from
+from scratchbus.engine.connections import Commands, Connection, hang_up, whole_from
 from scratchbus.engine.routing import Address, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Wrote
@@ -54,10 +55,10 @@ class Engine:
         self._revive = revive
         self._counts_errors = counts_errors
         self._idle: dict[Address, deque[Connection]] = defaultdict(deque)
-        self._busy: set[Connection] = set()
         self._is_closed = False
-        self._pid = os.getpid()
         self.where = where
+        self._busy: set[Connection] = set()
+        self._pid = os.getpid()
 
     def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed.
@@ -91,12 +92,12 @@ class Engine:
                     wrote = wrote or request
                 elif isinstance(request, Abandoned):
                     wrote = None
-                elif isinstance(request, Pause):
-                    time.sleep(request.seconds)
                 elif isinstance(request, Queued):
                     reply = request.queues.run(request, partial(self.run, is_part=True))
+                elif isinstance(request, Pause):
+                    time.sleep(request.seconds)
                 else:
-                    reply = request.call()
+                    reply = self._call(request.call)
             except _THROWN as error:
                 step, reply = conversation.throw, error
 
@@ -133,18 +134,18 @@ class Engine:
                 replies[missing[0] :], _ = self._converse(connection, whole_from(commands, missing))
             return replies
         except redis_errors.ReadOnlyError:
-            connection.disconnect()  # a primary that was demoted keeps its clients; reconnect
+            self._hang_up(connection)  # a primary that was demoted keeps its clients; reconnect
             raise
         except (redis_errors.RedisError, OSError):
             raise
         except BaseException:
-            connection.disconnect()  # its reply may still be on the way
+            self._hang_up(connection)  # its reply may still be on the way
             raise
         finally:
             self._busy.discard(connection)
             self._idle[server].append(connection)
             if self._is_closed:
-                self.close()  # type: ignore[unreachable]  # by another thread, meanwhile
+                self.close()  # type: ignore[unreachable]  # by others, meanwhile
 
     def _connect(self, connection: Connection) -> None:
         try:
@@ -154,8 +155,14 @@ class Engine:
                 raise BusClosed from None
             if self._revive is None:
                 raise
-            self._revive()
+            self._call(self._revive)
             connection.connect()
+
+    def _call(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+    def _hang_up(self, connection: Connection) -> None:
+        connection.disconnect()
 
     def _converse(self, connection: Connection, commands: Commands) -> tuple[list[Any], list[int]]:
         """Send commands; return their replies, and which of them are scripts that the engine does not have."""
@@ -189,178 +196,3 @@ class Engine:
         self.close()
         for connection in list(self._busy) if self._pid == os.getpid() else ():
             hang_up(connection)
-
-
-class AsyncEngine:
-    """Drives conversations over asyncio connections.
-
-    `timeout` (seconds) bounds the wait for a reply; the connections have none of their own, since redis-py guards a
-    write with `asyncio.wait_for`, which before Python 3.12 may swallow the cancellation of its task. One event loop
-    after the other may use it, not two at once.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[Address], AsyncConnection],
-        where: str,
-        topology: Topology,
-        timeout: float,
-        revive: Revive = None,
-        *,
-        counts_errors: bool = False,
-    ) -> None:
-        self._make = make
-        self._topology = topology
-        self._revive = revive
-        self._counts_errors = counts_errors
-        self._idle: dict[Address, deque[AsyncConnection]] = defaultdict(deque)
-        self._waits: set[asyncio.Timeout] = set()
-        self._is_closed = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._timeout = timeout
-        self.where = where
-
-    async def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
-        """Run a conversation to its end and return its result. Raises BusClosed.
-
-        An error of the engine, the log or the archive says what the conversation had written before. Those of the
-        engine are counted if this engine does so, and the conversation `is_part` of no other.
-        """
-        if self._is_closed:
-            raise BusClosed
-        wrote: Wrote | None = None
-        step: Callable[[Any], Request | Sending] = conversation.send
-        reply: Any = None
-        while True:
-            try:
-                request = step(reply)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # it returns a T
-            except (EngineError, LogError, ArchiveError) as error:
-                if wrote is not None:
-                    error.written(*wrote)
-                if self._counts_errors and not is_part and isinstance(error, EngineError):
-                    counts.engine_errors[type(error).__name__] += 1
-                raise
-            step, reply = conversation.send, None
-            try:
-                if isinstance(request, Call):
-                    reply = await self.execute(request)
-                elif isinstance(request, Sending):
-                    reply = await self._send(request.address, request.commands)
-                elif isinstance(request, Wrote):
-                    wrote = wrote or request
-                elif isinstance(request, Abandoned):
-                    wrote = None
-                elif isinstance(request, Pause):
-                    await asyncio.sleep(request.seconds)
-                elif isinstance(request, Queued):
-                    reply = await request.queues.run_async(request, partial(self.run, is_part=True))
-                else:
-                    reply = await asyncio.to_thread(request.call)
-            except _THROWN as error:
-                step, reply = conversation.throw, error
-
-    async def execute(self, call: Call) -> list[Any]:
-        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
-        failure: Exception | None = None
-        if (server := self._topology.only) is not None:
-            try:
-                return await self._send(server, call.commands)
-            except (redis_errors.RedisError, OSError) as error:
-                failure = error
-        return await self.run(deliver(self._topology, call, self.where, failure), is_part=True)
-
-    async def _send(self, server: Address, commands: Commands) -> list[Any]:
-        """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""
-        connection = self._take(server)
-        try:
-            return await self._exchange(connection, commands)
-        except redis_errors.ReadOnlyError:
-            await connection.disconnect(nowait=True)  # a primary that was demoted keeps its clients; reconnect
-            raise
-        except (redis_errors.RedisError, OSError):
-            raise
-        except BaseException:
-            await connection.disconnect(nowait=True)  # its reply may still be on the way
-            raise
-        finally:
-            self._idle[server].append(connection)
-            if self._is_closed:
-                await self.close()
-
-    async def _exchange(self, connection: AsyncConnection, commands: Commands) -> list[Any]:
-        try:
-            async with asyncio.timeout(self._timeout) as wait:
-                self._waits.add(wait)
-                if self._revive is not None:
-                    try:
-                        await connection.connect()
-                    except redis_errors.ConnectionError:
-                        await asyncio.to_thread(self._revive)
-                replies, missing = await self._converse(connection, commands)
-                if missing:
-                    with suppress(redis_errors.ResponseError):  # who only reads may not
-                        await self._converse(connection, tuple(Script.reading))
-                    replies[missing[0] :], _ = await self._converse(connection, whole_from(commands, missing))
-        except TimeoutError:
-            await connection.disconnect(nowait=True)
-            raise redis_errors.TimeoutError(f"no reply within {self._timeout:g} s") from None
-        finally:
-            self._waits.discard(wait)
-        return replies
-
-    async def _converse(self, connection: AsyncConnection, commands: Commands) -> tuple[list[Any], list[int]]:
-        """Send commands; return their replies, and which of them are scripts that the engine does not have."""
-        await connection.send_packed_command([b"".join(map(pack_command, commands))], check_health=False)
-        replies: list[Any] = []
-        failure: Exception | None = None
-        missing: list[int] = []
-        for index in range(len(commands)):
-            try:
-                replies.append(await connection.read_response())
-            except redis_errors.NoScriptError:
-                missing.append(index)
-                replies.append(None)
-            except redis_errors.ResponseError as error:
-                failure = failure or error
-                replies.append(None)
-        if failure is not None:
-            raise failure
-        return replies, missing
-
-    def check_open(self) -> None:
-        """Raise BusClosed if this was closed."""
-        if self._is_closed:
-            raise BusClosed
-
-    def _take(self, server: Address) -> AsyncConnection:
-        """Return an idle connection of the running event loop to a server, or a new one. Raises BusClosed."""
-        if self._is_closed:
-            raise BusClosed
-        self._forget_other_loops()
-        try:
-            return self._idle[server].pop()
-        except IndexError:
-            return self._make(server)
-
-    async def close(self) -> None:
-        """Close the connections, those in use when they come back; nothing can be sent any more."""
-        self._is_closed = True
-        self._forget_other_loops()
-        for idle in list(self._idle.values()):
-            while idle:
-                await idle.pop().disconnect()
-
-    async def break_off(self) -> None:
-        """Close at once: what other tasks wait for ends with BusClosed. For an engine that only reads."""
-        await self.close()
-        for wait in self._waits:
-            if not wait.expired():
-                wait.reschedule(0)
-
-    def _forget_other_loops(self) -> None:
-        """Let go of connections that another event loop opened: in this one they are of no use."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._idle, self._waits, self._loop = defaultdict(deque), set(), loop

@@ -21,7 +21,7 @@ from scratchbus.eventlog.append_script import APPEND, ERASE
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.codec import encode_body, encode_tags
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys, shard_of
-from scratchbus.eventlog.layouts import read_last
+from scratchbus.eventlog.layouts import CLASSES, read_last
 from scratchbus.eventlog.refusals import refuse
 from scratchbus.eventlog.retries import bound, bound_of, check_same, look_for, positions_of, wanted_of
 from scratchbus.eventlog.revive import TRIES, drop_heads, revive
@@ -31,7 +31,6 @@ from scratchbus.telemetry.counters import counts
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 _MOST_PAGES = 10_000  # whose keys are remembered
-_CLASS = {"open": "o", "closed": "c", "final": "f"}
 
 
 class PageOfLog(NamedTuple):
@@ -277,7 +276,7 @@ def _guarded(write: Write) -> Guarded:
         version="" if version is None else version or "new",
         allowed=f",{','.join(write.allowed)}," if write.allowed is not None else "",
         status=write.status,
-        status_class=_CLASS[write.status_class] if write.status else "",
+        status_class=CLASSES[write.status_class] if write.status else "",
         priority="" if write.priority is None else write.priority,
         expires=write.expires,
         wake=write.wake,

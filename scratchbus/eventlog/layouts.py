@@ -26,6 +26,9 @@ ENTRY: Final = {
 }  # fmt: skip
 """The fields of an entry of the log, in order, each with the Lua variable whose value is written."""
 
+CLASSES: Final = {"open": "o", "closed": "c", "final": "f"}
+"""How a head tells the class of a status."""
+
 NO_TAGS: Final = ","
 """What a head has in the place of tags where there are none; the script leaves it out for memories."""
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.ownership import held_as
 from scratchbus.domain.values import millis
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
@@ -16,7 +17,7 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import decode_observation, encode_tags
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
-from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.layouts import CLASSES, Head
 from scratchbus.projections.table import is_remembered
 
 if TYPE_CHECKING:
@@ -76,22 +77,24 @@ def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> 
 
 
 def head_of(document: Observation) -> Head:
-    """Return the head of an observation that nothing happens to any more, by its document."""
+    """Return the head that an observation must have, by its document."""
+    wake = document.remind_at if document.is_open else document.archive_at
+    claim = document.claim
     return Head(
         version=document.version,
         status=document.status,
-        status_class=document.status_class[0],
+        status_class=CLASSES.get(document.status_class, "?"),
         type=document.type,
         priority=document.priority,
         added=document.added_seq,
         expires=millis(document.expires_at) if document.expires_at else 0,
-        wake=0,
+        wake=millis(wake) if wake else 0,
         fence=document.fence,
-        holder="",
-        until=0,
+        holder=held_as(claim.by, claim.owner) if claim else "",
+        until=millis(claim.until) if claim else 0,
         position=document.position.stream_id,
-        tries=0,
-        rest=0,
+        tries=document.attempts,
+        rest=millis(document.not_before) if document.not_before else 0,
         tags=encode_tags(document.tags),
         dedupe_key=document.dedupe_key or "",
     )

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.connections import backoff
-from scratchbus.engine.drivers import AsyncEngine, Engine
+from scratchbus.engine.drivers import Engine
+from scratchbus.engine.drivers_async import AsyncEngine
 from scratchbus.engine.steps import Step
 from scratchbus.engine.wakeup import wait_async
 from scratchbus.errors import LogError, ScratchbusError

@@ -10,12 +10,11 @@ from typing import NamedTuple
 from scratchbus.domain.events import Erased, Event, TypesChanged
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import START, Position
-from scratchbus.domain.values import millis
-from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, encode_tags, entry_id
+from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, entry_id
 from scratchbus.eventlog.gaps import STATUS
 from scratchbus.eventlog.layouts import FOREVER, NO_TAGS, SPAN, Head
+from scratchbus.eventlog.revive import head_of
 from scratchbus.projections.projection import Document, damage
 from scratchbus.projections.table import fold_page, is_remembered
 
@@ -24,8 +23,6 @@ Say = Callable[[str, str, str], None]
 
 _LAST = {"note_deleted": "deleted", "session_ended": "ended"}
 """The kinds of events that are the last about a memory, and the status of its head then."""
-
-_CLASSES = {"open": "o", "closed": "c", "final": "f"}
 
 
 class Subject(NamedTuple):
@@ -196,30 +193,6 @@ class State:
             there.documents[subject] = damage(there.documents[subject], at.ms, at.seq)
         known = there.subjects.get(subject, Subject())
         there.subjects[subject] = known._replace(is_sure=False)
-
-
-def head_of(document: Observation) -> Head:
-    """Return the head that an observation must have."""
-    wake = document.remind_at if document.is_open else document.archive_at
-    claim = document.claim
-    return Head(
-        version=document.version,
-        status=document.status,
-        status_class=_CLASSES.get(document.status_class, "?"),
-        type=document.type,
-        priority=document.priority,
-        added=document.added_seq,
-        expires=millis(document.expires_at) if document.expires_at else 0,
-        wake=millis(wake) if wake else 0,
-        fence=document.fence,
-        holder=held_as(claim.by, claim.owner) if claim else "",
-        until=millis(claim.until) if claim else 0,
-        position=document.position.stream_id,
-        tries=document.attempts,
-        rest=millis(document.not_before) if document.not_before else 0,
-        tags=encode_tags(document.tags),
-        dedupe_key=document.dedupe_key or "",
-    )
 
 
 def _gone(before: Observation, event: Event) -> Head:
