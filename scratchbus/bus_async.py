@@ -82,8 +82,8 @@ class AsyncBus(AsyncMemories):
 
         `source` says who speaks: it is the default source of what is added, and the `by` of all writes. `instance`
         tells this connection from others with the same source, since claims belong to both: a program that restarts
-        with the same instance gets its claims back. By default it is random. The other keywords are the settings of
-        `config/scratchbus.yaml`.
+        with the same instance gets its claims back. A second live program with it takes the first one's jobs. By
+        default it is random. The other keywords are the settings of `config/scratchbus.yaml`.
 
         Raises EngineError when the engine cannot be used (asyncio: once awaited or entered), and InvalidInput for a
         setting.

@@ -77,9 +77,10 @@ class AsyncPage:
         """Add an observation; if an open one has the same `dedupe_key`, count that one again and return it.
 
         `confidence` is 0 to 1. `ttl` is a number of seconds, "2h", "7d" or "never"; `expires_at` gives the same as a
-        moment. `evidence` lists ids of observations on any page of the bus. Content, context and metadata hold up to
-        64 KiB each; whole numbers in them up to 308 digits. On a full page the oldest observation of the lowest
-        priority is displaced. Raises PageFull when none may be, UnknownType, UnknownField and InvalidField.
+        moment. `evidence` lists ids of observations on any page of the bus, not only this one; `evidence(id)` returns
+        them, each with its page. Content, context and metadata hold up to 64 KiB each; whole numbers in them up to 308
+        digits. On a full page the oldest observation of the lowest priority is displaced. Raises PageFull when none
+        may be, UnknownType, UnknownField and InvalidField.
         """
         return await self._bus.converse(adding.add(self._bus.core, self.name, locals()))
 

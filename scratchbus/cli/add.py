@@ -32,7 +32,12 @@ _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "K
 @click.option("--owner", help="Who should handle it.")
 @click.option("--dedupe-key", metavar="KEY", help="Count it as a repeat of the open observation with this key.")
 @click.option("--times", type=int, metavar="N", help="How many occurrences to count.  [default: 1]")
-@click.option("--evidence", multiple=True, metavar="ID", help="An observation that supports it; repeatable.")
+@click.option(
+    "--evidence",
+    multiple=True,
+    metavar="ID",
+    help="An observation that supports it, on any page (of another page: the whole id); repeatable.",
+)
 @click.option("--status", shell_complete=statuses, help="Its first status, instead of the one of its type.")
 @click.option("--expires-at", metavar="TIME", help="When it expires, instead of --ttl: ISO 8601.")
 @click.option("--remind-at", metavar="TIME", help="When it is due: ISO 8601, or 10m, 2h … from now.")

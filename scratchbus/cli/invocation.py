@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -12,6 +11,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.output import Output
+from scratchbus.cli.terminal import terminal_instance
 from scratchbus.daemon import configure_logging_late
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ class Invocation:
     @contextmanager
     def connect(self) -> Iterator[scratchbus.Bus]:
         """Open the bus while the `with` lasts."""
-        instance = self.settings().instance or terminal_instance()
+        settings = self.settings()
+        home = scratchbus.embedded_directory(None, settings.home)
+        instance = settings.instance or (terminal_instance(home) if home else None)
         with scratchbus.Bus.connect(
             self.url, source=self.source, instance=instance, config=self.config, bus=self.bus
         ) as bus:
@@ -93,12 +95,3 @@ class Invocation:
 
 pass_session: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(Invocation, ensure=True)
 """Give a command its session as the first argument."""
-
-
-def terminal_instance() -> str:
-    """Return the instance of all commands of this user in one login session.
-
-    So a claim holds from one command to the next. A script that starts each command in a login session of its own sets
-    `--instance` instead.
-    """
-    return f"{os.uname().nodename} user {os.getuid()} session {os.getsid(0)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import scratchbus
@@ -89,9 +89,12 @@ def show_card(
     session: Invocation,
     observation: scratchbus.Observation,
     history: Sequence[scratchbus.Event] | None,
-    refuted: Collection[str],
+    evidence: Mapping[str, scratchbus.Observation],
 ) -> None:
-    """Show all fields of an observation, which of its evidence was refuted, and its history if that is given."""
+    """Show all fields of an observation, and its history if that is given.
+
+    Of its evidence it says which was refuted, and which is on another page.
+    """
     out = session.out
     if out.as_json:
         document = scratchbus.document_of(observation)
@@ -101,7 +104,7 @@ def show_card(
         return
     status = status_cell(observation)._replace(short=None)
     title = (id_cell(observation.id), type_cell(observation), status, times_cell(observation))
-    out.block(title, paragraphs(observation.content), _details(observation, refuted))
+    out.block(title, paragraphs(observation.content), _details(observation, evidence))
     if history is not None:
         out.line("")
         show_history(session, history)
@@ -117,7 +120,19 @@ def show_gone(session: Invocation, page: str, id: str, history: Sequence[scratch
         show_history(session, history)
 
 
-def _details(observation: scratchbus.Observation, refuted: Collection[str]) -> Iterator[tuple[str, Cell]]:
+def _as_evidence(id: str, found: scratchbus.Observation | None, page: str) -> str:
+    """Return the id of evidence with what is special about it, as far as that is known."""
+    notes = []
+    if found is not None and found.reason_code == "refuted":
+        notes.append("refuted")
+    if found is not None and found.page != page:
+        notes.append(f"on page {found.page}")
+    return f"{id} ({', '.join(notes)})" if notes else id
+
+
+def _details(
+    observation: scratchbus.Observation, evidence: Mapping[str, scratchbus.Observation]
+) -> Iterator[tuple[str, Cell]]:
     """Yield the fields of an observation besides its content, by name."""
     now = datetime.now(UTC)
 
@@ -156,7 +171,8 @@ def _details(observation: scratchbus.Observation, refuted: Collection[str]) -> I
     if observation.due_at is not None:
         yield "due", Cell(f"since {clock(observation.due_at, now)}", "bold yellow")
     if observation.evidence:
-        yield "evidence", Cell(", ".join(id + " (refuted)" * (id in refuted) for id in observation.evidence))
+        named = (_as_evidence(id, evidence.get(id), observation.page) for id in observation.evidence)
+        yield "evidence", Cell(one_line(", ".join(named)))
     for name in ("links", "seen_by", "followed"):
         if texts := getattr(observation, name):
             yield name.replace("_", " "), Cell(one_line(", ".join(texts)))

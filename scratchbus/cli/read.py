@@ -87,11 +87,10 @@ def show(session: Invocation, id: str, with_history: bool) -> None:
         whole = opened.page.whole_id(id)
         observation = opened.page.get(whole)
         evidence = opened.page.evidence(whole) if observation and observation.evidence else {}
-        refuted = {each.id for each in evidence.values() if each.reason_code == "refuted"}
         is_wanted = with_history or observation is None  # its history is an error if there never was one
         events = opened.page.history(whole) if is_wanted else None
     if observation is not None:
-        show_card(session, observation, events, refuted)
+        show_card(session, observation, events, evidence)
     elif with_history:
         show_gone(session, opened.page.name, whole, events or ())
     else:

@@ -39,7 +39,9 @@ class ObservationAnswer(TypedDict):
     claimed_until: NotRequired[Moment]
     your_fence: NotRequired[Annotated[int, Field(description="The fence of your claim; present when you hold it.")]]
     links: NotRequired[Annotated[list[str], Field(description="The actions taken because of it.")]]
-    evidence: NotRequired[Annotated[list[str], Field(description="Ids of the observations that support it.")]]
+    evidence: NotRequired[
+        Annotated[list[str], Field(description="Ids of the observations that support it, on any page.")]
+    ]
     reason: NotRequired[Annotated[str, Field(description="Why it has its current status.")]]
     expires_at: NotRequired[Moment]
     dedupe_key: NotRequired[str]

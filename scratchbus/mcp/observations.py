@@ -66,7 +66,9 @@ class ObservationTools(ToolGroup):
             str | None, Field(description="If an open observation has this key, it is counted once more instead.")
         ] = None,
         times: Annotated[int, Field(ge=1, description="How often you saw it.")] = 1,
-        evidence: Annotated[list[str] | None, Field(description="Ids of the observations that support it.")] = None,
+        evidence: Annotated[
+            list[str] | None, Field(description="Ids of the observations that support it, on any page.")
+        ] = None,
         event_id: EventId = None,
     ) -> ObservationAnswer:
         """Share what you observed with everyone who works on this page. You are recorded as its source."""

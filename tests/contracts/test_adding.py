@@ -193,4 +193,6 @@ def test_evidence_may_be_of_another_page_and_gone_from_it(bus, page):
     other = bus.page("other")
     cleared, there = other.resolve(other.add("observation", "x").id), other.add("observation", "y")
     other.clear_resolved([cleared.id])
-    assert page.add("observation", "x", evidence=[cleared.id, there.id]).evidence == [cleared.id, there.id]
+    added = page.add("observation", "x", evidence=[cleared.id, there.id])
+    assert added.evidence == [cleared.id, there.id]
+    assert {id: each.page for id, each in page.evidence(added.id).items()} == {there.id: "other"}

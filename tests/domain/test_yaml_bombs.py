@@ -9,8 +9,9 @@ import pytest
 
 from daemons.rules import parse_rules
 from daemons.tools import parse_tools
+from scratchbus.daemon import Items, Text, YamlModel, YamlText
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import InvalidInput
+from scratchbus.errors import InvalidInput, RegistryError
 from scratchbus.settings import load_settings
 
 
@@ -27,6 +28,13 @@ def settings(text: str, tmp_path: Path) -> object:
     return load_settings(file)
 
 
+class Uses(YamlModel):
+    """A file with a list, and how often it is used."""
+
+    base: Items[Text]
+    uses: Items[Items[Text]]
+
+
 READERS: dict[str, Callable[[str, Path], object]] = {
     "registry": lambda text, _: parse_registry(text, "types"),
     "rules": lambda text, _: parse_rules(text, "rules"),
@@ -40,6 +48,16 @@ READERS: dict[str, Callable[[str, Path], object]] = {
 def test_aliases_of_aliases_are_refused(what: str, key: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"alias"):
         READERS[what](bomb(key), tmp_path)
+
+
+@pytest.mark.parametrize(("uses", "is_refused"), [(100, False), (101, True)])
+def test_aliases_repeat_a_hundred_thousand_values_and_no_more(uses: int, is_refused: bool) -> None:
+    text = f"base: &b [{', '.join(['x'] * 999)}]\nuses: [{', '.join(['*b'] * uses)}]\n"  # 1,000 values each
+    if is_refused:
+        with pytest.raises(InvalidInput, match=r"uses\[100\]: its aliases repeat more than 100,000 values"):
+            YamlText(text, "file", RegistryError).read(Uses)
+    else:
+        assert len(YamlText(text, "file", RegistryError).read(Uses).uses) == uses
 
 
 def test_a_few_aliases_are_fine() -> None:

@@ -1,7 +1,9 @@
 """Claims on the command line, where each command is a process: they belong to a name and a terminal session."""
 
 import os
+import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +73,59 @@ def test_another_terminal_takes_a_claim_over_by_naming_its_instance(
     assert cli("claim", id, "--by", "executor-1", *named).code == 0
     assert elsewhere(cli, "resolve", id, "--fence", "1", "--instance", "desk-8").returncode == 4
     assert elsewhere(cli, "release", id, "--by", "executor-1", *named).returncode == 0
+
+
+def test_nobody_can_guess_the_instance_of_a_terminal(cli: Cli):
+    id = cli.add()
+    assert cli("claim", id, "--by", "executor-1").code == 0
+    known = f"{os.uname().nodename} user {os.getuid()} session {os.getsid(0)}"
+    for guess in (known, f"None {known}", f" {known}"):
+        refused = elsewhere(cli, "resolve", id, "--fence", "1", "--source", "executor-1", "--instance", guess)
+        assert refused.returncode == 4, refused.stdout
+
+
+def test_a_user_with_another_home_does_not_hold_the_claims_of_a_terminal(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    id = cli.add()
+    assert cli("claim", id, "--by", "executor-1").code == 0
+    with monkeypatch.context() as other:
+        other.setenv("SCRATCHBUS_HOME", str(tmp_path / "home"))
+        assert cli("resolve", id, "--fence", "1", "--source", "executor-1").code == 4
+    assert cli("resolve", id, "--fence", "1").code == 0
+
+
+def test_the_key_of_a_terminal_is_for_its_user_alone(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    home = tmp_path / "home"
+    monkeypatch.setenv("SCRATCHBUS_HOME", str(home))
+    assert cli("active").code == 0
+    (key,) = home.iterdir()
+    assert (stat.S_IMODE(key.stat().st_mode), stat.S_IMODE(home.stat().st_mode)) == (0o600, 0o700)
+    first = key.read_text()
+    assert cli("active").code == 0
+    assert key.read_text() == first
+    key.chmod(0o640)
+    assert cli("active").code == 0
+    assert key.read_text() != first
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    key.unlink()
+    key.symlink_to(tmp_path / "elsewhere")
+    assert cli("active").code == 0
+    assert not key.is_symlink()
+    assert [each.name for each in home.iterdir()] == [key.name]
+
+
+def test_without_a_place_for_a_key_each_command_is_on_its_own(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SCRATCHBUS_HOME", str(tmp_path / "file" / "home"))
+    id = cli.add()
+    assert cli("claim", id, "--by", "executor-1").code == 0
+    assert cli("resolve", id, "--fence", "1").code == 4
+    id = cli.add()
+    assert cli("claim", id, "--by", "executor-1", "--instance", "desk-7").code == 0
+    assert cli("resolve", id, "--fence", "1", "--source", "executor-1", "--instance", "desk-7").code == 0
 
 
 def test_claim_next_never_takes_what_this_terminal_holds(cli: Cli):

@@ -203,6 +203,14 @@ def test_what_is_refuted_takes_what_rests_on_it_to_review(cli: Cli):
     assert f"→ pending_review: rests on {wrong}, which was refuted: a test" in cli("history", above).out
 
 
+def test_evidence_of_another_page_is_shown_with_its_page(cli: Cli):
+    there, here = cli.add("there", "--page", "desk"), cli.add("here")
+    above = cli.add("above", "--evidence", there, "--evidence", here)
+    assert f"{there} (on page desk), {here}" in " ".join(cli("show", above).out.split())
+    assert cli("--page", "desk", "refute", there, "--reason", "a test").code == 0
+    assert f"{there} (refuted, on page desk)" in " ".join(cli("show", above).out.split())
+
+
 def test_a_trace_shows_what_led_to_an_action(cli: Cli):
     line = cli.add("line")
     alert = cli.add("alert", "--evidence", line, "--evidence", line)
