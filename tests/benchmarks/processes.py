@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
+from tests.forkserver import CONTEXT
+
 PATIENCE = 120.0
 """Seconds after which a process that says nothing counts as lost."""
-
-_FORKED = multiprocessing.get_context("forkserver")  # not from here: a fork would share threads' locks and connections
-_FORKED.set_forkserver_preload(
-    [f"tests.benchmarks.{module}" for module in ("auditing", "crowd", "delivering", "rebuilding")]
-)
 
 
 class Other:
@@ -37,8 +33,8 @@ class Other:
 @contextmanager
 def running(work: Callable[..., None], *arguments: Any) -> Iterator[Other]:
     """Run a function of a module in a process of its own, with its end of a pipe first; it ends with the `with`."""
-    here, there = _FORKED.Pipe()
-    process = _FORKED.Process(target=work, args=(there, *arguments), daemon=True)
+    here, there = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=work, args=(there, *arguments), daemon=True)
     process.start()
     there.close()
     try:

@@ -333,8 +333,8 @@ def expected(text: str, operation: str, *given: Any) -> str | None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=EDITS, is_folded=st.booleans())
-def test_edits_are_those_of_a_plain_text(memory_bus, edits, is_folded):
-    number, bus = memory_bus
+def test_edits_are_those_of_a_plain_text(many_notepads, edits, is_folded):
+    number, bus = many_notepads
     notepad, text = bus.notepad(f"s{next(number)}"), ""
     for edit in edits:
         after = expected(text, *edit)
@@ -363,6 +363,6 @@ def test_edits_are_those_of_a_plain_text(memory_bus, edits, is_folded):
 
 
 @pytest.fixture(scope="module")
-def memory_bus():
-    with Bus.connect("memory://notepads", source="tester") as bus:
+def many_notepads(new_bus):
+    with new_bus() as bus:
         yield count(), bus

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from collections.abc import Callable, Collection
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol, Self
 
-_CONTEXT = multiprocessing.get_context("forkserver")  # a fork of a process without threads, and without the imports
-_CONTEXT.set_forkserver_preload(["scratchbus", "tests.faults.workers", "tests.faults.history.roles"])
+from tests.forkserver import CONTEXT
 
 
 class Crew:
@@ -19,18 +17,18 @@ class Crew:
         self._members: list[BaseProcess] = []
 
     def start(self, work: Callable[..., None], *args: Any) -> BaseProcess:
-        process = _CONTEXT.Process(target=work, args=args, daemon=True)
+        process = CONTEXT.Process(target=work, args=args, daemon=True)
         process.start()
         self._members.append(process)
         return process
 
     def barrier(self, parties: int) -> Any:
         """Return a barrier that processes may be given."""
-        return _CONTEXT.Barrier(parties, timeout=30)
+        return CONTEXT.Barrier(parties, timeout=30)
 
     def queue(self) -> Any:
         """Return a queue that processes may be given."""
-        return _CONTEXT.Queue()
+        return CONTEXT.Queue()
 
     def join(self, within: float = 40.0, *, but: Collection[BaseProcess] = ()) -> None:
         """Wait until all others have ended by themselves, without an error. Those that were killed do not count."""

@@ -86,7 +86,7 @@ def crowd(server: Server, bus: Bus, crew: Crew, jobs: int) -> None:
 
 
 def test_room_and_keys_never_drift_on_a_full_page(shared_server: Server, bus: Bus, crew: Crew) -> None:
-    crowd(shared_server, bus, crew, jobs=120)
+    crowd(shared_server, bus, crew, jobs=60)
 
 
 @pytest.mark.faults

@@ -12,7 +12,7 @@ from tests.contracts.test_verifying import live
 from tests.faults import importers
 from tests.faults.processes import Crew
 from tests.faults.servers import Server
-from tests.inspection import assert_sound, send
+from tests.inspection import assert_sound, forget, send
 
 pytestmark = pytest.mark.real
 
@@ -50,6 +50,7 @@ def test_an_import_that_is_killed_at_any_step_leaves_nothing_or_is_completed(
             assert export(copy) == lines, f"step {step}"
             assert_sound(copy)
             assert send(copy, "KEYS", f"{{{name}:*}}:import*") == [], f"step {step}"
+            forget(copy)
     assert step > 20, "so many steps there are"
     assert some_were_left
 

@@ -140,6 +140,8 @@ def _import_all() -> None:
                 importlib.import_module(module.name)
     for name in LIBRARIES:
         importlib.import_module(name)
+    opening, settings = (importlib.import_module(f"scratchbus.{module}") for module in ("opening", "settings"))
+    opening.as_registry(settings.shipped("observation_types.yaml"))  # which a process parses once
     gc.collect()
     gc.freeze()  # what is shared with all forks stays shared
 
