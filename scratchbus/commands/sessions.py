@@ -138,7 +138,7 @@ def _word(text: str) -> str:
 
 
 def _is_begun(core: Core, new: _Beginning) -> Step[bool]:
-    """Say whether a session is there, just as it would be begun now. Raises SessionExists for any other one."""
+    """Return whether a session is there, just as it would be begun now. Raises SessionExists for any other one."""
     child = page_of_session(new.id)
     keys = core.log.keys(core.log.shard(child))
     if not (yield from ask(keys.shard, "HLEN", keys.heads(child))):
