@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import scratchbus
+from scratchbus.cli.instance import terminal_instance
 from scratchbus.cli.output import Output
-from scratchbus.cli.terminal import terminal_instance
 from scratchbus.daemon import configure_logging_late
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ begins, in one batch, under ids made of the first event's. What is cut short in 
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import NamedTuple
 
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, edit, folded, history_of, put
@@ -69,6 +70,21 @@ class BeginSession(MemoryEdit):
         return occasion.event(SessionSpawned, SUBJECT, session=self.session, fork=self.fork, copied=self.copied)
 
 
+class _Beginning(NamedTuple):
+    """A session that is to begin from its parent, by the event with the id `own`.
+
+    That id was given by the caller, or generated; one that `is_fresh` was generated for this call alone.
+    """
+
+    parent: str
+    id: str
+    is_fork: bool
+    copies: bool
+    own: str
+    is_given: bool = False
+    is_fresh: bool = False
+
+
 def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, event_id: str | None) -> Step[str]:
     """Begin a session from another one, with its notepad as it is or an empty one; return its id.
 
@@ -79,50 +95,37 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     check_guards(event_id)
     if id is not None:
         own = event_id or f"begin-{_word(f'{page} {page_of_session(id)}')}"
-        return (yield from _begin(core, parent, id, is_fork, copy, event_id, own))
+        return (yield from _begin(core, _Beginning(parent, id, is_fork, copy, own, is_given=event_id is not None)))
     if event_id is None:
         own = yield from fresh_id(core.log, page)
-        return (yield from _begin(core, parent, _id_of(core, own), is_fork, copy, None, own, is_fresh=True))
+        return (yield from _begin(core, _Beginning(parent, _id_of(core, own), is_fork, copy, own, is_fresh=True)))
     try:
-        return (yield from _begin(core, parent, _id_of(core, event_id), is_fork, copy, event_id, event_id))
+        new = _Beginning(parent, _id_of(core, event_id), is_fork, copy, event_id, is_given=True)
+        return (yield from _begin(core, new))
     except SessionExists:
         raise EventIdReused(event_id) from None
 
 
-def _begin(
-    core: Core,
-    parent: str,
-    id: str,
-    is_fork: bool,
-    copy: bool,
-    given_id: str | None,
-    own: str,
-    *,
-    is_fresh: bool = False,
-) -> Step[str]:
-    """Begin a session by an event with the id `own`: the id that was given, or a generated one.
-
-    An id that `is_fresh` was generated for this call alone.
-    """
-    page, child = page_of_session(parent), page_of_session(id)
-    if (yield from _is_begun(core, child, parent, id, is_fork)):
-        if given_id is not None:
-            first = yield from _first(core, page, id)
-            if (first.id, first.copied) == (given_id, not copy):
-                raise EventIdReused(given_id)
-        return id
+def _begin(core: Core, new: _Beginning) -> Step[str]:
+    """Begin a session, or go on with one that begins; return its id."""
+    page = page_of_session(new.parent)
+    if (yield from _is_begun(core, new)):
+        if new.is_given:
+            first = yield from _first(core, page, new.id)
+            if (first.id, first.copied) == (new.own, not new.copies):
+                raise EventIdReused(new.own)
+        return new.id
     command = BeginSession.parse(
-        {"session": id, "fork": is_fork, "copied": copy, "event_id": None if is_fresh else own}
+        {"session": new.id, "fork": new.is_fork, "copied": new.copies, "event_id": None if new.is_fresh else new.own}
     )
     try:
-        yield from edit(core, page, command, command.on(core, page)._replace(event_id=own))
+        yield from edit(core, page, command, command.on(core, page)._replace(event_id=new.own))
     except EventIdReused:
-        if given_id is not None:
+        if new.is_given:
             raise
-        raise SessionExists(id) from None
-    first = yield from _first(core, page, id)
-    yield from _start(core, child, parent, first)
-    return id
+        raise SessionExists(new.id) from None
+    yield from _start(core, new, (yield from _first(core, page, new.id)))
+    return new.id
 
 
 def _id_of(core: Core, event_id: str) -> str:
@@ -134,14 +137,15 @@ def _word(text: str) -> str:
     return blake2b(text.encode(), digest_size=10).hexdigest()
 
 
-def _is_begun(core: Core, child: str, parent: str, id: str, is_fork: bool) -> Step[bool]:
+def _is_begun(core: Core, new: _Beginning) -> Step[bool]:
     """Return whether a session is there, just as it would be begun now. Raises SessionExists for any other one."""
+    child = page_of_session(new.id)
     keys = core.log.keys(core.log.shard(child))
     if not (yield from ask(keys.shard, "HLEN", keys.heads(child))):
         return False
-    known = yield from get_session(core, id)
-    if known is None or (known.parent, known.fork) != (parent, is_fork):
-        raise SessionExists(id)
+    known = yield from get_session(core, new.id)
+    if known is None or (known.parent, known.fork) != (new.parent, new.is_fork):
+        raise SessionExists(new.id)
     return True
 
 
@@ -153,11 +157,12 @@ def _first(core: Core, page: str, id: str) -> Step[SessionSpawned]:
     raise SessionExists(id)
 
 
-def _start(core: Core, child: str, parent: str, first: SessionSpawned) -> Step[None]:
+def _start(core: Core, new: _Beginning, first: SessionSpawned) -> Step[None]:
     """Begin a session with what its parent had noted when it said so."""
-    occasion = Occasion.of(core, child, first.id, "start_session", parent, first.fork, first.copied)
+    child = page_of_session(new.id)
+    occasion = Occasion.of(core, child, first.id, "start_session", new.parent, first.fork, first.copied)
     occasion = occasion._replace(by=first.by, why={**occasion.why, "cause": str(first.position)})
-    events: list[Event] = [occasion.event(SessionStarted, SUBJECT, "/1", parent=parent, fork=first.fork)]
+    events: list[Event] = [occasion.event(SessionStarted, SUBJECT, "/1", parent=new.parent, fork=first.fork)]
     if first.copied:
         edits = yield from history_of(core, first.page, notepad.SUBJECT)
         content = content_of(folded(edits, notepad.SUBJECT, first.position))

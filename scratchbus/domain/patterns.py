@@ -25,7 +25,7 @@ class UnfitPattern(ValueError):
     """The text is not a regular expression, or cannot be searched for in linear time; the message says why."""
 
 
-class Found(Protocol):
+class PatternMatch(Protocol):
     """A match."""
 
     def groupdict(self, default: str = "") -> dict[str, str]:
@@ -41,7 +41,7 @@ class Pattern(Protocol):
         """The named groups and their numbers."""
         ...
 
-    def search(self, text: str) -> Found | None:
+    def search(self, text: str) -> PatternMatch | None:
         """Return the first match, or None."""
         ...
 

@@ -135,9 +135,8 @@ def sent_late(call: Call):
     return (yield call)
 
 
-def test_what_fails_after_a_claim_names_its_position_and_fence(connect):
-    bus = connect("one")
-    bus.page().add("observation", "to be done")
+def down_after_a_write():
+    """Return what lets one write arrive, and its reply, and nothing after it."""
     is_written: list[bool] = []
 
     def around(call, send):
@@ -148,7 +147,40 @@ def test_what_fails_after_a_claim_names_its_position_and_fence(connect):
             is_written.append(True)
         return replies
 
-    with interposed(bus, around), pytest.raises(EngineUnreachable, match="the write is in the log") as lost:
+    return around
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda bus, **more: bus.notes("s").add("a", **more),
+        lambda bus, **more: bus.spawn_session("parent", **more),
+        lambda bus, **more: bus.fork_session("parent", **more),
+    ],
+    ids=["a note", "a session", "a fork"],
+)
+def test_what_fails_after_a_write_names_its_position(connect, write):
+    bus = connect("one")
+    with (
+        interposed(bus, down_after_a_write()),
+        pytest.raises(EngineUnreachable, match="the write is in the log") as lost,
+    ):
+        write(bus)
+    (event,) = connect("one").events()
+    assert (lost.value.event_id, lost.value.position) == (event.id, event.position)
+    first = write(connect("one"), event_id=event.id)
+    length = log_length(bus)
+    assert write(connect("one"), event_id=event.id) == first
+    assert log_length(bus) == length
+
+
+def test_what_fails_after_a_claim_names_its_position_and_fence(connect):
+    bus = connect("one")
+    bus.page().add("observation", "to be done")
+    with (
+        interposed(bus, down_after_a_write()),
+        pytest.raises(EngineUnreachable, match="the write is in the log") as lost,
+    ):
         bus.page().claim_next()
     *_, event = connect("one").events()
     assert (lost.value.event_id, lost.value.position, lost.value.fence) == (event.id, event.position, 1)
