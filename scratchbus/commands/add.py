@@ -15,7 +15,7 @@ from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
 from scratchbus.domain.observation import GUARDS, GivenObservation, NewObservation, Observation
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import check_event_id, millis, trusted
+from scratchbus.domain.values import check_event_id, check_source, millis, trusted
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import EventIdReused, InvalidField, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog.append import MAX_BATCH, append, fresh_id
@@ -168,7 +168,7 @@ def decide(
     Raises InvalidInput.
     """
     life = kind.lifecycle
-    source = given.source or core.source or core.speaker(None)
+    source = given.source or core.source or check_source(None)
     by = core.source or source
     ttl, expires_at = _life_span(now, core, kind, given)
     said = {name: value for name, value in given.__dict__.items() if value is not None and name not in GUARDS}

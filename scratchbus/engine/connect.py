@@ -12,8 +12,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from scratchbus.engine.cluster import Cluster
-from scratchbus.engine.connections import AsyncConnection, Connection
-from scratchbus.engine.drivers import Engine, Revive
+from scratchbus.engine.connections import AsyncConnection, Connection, Revive
+from scratchbus.engine.drivers import Engine
 from scratchbus.engine.drivers_async import AsyncEngine
 from scratchbus.engine.embedded.connections import AsyncOwnConnection, OwnConnection
 from scratchbus.engine.embedded.server import directory_of, ensure_running

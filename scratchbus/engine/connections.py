@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -25,6 +26,9 @@ from scratchbus.errors import (
 
 Commands = tuple[tuple[Any, ...], ...]
 
+Revive = Callable[[], object] | None
+"""What to call when no connection can be opened, before that is tried once more; None where nothing would help."""
+
 
 class Connection(Protocol):
     """What is used of redis-py's blocking connections."""
@@ -43,8 +47,8 @@ class Connection(Protocol):
     def read_response(self) -> Any:
         """Wait for one reply."""
 
-    def disconnect(self) -> None:
-        """Close the socket; the next command opens another."""
+    def disconnect(self, nowait: bool = False, /) -> None:
+        """Close the socket, with `nowait` at once; the next command opens another."""
 
 
 class AsyncConnection(Protocol):
@@ -64,8 +68,8 @@ class AsyncConnection(Protocol):
     async def read_response(self) -> Any:
         """Wait for one reply."""
 
-    async def disconnect(self, nowait: bool = False) -> None:
-        """Close the socket; the next command opens another."""
+    async def disconnect(self, nowait: bool = False, /) -> None:
+        """Close the socket, with `nowait` at once; the next command opens another."""
 
 
 READ_TRIES = 3

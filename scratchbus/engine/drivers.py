@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from hiredis import pack_command
 from redis import exceptions as redis_errors
 
-from scratchbus.engine.connections import Commands, Connection, hang_up, whole_from
-from scratchbus.engine.routing import Address, Sending, Topology, deliver
+from scratchbus.engine.connections import Commands, Connection, Revive, hang_up, whole_from
+from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Wrote
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
@@ -28,14 +28,8 @@ from scratchbus.telemetry.counters import counts
 
 T = TypeVar("T")
 
-Conversation = Generator[Request | Sending, Any, T]
-"""What is driven: a `Step` of the log, or a call on its way to the server of its shard."""
-
 _THROWN = (Interrupted, ScratchbusError, redis_errors.RedisError, OSError)
 """What a conversation is told of a request that failed; anything else ends it."""
-
-Revive = Callable[[], object] | None
-"""What to call when no connection can be opened, before that is tried once more; None where nothing would help."""
 
 
 class Engine:
@@ -134,12 +128,12 @@ class Engine:
                 replies[missing[0] :], _ = self._converse(connection, whole_from(commands, missing))
             return replies
         except redis_errors.ReadOnlyError:
-            self._hang_up(connection)  # a primary that was demoted keeps its clients; reconnect
+            connection.disconnect(True)  # a primary that was demoted keeps its clients; reconnect
             raise
         except (redis_errors.RedisError, OSError):
             raise
         except BaseException:
-            self._hang_up(connection)  # its reply may still be on the way
+            connection.disconnect(True)  # its reply may still be on the way
             raise
         finally:
             self._busy.discard(connection)
@@ -160,9 +154,6 @@ class Engine:
 
     def _call(self, call: Callable[[], Any]) -> Any:
         return call()
-
-    def _hang_up(self, connection: Connection) -> None:
-        connection.disconnect()
 
     def _converse(self, connection: Connection, commands: Commands) -> tuple[list[Any], list[int]]:
         """Send commands; return their replies, and which of them are scripts that the engine does not have."""

@@ -14,7 +14,7 @@ import asyncio
 # from scratchbus.engine.connections import hang_up
 # end
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 from hiredis import pack_command
 from redis import exceptions as redis_errors
 
-from scratchbus.engine.connections import AsyncConnection, Commands, whole_from
-from scratchbus.engine.routing import Address, Sending, Topology, deliver
+from scratchbus.engine.connections import AsyncConnection, Commands, Revive, whole_from
+from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Wrote
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
@@ -31,14 +31,8 @@ from scratchbus.telemetry.counters import counts
 
 T = TypeVar("T")
 
-Conversation = Generator[Request | Sending, Any, T]
-"""What is driven: a `Step` of the log, or a call on its way to the server of its shard."""
-
 _THROWN = (Interrupted, ScratchbusError, redis_errors.RedisError, OSError)
 """What a conversation is told of a request that failed; anything else ends it."""
-
-Revive = Callable[[], object] | None
-"""What to call when no connection can be opened, before that is tried once more; None where nothing would help."""
 
 
 class AsyncEngine:
@@ -182,12 +176,12 @@ class AsyncEngine:
                 replies[missing[0] :], _ = await self._converse(connection, whole_from(commands, missing))
             return replies
         except redis_errors.ReadOnlyError:
-            await self._hang_up(connection)  # a primary that was demoted keeps its clients; reconnect
+            await connection.disconnect(True)  # a primary that was demoted keeps its clients; reconnect
             raise
         except (redis_errors.RedisError, OSError):
             raise
         except BaseException:
-            await self._hang_up(connection)  # its reply may still be on the way
+            await connection.disconnect(True)  # its reply may still be on the way
             raise
         finally:
             # blocking only:
@@ -214,14 +208,6 @@ class AsyncEngine:
         # end
         # blocking only:
         # return call()
-        # end
-
-    async def _hang_up(self, connection: AsyncConnection) -> None:
-        # asyncio only:
-        await connection.disconnect(nowait=True)
-        # end
-        # blocking only:
-        # connection.disconnect()
         # end
 
     async def _converse(self, connection: AsyncConnection, commands: Commands) -> tuple[list[Any], list[int]]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from redis import exceptions as redis_errors
 
 from scratchbus.engine.connections import BROKEN, PATIENCE, READ_TRIES, Commands, backoff, translate
-from scratchbus.engine.steps import Call, Interrupted, Pause
+from scratchbus.engine.steps import Call, Interrupted, Pause, Request
 
 T = TypeVar("T")
 
@@ -31,6 +31,9 @@ class Sending(NamedTuple):
     address: Address
     commands: Commands
 
+
+Conversation = Generator[Request | Sending, Any, T]
+"""What is driven: a `Step` of the log, or a call on its way to the server of its shard."""
 
 Learning = Generator[Sending, Any, T]
 """Finding out something about where the shards are. What the client library raises is thrown into it."""

@@ -39,11 +39,10 @@ OPS: Final[Mapping[str, Op]] = {
 
 
 class Guarded(NamedTuple):
-    """What the append script takes of one event; "" where a field says nothing.
+    """A `Write` as the append script takes it; "" where a field says nothing.
 
-    `digest` is "<digest> <who wrote it, as JSON>" of an id that the caller chose. `version` is "new" or a number.
-    `allowed` are statuses and `tags` are tags, as ",a,b,". `status_class` is o, c or f. `priority` is that of what is
-    added. `expires` and `wake` are "0" for never, "+ms" from now, or ms. `argument` belongs to the op.
+    `digest` ends in who wrote the event, as JSON. `version` is "new" or a number, `status_class` is o, c or f, and
+    `allowed` and `tags` are texts as ",a,b,".
     """
 
     id: str
@@ -77,9 +76,11 @@ GUARDED: Final[Constants] = {
 class Write:
     """One event to append, what has to hold for it, and what it does to its head.
 
-    `version` is 0 for a subject that must be new and None for any. `allowed` are the statuses it may follow, None for
-    any. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `body` is the encoded event, where it is
-    known already. `tags` are those it has from now on, None as they are. `verb` and `lifecycle` explain a refusal.
+    `digest` is that of what the caller said under an id of its own, "" without one. `version` is 0 for a subject that
+    must be new and None for any. `allowed` are the statuses it may follow, None for any. `priority` is that of what is
+    added, `argument` belongs to the op. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `body` is the
+    encoded event, where it is known already. `tags` are those it has from now on, None as they are. `verb` and
+    `lifecycle` explain a refusal.
     """
 
     event: Event

@@ -73,10 +73,6 @@ class Core:
     registry_checked: float = 0.0
     recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
 
-    def speaker(self, source: str | None) -> str:
-        """Return who an observation is from: the caller's word, else the bus's. Raises InvalidSource for neither."""
-        return check_source(self.source if source is None else source)
-
     def acting(self, by: str | None = None) -> str:
         """Return who does something."""
         return self.by if by is None else check_source(by, "by")
