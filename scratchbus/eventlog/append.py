@@ -11,7 +11,15 @@ from typing import Literal, NamedTuple
 from scratchbus.domain.position import Position
 from scratchbus.engine.connections import PATIENCE, backoff
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, Wrote, ask, ask_all
-from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
+from scratchbus.errors import (
+    EngineError,
+    EngineLoading,
+    EngineUnreachable,
+    InvalidName,
+    LogBlocked,
+    NotReplicated,
+    TooLarge,
+)
 from scratchbus.eventlog.append_script import APPEND, ERASE, AppendKeys
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.ids import OPEN_END, new_event_id
@@ -173,7 +181,11 @@ def append(
         gone = {subject: seen[-1] for subject, seen in revived.items() if seen}
         with suppress(EngineError):  # the write is what counts
             yield from drop_heads(keys, page, gone)  # those that were not written to: else they would stay for good
-    outcome = read_reply(shard, page, room, writes, reply)
+    try:
+        outcome = read_reply(shard, page, room, writes, reply)
+    except LogBlocked as blocked:
+        blocked.event_id = first
+        raise
     if outcome is None:
         raise script.unknown(reply)
     if after is not None and outcome.recalled is not None:

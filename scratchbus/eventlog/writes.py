@@ -18,6 +18,7 @@ from scratchbus.errors import (
     EventIdReused,
     InvalidTransition,
     KeyHeld,
+    LogBlocked,
     NotChangeable,
     NotClaimed,
     NotFound,
@@ -223,7 +224,7 @@ class Appended(NamedTuple):
 def read_reply(shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended | None:
     """Return what became of these writes; None for a reply that this code does not know.
 
-    Raises what the first refused event was refused for.
+    Raises what the first refused event was refused for, or LogBlocked.
     """
     match reply[0]:
         case b"written":
@@ -245,6 +246,8 @@ def read_reply(shard: int, page: str, room: int, writes: list[Write], reply: lis
         case b"refused" if reply[2] == b"idle":
             now, soonest, below, priority = reply[3:]
             return Appended([], idle=Idle(now, soonest, below.decode(), priority))
+        case b"refused" if reply[2] == b"blocked":
+            raise LogBlocked(shard, reply[3].decode())
         case b"refused":
             index = reply[1] - 1
             _refuse(page, room, writes[index], index, len(writes), reply[2:])
