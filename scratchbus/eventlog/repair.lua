@@ -43,6 +43,13 @@ if not tail then
 end
 
 local copied = call('XREVRANGE', REPAIRED, '+', '-', 'COUNT', 1)[1]
+if copied then -- what a repair has left that was killed may be of a log that was replaced since
+  local same = call('XRANGE', LOG, copied[1], copied[1])[1]
+  if not same or field_of(same, 'id') ~= field_of(copied, 'id') then
+    call('DEL', REPAIRED)
+    return {'copied', 0}
+  end
+end
 local some = call('XRANGE', LOG, copied and '(' .. copied[1] or '-', last, 'COUNT', AT_ONCE)
 for _, entry in ipairs(some) do call('XADD', REPAIRED, entry[1], unpack(entry[2])) end
 if #some == AT_ONCE then return {'copied', call('XLEN', REPAIRED)} end
