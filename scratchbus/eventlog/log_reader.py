@@ -89,8 +89,8 @@ class LogReader:
     def _next(self, count: int, also: tuple[tuple[Any, ...], ...]) -> Step[Chunk]:
         """Return up to so many entries.
 
-        Tail and floor are read behind them: the tail so that it is at none before the last event, and the floor since
-        it is raised before a log is trimmed.
+        Tail and floor are read after them: the tail so that no event among them is behind it, and the floor since it is
+        raised before a log is trimmed.
         """
         at, keys = self.at, self._keys
         *replies, read, tail, row, origin = yield from ask_all(

@@ -15,10 +15,9 @@ from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, r
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_id, entry_position
 from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
-from scratchbus.eventlog.foreign import appended, up_to
+from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LONGEST_BATCH, is_complete, whole_batches
 from scratchbus.eventlog.positions import read_positions
 from scratchbus.telemetry.logs import stderr_logger
@@ -178,8 +177,8 @@ def _wait_behind_foreign(log: Log, shards: list[int], ms: int) -> Step[None]:
 def _questions(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """Return the commands that read on behind the cursors, and those that tell whether it is still that log.
 
-    The tail is read behind the entries, so that it is at none before the last event among them, and the floor last,
-    since it is raised before a log is trimmed.
+    The tail is read after the entries, so that no event among them is behind it, and the floor last, since it is raised
+    before a log is trimmed.
     """
     names = [log.keys(cursor.position.shard).log for cursor in cursors]
     commands: list[tuple[Any, ...]] = [
@@ -243,21 +242,16 @@ def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
 
 
 def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]:
-    """Wait until there is an event behind one of these positions, all on one server; say whether there is."""
+    """Wait until there is an event behind one of these positions, all on one server; return whether there is."""
     shards, ms = list(behind), max(1, int(seconds * 1000))
     names = [log.keys(shard).log for shard in shards]
     ids = [position.stream_id for position in behind.values()]
-    answer, *tails = yield from ask_all(
-        shards[0],
-        [
-            ("XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", *names, *ids),
-            *(("GET", log.keys(shard).tail) for shard in shards),
-        ],
-    )
+    ends = [("MGET", log.keys(shard).tail, log.keys(shard).origin) for shard in shards]
+    answer, *rows = yield from ask_all(shards[0], [("XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", *names, *ids), *ends])
     found = dict(answer or ())
     has_event = any(
-        up_to(end_of(tail, shard), found.get(name.encode(), []))
-        for name, tail, shard in zip(names, tails, shards, strict=True)
+        appended(found.get(name.encode(), []), tail, origin, shard)
+        for name, (tail, origin), shard in zip(names, rows, shards, strict=True)
     )
     if answer and not has_event:
         yield from _wait_behind_foreign(log, shards, ms)

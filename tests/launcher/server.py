@@ -95,6 +95,7 @@ class Launcher:
         """Close what is the launcher's, in a process that was forked."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the run without it
         self._selector.close()
         for each in (self._listening, client, *self._clients.values()):
             each.close()
