@@ -246,12 +246,13 @@ def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]
     shards, ms = list(behind), max(1, int(seconds * 1000))
     names = [log.keys(shard).log for shard in shards]
     ids = [position.stream_id for position in behind.values()]
-    ends = [("MGET", log.keys(shard).tail, log.keys(shard).origin) for shard in shards]
-    answer, *rows = yield from ask_all(shards[0], [("XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", *names, *ids), *ends])
+    ends = [("GET", key) for keys in map(log.keys, shards) for key in (keys.tail, keys.origin)]
+    read_on = ("XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", *names, *ids)
+    answer, *rows = yield from ask_all(shards[0], [read_on, *ends])
     found = dict(answer or ())
     has_event = any(
         appended(found.get(name.encode(), []), tail, origin, shard)
-        for name, (tail, origin), shard in zip(names, rows, shards, strict=True)
+        for name, tail, origin, shard in zip(names, rows[::2], rows[1::2], shards, strict=True)
     )
     if answer and not has_event:
         yield from _wait_behind_foreign(log, shards, ms)
