@@ -1,7 +1,7 @@
--- The last id that a stream has ever had; XADD accepts none that is not above it, even when that entry was deleted.
+-- The last id that the log has ever had; XADD accepts none that is not above it, even when that entry was deleted.
 
-local function last_id(key)
-  local info = redis.call('EXISTS', key) == 1 and redis.call('XINFO', 'STREAM', key) or {}
+local function last_id()
+  local info = redis.call('EXISTS', LOG) == 1 and redis.call('XINFO', 'STREAM', LOG) or {}
   for f = 1, #info, 2 do
     if info[f] == 'last-generated-id' then return info[f + 1] end
   end

@@ -32,7 +32,7 @@ if #entries > 0 then
   return reply
 end
 
-local reached = last_id(LOG)
+local reached = last_id()
 if not is_above(reached, last) or not is_above(reached, int(now) .. '-0') then -- the next event is above it
   call('DEL', REPAIRED)
   return {'sound'}

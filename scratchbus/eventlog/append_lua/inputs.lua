@@ -40,7 +40,7 @@ local function blocked()
 end
 
 local function blocked_by_id()
-  local last = last_id(LOG)
+  local last = last_id()
   return is_above(last, NOW .. '-' .. int(last_seq)) and {'refused', 1, 'blocked', last}
 end
 
