@@ -22,6 +22,7 @@ from scratchbus.eventlog import reader
 from scratchbus.eventlog.consumers import remove
 from scratchbus.eventlog.cursor import bus_position
 from scratchbus.eventlog.follow import follow_events
+from scratchbus.eventlog.foreign import ForeignEntry, repair
 from scratchbus.eventlog.tail_readers import Feeds
 from scratchbus.memory import Memories
 from scratchbus.page import Page
@@ -222,6 +223,14 @@ class Bus(Memories):
         the total.
         """
         return self.converse(verify(self.core, progress))
+
+    def repair(self) -> list[ForeignEntry]:
+        """Remove the entries that someone added to the logs by hand behind their last events; return them.
+
+        Such an entry blocks all writes to its shard with LogBlocked. Readers continue meanwhile. No event is removed.
+        Raises LogError for a log of which it is not known where it ends.
+        """
+        return self.converse(repair(self.core.log))
 
     def import_events(self, lines: Iterable[str | bytes], progress: Callable[[int], object] | None = None) -> int:
         """Write the events of an export (`scratchbus tail --format jsonl`) into an empty bus; return their number.

@@ -14,6 +14,7 @@ from scratchbus.engine.connect import UNKNOWN, read_info, risks
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.foreign import read_foreign
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of, in_ms, read_lags
 from scratchbus.eventlog.layouts import Head
@@ -25,6 +26,9 @@ MOST_PAGES = 20
 
 MOST_GAPS = 20
 """The most gaps of a log in a status: the first ones."""
+
+MOST_FOREIGN = 1_000
+"""The most entries behind the end of a log that are counted."""
 
 MOST_CLAIMS = 1_000
 """The most open observations of a page whose claims are counted."""
@@ -43,7 +47,8 @@ class ShardStatus(BaseModel):
     """One log: its number of events, its end, and how far the projection is behind.
 
     `lag_seconds` is the age of the first event that is not folded yet. `gaps` has the first gaps; `missing` counts the
-    missing events of all. `floor` is the last event that is only in the archive, or None.
+    missing events of all. `floor` is the last event that is only in the archive, or None. `foreign` counts the entries
+    that someone added by hand behind the end, up to 1,000; they block all writes (see `Bus.repair`).
     """
 
     shard: int
@@ -56,6 +61,7 @@ class ShardStatus(BaseModel):
     missing: int = 0
     gaps: list[Gap] = []
     floor: str | None = None
+    foreign: int = 0
 
 
 class PageStatus(BaseModel):
@@ -137,6 +143,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
     keys = core.log.keys(shard)
     checkpoint = yield from read_checkpoint(keys)
     done, rejects = checkpoint.position, PageKeys(keys, "", checkpoint.build).rejected
+    foreign = len((yield from read_foreign(core.log, shard, MOST_FOREIGN)))
     length, tail, rejected, names = yield from ask_all(
         shard, [("XLEN", keys.log), ("GET", keys.tail), ("XLEN", rejects), ("HKEYS", keys.pages)]
     )
@@ -145,7 +152,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
     lag = (yield from read_lags(core.log, [done]))[done]
     status = ShardStatus(
         shard=shard,
-        events=length,
+        events=length - foreign,
         end=str(end_of(tail, shard)),
         checkpoint=str(done),
         lag=lag.events,
@@ -154,6 +161,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
         missing=sum(gap.missing for gap in gaps),
         gaps=gaps[:MOST_GAPS],
         floor=floor.stream_id if floor.seq else None,
+        foreign=foreign,
     )
     return status, [name.decode() for name in names]
 

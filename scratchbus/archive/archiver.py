@@ -181,14 +181,18 @@ class _LogArchiver:
     def _limits(self, now: int) -> Step[tuple[str, int]]:
         """Return the log's origin, and the number of the last event that need not be kept live."""
         keys, settings = self._keys, self._bus.settings
-        origin, tail = yield from ask_all(self._shard, [("GET", keys.origin), ("GET", keys.tail)])
         newest = now - (settings.ms("retain") or 0)
-        (old,) = yield from ask_all(
-            self._shard, [("XREVRANGE", keys.log, f"{max(0, newest)}-{2**64 - 1}", "-", "COUNT", 1)]
+        origin, old, tail = yield from ask_all(
+            self._shard,
+            [
+                ("GET", keys.origin),
+                ("XREVRANGE", keys.log, f"{max(0, newest)}-{2**64 - 1}", "-", "COUNT", 1),
+                ("GET", keys.tail),
+            ],
         )
-        by_age = entry_position(old[0], self._shard).seq if old else 0
-        by_count = end_of(tail, self._shard).seq - settings.retain_events
-        return (origin or b"").decode(), max(0, min(by_age, by_count))
+        end = end_of(tail, self._shard)
+        by_age = min(end, entry_position(old[0], self._shard)).seq if old else 0
+        return (origin or b"").decode(), max(0, min(by_age, end.seq - settings.retain_events))
 
     def _check_end(self, catalog: SegmentCatalog, last: Manifest | None) -> None:
         """Raise ArchiveForeign when the log has another event where the archive ends."""

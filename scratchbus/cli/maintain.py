@@ -1,4 +1,4 @@
-"""Maintenance of a bus: `rebuild`, `verify`, `erase`, `import`."""
+"""Maintenance of a bus: `rebuild`, `verify`, `repair`, `erase`, `import`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def verify(session: Invocation) -> None:
     """Compare all data in the engine with the log.
 
     Prints one finding per line: its kind, where it is, and what is wrong. Writers continue meanwhile. Exits with 1 if
-    there is a finding. `scratchbus rebuild` repairs the state. The log itself, and what the append script keeps beside
-    it (heads, room, keys), can only be restored from a backup.
+    there is a finding. `scratchbus rebuild` repairs the state, `scratchbus repair` removes what is `foreign`. The log
+    itself, and what the append script keeps beside it (heads, room, keys), can only be restored from a backup.
     """
     with session.connect() as bus, progress_bar("Verifying") as progress:
         verified = bus.verify(progress)
@@ -51,6 +51,25 @@ def verify(session: Invocation) -> None:
         return
     session.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
     raise click.exceptions.Exit(INTERNAL)
+
+
+@command(examples=("scratchbus repair", "scratchbus repair --json"))
+@pass_session
+def repair(session: Invocation) -> None:
+    """Remove entries that someone added to the log by hand.
+
+    Use it when writes fail because of an entry behind the last event. Prints one line per entry that it removed: its
+    shard, its stream id, and its fields. No event is removed. It may copy the log, so it can take some seconds per
+    million events, and memory for two copies.
+    """
+    with session.connect() as bus:
+        removed = bus.repair()
+    for entry in removed:
+        fields = ", ".join(f"{name}={value}" for name, value in entry.fields.items())
+        cells = (Cell(f"shard {entry.shard}"), Cell(entry.stream_id), Cell(one_line(fields)))
+        session.out.result(entry._asdict(), Cell("removed", "red"), *cells)
+    if not removed:
+        session.out.note("There is nothing to repair.")
 
 
 @command(examples=('scratchbus erase 01M7ZG05XPKZK2CR4XCAZB2BQ8 --reason "the customer asked for it"',))

@@ -13,7 +13,7 @@ from scratchbus.cli.completion import completion
 from scratchbus.cli.context import context
 from scratchbus.cli.dead_letters import dead_letters
 from scratchbus.cli.follow import tail, watch
-from scratchbus.cli.maintain import erase, import_, rebuild, verify
+from scratchbus.cli.maintain import erase, import_, rebuild, repair, verify
 from scratchbus.cli.mcp import mcp
 from scratchbus.cli.notepad import notepad
 from scratchbus.cli.notes import note
@@ -38,6 +38,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
         dead_letters,
         rebuild,
         verify,
+        repair,
         erase,
         import_,
         demo,

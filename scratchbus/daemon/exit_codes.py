@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scratchbus.errors import ArchiveUnavailable, Conflict, EngineError, InvalidInput, LogRewound, NotFound
+from scratchbus.errors import ArchiveUnavailable, Conflict, EngineError, InvalidInput, LogBlocked, LogRewound, NotFound
 
 OK = 0
 INTERNAL = 1
@@ -17,6 +17,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (NotFound, NOT_FOUND),
     (Conflict, CONFLICT),
     (InvalidInput, INVALID_INPUT),
+    (LogBlocked, CONFLICT),
     (LogRewound, CONFLICT),  # read the log again, as after any conflict
     (EngineError, ENGINE),
     (ArchiveUnavailable, ENGINE),

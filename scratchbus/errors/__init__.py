@@ -58,7 +58,8 @@ the error also has its `position`, and for a claim the `fence`.
     │   └── ArchiveUnavailable  no permission, no space, no response
     ├── BusClosed               the program has closed the bus
     ├── ViewClosed              the view is not open
-    └── LogError                reading the log
+    └── LogError                the log
+        ├── LogBlocked          an entry added by hand blocks writes (.shard, .stream_id)
         ├── Behind              a read could not catch up within fresh_timeout
         ├── PositionLost        the log was trimmed past the position
         ├── LogRewound          the log is not the one read before
@@ -109,6 +110,7 @@ from scratchbus.errors.log import ArchiveForeign as ArchiveForeign
 from scratchbus.errors.log import ArchiveUnavailable as ArchiveUnavailable
 from scratchbus.errors.log import Behind as Behind
 from scratchbus.errors.log import CodeTooOld as CodeTooOld
+from scratchbus.errors.log import LogBlocked as LogBlocked
 from scratchbus.errors.log import LogError as LogError
 from scratchbus.errors.log import LogGap as LogGap
 from scratchbus.errors.log import LogRewound as LogRewound

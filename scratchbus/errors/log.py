@@ -6,7 +6,19 @@ from scratchbus.errors.base import ScratchbusError
 
 
 class LogError(ScratchbusError):
-    """The log cannot be read as requested."""
+    """The log cannot be read or written as requested."""
+
+
+class LogBlocked(LogError):
+    """An entry that scratchbus did not write is behind the end of the log, and blocks all writes to the shard."""
+
+    def __init__(self, shard: int, stream_id: str) -> None:
+        super().__init__(
+            f"shard {shard}: nothing was written, because someone else added {stream_id} to the stream behind the last"
+            " event; have an admin run `scratchbus repair`, which removes it, then try again"
+        )
+        self.shard = shard
+        self.stream_id = stream_id
 
 
 class Behind(LogError):

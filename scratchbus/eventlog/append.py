@@ -15,7 +15,15 @@ from pydantic_core import to_json
 from scratchbus.domain.position import Position
 from scratchbus.engine.connections import PATIENCE, backoff
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, Wrote, ask, ask_all
-from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, InvalidName, NotReplicated, TooLarge
+from scratchbus.errors import (
+    EngineError,
+    EngineLoading,
+    EngineUnreachable,
+    InvalidName,
+    LogBlocked,
+    NotReplicated,
+    TooLarge,
+)
 from scratchbus.eventlog import ids
 from scratchbus.eventlog.append_script import APPEND, ERASE
 from scratchbus.eventlog.archived import Past
@@ -289,7 +297,7 @@ def _guarded(write: Write) -> Guarded:
 def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended | None:
     """Return what became of these writes, and count it; None for a reply that this code does not know.
 
-    Raises what the first refused event was refused for.
+    Raises what the first refused event was refused for, or LogBlocked.
     """
     written: list[Written] = []
     match reply[0]:
@@ -307,6 +315,10 @@ def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write],
         case b"refused" if reply[2] == b"idle":
             now, soonest, below, priority = reply[3:]
             return Appended([], idle=Idle(now, soonest, below.decode(), priority))
+        case b"refused" if reply[2] == b"blocked":
+            blocked = LogBlocked(shard, reply[3].decode())
+            blocked.event_id = writes[0].event.id
+            raise blocked
         case b"refused":
             index = reply[1] - 1
             refuse(page, room, writes[index], index, len(writes), reply[2:])

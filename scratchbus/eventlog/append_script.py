@@ -57,6 +57,7 @@ def _append(
 
 APPEND = lua_script(
     "eventlog/clock",
+    "eventlog/last_id",
     "eventlog/append_lua/inputs",
     "eventlog/append_lua/soonest",
     "eventlog/append_lua/plain",  # additions that nothing stands in the way of; all that follows is for the rest
@@ -74,6 +75,7 @@ APPEND = lua_script(
 
 ERASE = lua_script(
     "eventlog/clock",
+    "eventlog/last_id",
     "eventlog/append_lua/inputs",
     "eventlog/append_lua/soonest",
     "eventlog/entries",

@@ -47,8 +47,13 @@ class ShardKeys:
 
     @cached_property
     def tail(self) -> str:
-        """String: `<stream id>|<event id>` of the last event."""
+        """String: `<stream id>|<event id>` of the last event. Here the log ends, whatever else its stream has."""
         return self.tag + "tail"
+
+    @cached_property
+    def repaired(self) -> str:
+        """Stream: a copy of the log, while a repair makes it or after one was killed."""
+        return self.tag + "repaired"
 
     @cached_property
     def origin(self) -> str:

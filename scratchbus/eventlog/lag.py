@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
+from scratchbus.eventlog.codec import entry_position
 from scratchbus.eventlog.layouts import read_last
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def read_lags(log: Log, positions: Iterable[Position]) -> Step[dict[Position, La
         *found, tail, time = yield from ask_all(shard, [*firsts, ("GET", keys.tail), ("TIME",)])
         end, now = end_of(tail, shard), in_ms(time)
         for position, entries in zip(some, found, strict=True):
-            if entries:
-                first = Position.parse(entries[0][0].decode())
+            first = entry_position(entries[0], shard) if entries else end
+            if position < first <= end:
                 done = first.seq - 1 if position.ms and not position.seq else position.seq
                 lags[position] = Lag(end.seq - done, max(0, now - first.ms) / 1000)
             else:

@@ -10,6 +10,7 @@ from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.below_floor import Floor, archived_after
 from scratchbus.eventlog.codec import RawEntry, entry_position, is_batch_end
+from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import count_erased
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.telemetry.logs import stderr_logger
@@ -86,17 +87,23 @@ class LogReader:
             count = LONGEST_BATCH
 
     def _next(self, count: int, also: tuple[tuple[Any, ...], ...]) -> Step[Chunk]:
-        """Return up to so many entries; the floor is read behind them, since it is raised before a log is trimmed."""
+        """Return up to so many entries.
+
+        Tail and floor are read after them: the tail so that no event among them is behind it, and the floor since it is
+        raised before a log is trimmed.
+        """
         at, keys = self.at, self._keys
-        *replies, entries, row, origin = yield from ask_all(
+        *replies, read, tail, row, origin = yield from ask_all(
             at.shard,
             [
                 *also,
                 ("XRANGE", keys.log, f"({at.stream_id}", self._until, "COUNT", count),
+                ("GET", keys.tail),
                 ("GET", keys.floor),
                 ("GET", keys.origin),
             ],
         )
+        entries = appended(read, tail, origin, at.shard)
         floor = self.floor = Floor.parse(row, origin, at.shard)
         archived: list[RawEntry] = []
         if at < floor.position and not (yield from is_complete(keys, at, entries)):

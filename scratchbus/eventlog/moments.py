@@ -8,6 +8,7 @@ from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import archived_after, entries_at, from_archive, read_floor
 from scratchbus.eventlog.codec import RawEntry, batch_place, entry_id, entry_position
+from scratchbus.eventlog.foreign import up_to
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.lag import end_of
 
@@ -18,11 +19,17 @@ def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
     Raises PositionLost when that is no longer in the log, and the archive cannot be read.
     """
     name, ms = log.keys(shard).log, max(0, ms)
-    before, first = yield from ask_all(
-        shard, [("XREVRANGE", name, ms, "-", "COUNT", 1), ("XRANGE", name, "-", "+", "COUNT", 1)]
+    before, first, tail = yield from ask_all(
+        shard,
+        [
+            ("XREVRANGE", name, ms, "-", "COUNT", 1),
+            ("XRANGE", name, "-", "+", "COUNT", 1),
+            ("GET", log.keys(shard).tail),
+        ],
     )
+    end = end_of(tail, shard)
     if before:
-        return entry_position(before[0], shard)
+        return min(end, entry_position(before[0], shard))  # what is behind the end, someone added by hand
     floor = yield from read_floor(log, shard)
     if 0 < floor.position.ms <= ms:
         return floor.position
@@ -31,6 +38,7 @@ def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
             log, shard, "what was said before that time", lambda past: past.last_until(shard, floor.origin, ms)
         )
         return found
+    first = up_to(end, first)
     if ms and first and entry_position(first[0], shard).seq > 1:
         raise PositionLost(
             f"shard {shard}: the log was trimmed to {first[0][0].decode()}, after that time; ask for a later one"
@@ -57,7 +65,7 @@ def batch_end(log: Log, position: Position) -> Step[Position]:
         ],
     )
     end = end_of(tail, shard)
-    if not after:
+    if not up_to(end, after):
         raise LogRewound(
             f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position is"
             " of another bus"

@@ -15,6 +15,7 @@ from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, r
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_id, entry_position
 from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
+from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LONGEST_BATCH, is_complete, whole_batches
@@ -135,13 +136,16 @@ def _read_live(
     """Add the next batches that the logs of one server have behind the cursors; return False to read again."""
     answer, *replies = yield from ask_all(cursors[0].position.shard, _questions(log, cursors, block))
     read = dict(answer or ())
-    for cursor, origin, here, floor in zip(cursors, replies[::3], replies[1::3], replies[2::3], strict=True):
+    is_blocked = False
+    for cursor, (origin, here, tail, floor) in zip(cursors, zip(*[iter(replies)] * 4, strict=True), strict=True):
         at, keys = cursor.position, log.keys(cursor.position.shard)
-        entries = read.get(keys.log.encode(), [])
-        has_more = len(entries) >= CHUNK
+        behind = read.get(keys.log.encode(), [])
+        entries = appended(behind, tail, origin, keys.shard)
+        has_more, is_blocked = len(entries) >= CHUNK, is_blocked or len(entries) < len(behind)
         while has_more and len(entries) < LONGEST_BATCH and not whole_batches(entries, CHUNK):
             last = entries[-1][0].decode()
             more = yield from ask(keys.shard, "XRANGE", keys.log, f"({last}", "+", "COUNT", CHUNK)
+            more = appended(more, tail, origin, keys.shard)
             entries, has_more = entries + more, len(more) >= CHUNK
         end = Floor.parse(floor, origin, keys.shard)
         if at < end.position and not (yield from is_complete(keys, at, entries)):
@@ -154,13 +158,27 @@ def _read_live(
             found[keys.shard] = stretch = _whole(stretch)
             if has_more or len(stretch.entries) < len(entries):
                 ends[keys.shard] = stretch.at.ms
+    if block and is_blocked and not found:
+        yield from _wait_behind_foreign(log, [cursor.position.shard for cursor in cursors], block[1])
     return True
+
+
+def _wait_behind_foreign(log: Log, shards: list[int], ms: int) -> Step[None]:
+    """Wait for a new entry in one of these shards, all on one server; one of them has an entry behind its tail.
+
+    XREAD returns such an entry at once, so this waits behind all that is there. The event that follows a repair may
+    have a lower id, and not end this: therefore it is short, and the next read begins behind the cursor again.
+    """
+    names = [log.keys(shard).log for shard in shards]
+    ms = min(ms, STOPPABLE_BLOCK_MS)
+    yield from ask(shards[0], "XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", *names, *("$" for _ in names))
 
 
 def _questions(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """Return the commands that read on behind the cursors, and those that tell whether it is still that log.
 
-    The floor is read last, since it is raised before a log is trimmed.
+    The tail is read after the entries, so that no event among them is behind it, and the floor last, since it is raised
+    before a log is trimmed.
     """
     names = [log.keys(cursor.position.shard).log for cursor in cursors]
     commands: list[tuple[Any, ...]] = [
@@ -168,7 +186,7 @@ def _questions(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> list[
     ]
     for cursor in cursors:
         keys, id = log.keys(cursor.position.shard), cursor.position.stream_id
-        commands += [("GET", keys.origin), ("XRANGE", keys.log, id, id), ("GET", keys.floor)]
+        commands += [("GET", keys.origin), ("XRANGE", keys.log, id, id), ("GET", keys.tail), ("GET", keys.floor)]
     return commands
 
 
@@ -225,12 +243,20 @@ def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
 
 def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]:
     """Wait until there is an event behind one of these positions, all on one server; return whether there is."""
-    shards = list(behind)
-    answer = yield from ask(
-        shards[0], "XREAD", "COUNT", 1, "BLOCK", max(1, int(seconds * 1000)), "STREAMS",
-        *(log.keys(shard).log for shard in shards), *(behind[shard].stream_id for shard in shards),
-    )  # fmt: skip
-    return bool(answer)
+    shards, ms = list(behind), max(1, int(seconds * 1000))
+    names = [log.keys(shard).log for shard in shards]
+    ids = [position.stream_id for position in behind.values()]
+    ends = [("GET", key) for keys in map(log.keys, shards) for key in (keys.tail, keys.origin)]
+    read_on = ("XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", *names, *ids)
+    answer, *rows = yield from ask_all(shards[0], [read_on, *ends])
+    found = dict(answer or ())
+    has_event = any(
+        appended(found.get(name.encode(), []), tail, origin, shard)
+        for name, tail, origin, shard in zip(names, rows[::2], rows[1::2], shards, strict=True)
+    )
+    if answer and not has_event:
+        yield from _wait_behind_foreign(log, shards, ms)
+    return has_event
 
 
 def block_ms(follow: bool, stop: Stop | None) -> int | None:

@@ -17,11 +17,12 @@ end
 local tail, checkpoint = call('GET', TAIL) or '', call('GET', CHECKPOINT) or ''
 now = math.max(now, tonumber(string.match(tail, @MS@) or 0)) -- a clock that was set back: the log's time stands still
 local reached = FOLDED ~= '' and FOLDED or string.match(checkpoint, @CHECKPOINT(stream_id)@) or ''
-local is_behind = tail ~= '' and string.match(tail, @LAST(stream_id)@) ~= reached
+local last = string.match(tail, @LAST(stream_id)@) -- what is behind it, someone added by hand
+local is_behind = tail ~= '' and last ~= reached
 local entries, touched = {}, {}
 if MOST >= 0 and is_behind then
   local behind = seq_of(tail) - seq_of(reached)
-  local rest = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, '+', 'COUNT', MOST)
+  local rest = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MOST)
   if #rest < behind then return {now, tail, checkpoint, -1} end
   local seen = {}
   for _, entry in ipairs(rest) do
@@ -37,7 +38,7 @@ if MOST >= 0 and is_behind then
 end
 local since = 0 -- when the first event came that a stale read leaves out
 if MOST < 0 and is_behind then
-  local first = call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, '+', 'COUNT', 1)[1]
+  local first = call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', 1)[1]
   if first then since = tonumber(string.match(first[1], @MS@)) end
 end
 local touched_docs = documents(touched)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scratchbus import Bus
-from scratchbus.daemon.exit_codes import INTERNAL, INVALID_INPUT, NOT_FOUND, OK, USAGE
+from scratchbus.daemon.exit_codes import CONFLICT, INTERNAL, INVALID_INPUT, NOT_FOUND, OK, USAGE
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from tests.edges.conftest import Cli
@@ -50,6 +51,37 @@ def test_what_is_wrong_is_listed_and_is_the_exit_code(cli: Cli, bus: Bus):
     (found,) = cli("verify", "--json").documents
     assert found == {"kind": "document", "where": f"{key} {id}", "what": "is missing"}
     send(bus, "HSET", key, id, kept)
+
+
+@pytest.fixture
+def blocked(cli: Cli, bus: Bus) -> Iterator[str]:
+    """An entry that someone added by hand behind the last event of the test's log."""
+    cli.add("one")
+    log = bus.core.log.keys(0).log
+    id = send(bus, "XADD", log, "9999999999999-0", "colour", "r\x1bed").decode()
+    yield id
+    bus.repair()
+
+
+def test_an_entry_that_was_added_by_hand_is_named_by_all_and_removed_by_repair(cli: Cli, blocked: str):
+    refused = cli("add", "observation", "two", "--source", "test")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (CONFLICT, "", 1)
+    assert blocked in refused.err
+    assert "`scratchbus repair`" in refused.err
+    assert [each["content"] for each in cli.json("list").documents] == ["one"]
+    assert "1 entry behind the end" in cli("status").out
+    assert cli.json("status").document["shards"][0]["foreign"] == 1
+    assert cli("verify").out.startswith("foreign ")
+    done = cli("repair")
+    assert (done.code, done.out) == (OK, "removed shard 0 9999999999999-0 colour=r�ed\n")
+    assert cli("add", "observation", "two", "--source", "test").code == OK
+    again = cli("repair")
+    assert (again.code, again.out, again.err) == (OK, "", "There is nothing to repair.\n")
+
+
+def test_what_repair_removes_is_told_in_json(cli: Cli, blocked: str):
+    assert cli.json("repair").document == {"shard": 0, "stream_id": blocked, "fields": {"colour": "r\x1bed"}}
+    assert cli.json("repair").documents == []
 
 
 def test_an_export_is_imported_into_a_new_bus(cli: Cli, tmp_path: Path):

@@ -276,6 +276,7 @@ TRIES: dict[str, Try] = {
     "create a bus": Try(COMMITS, _nothing, _raw("HSETNX", "@:meta", "made", "1")),
     "bus: import events": Try(ADMINISTERS, _some, lambda bus, *_: bus.import_events(exported(bus))),
     "bus: verify": Try(ADMINISTERS, _some, lambda bus, _: bus.verify()),
+    "bus: repair": Try(ADMINISTERS, _some, lambda bus, _: bus.repair()),
     "bus: rebuild": Try(ADMINISTERS, _some, lambda bus, _: bus.rebuild()),
     "archive": Try(ADMINISTERS, _some, lambda bus, _: _archive(bus)),
     "bus: push types": Try(ADMINISTERS, _changed_types, _push),

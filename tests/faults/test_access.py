@@ -14,7 +14,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, because
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.engine.scripts import Script
-from scratchbus.errors import EngineAuth, EngineForbidden, EngineLoading, InvalidTransition
+from scratchbus.errors import EngineAuth, EngineForbidden, EngineLoading, InvalidTransition, LogBlocked
 from scratchbus.eventlog import consumers
 from scratchbus.eventlog.append_script import APPEND
 from scratchbus.page import Page
@@ -22,7 +22,18 @@ from scratchbus.readmodel.queries import IN_MEMORY
 from scratchbus.scheduling.paging_out import page_out
 from tests.faults.checker import check
 from tests.faults.operations import SUBJECT
-from tests.faults.roles import ACCESS_LIST, COMMITS, READS, SECRET, TRIES, GuardedServer, Try, rounds
+from tests.faults.roles import (
+    ACCESS_LIST,
+    ADMINISTERS,
+    APPENDS,
+    COMMITS,
+    READS,
+    SECRET,
+    TRIES,
+    GuardedServer,
+    Try,
+    rounds,
+)
 from tests.faults.servers import Server, embedded_binary, system_binary
 from tests.inspection import log_length, project
 from tests.travelling import only, stored_snapshots
@@ -138,6 +149,32 @@ def test_whoever_may_commit_pages_out_and_every_role_reads_it(guarded: GuardedSe
             other.page().reopen(one.id)
     with Bus.connect(guarded.url_of(role), source="subject") as mine:
         assert mine.page().get(one.id) == linked
+    assert bus.verify().is_sound
+
+
+@pytest.mark.parametrize("was_deleted", [False, True], ids=["there", "deleted again"])
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_reads_a_log_that_is_blocked_and_only_an_admin_repairs_it(
+    guarded: GuardedServer, bus: Bus, role: str, was_deleted: bool
+) -> None:
+    one = bus.page().add("observation", "x")
+    log = bus.core.log.keys(0).log
+    with guarded.client() as client:
+        client.xadd(log, {"colour": "red"}, id="9999999999999-0")
+        if was_deleted:
+            client.xdel(log, "9999999999999-0")
+    with Bus.connect(guarded.url_of(role), source="subject") as mine:
+        assert mine.page().list() == [one]
+        assert [event.subject for event in mine.events()] == [one.id]
+        assert mine.status().shards[0].foreign == (0 if was_deleted else 1)
+        with pytest.raises(LogBlocked if role in APPENDS else EngineForbidden):
+            mine.page().add("observation", "y")
+        if role not in ADMINISTERS:
+            with pytest.raises(EngineForbidden):
+                mine.repair()
+    with Bus.connect(guarded.url_of("admin"), source="owner") as mine:
+        assert len(mine.repair()) == (0 if was_deleted else 1)
+    bus.page().add("observation", "z")
     assert bus.verify().is_sound
 
 

@@ -79,6 +79,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "erase {open} --reason asked": ADMINISTERS,
     "rebuild": ADMINISTERS,
     "verify": ADMINISTERS,
+    "repair": ADMINISTERS,
     "import {export}": ADMINISTERS,
     "types push {types}": ADMINISTERS,
     "archive run": ADMINISTERS,

@@ -6,7 +6,7 @@ local function has_more_to_rest(since, ids)
   local wanted = {}
   for id in gmatch(ids, '%w+') do wanted[id] = true end
   while true do
-    local entries = call('XRANGE', LOG, '(' .. since, '+', 'COUNT', 256)
+    local entries = call('XRANGE', LOG, '(' .. since, END, 'COUNT', 256)
     for _, entry in ipairs(entries) do
       if field_of(entry, 'page') == PAGE then
         for list in gmatch(field_of(entry, 'event') or '', '"evidence":%[(.-)%]') do

@@ -28,6 +28,8 @@ if call('HGET', PREFIX .. @KEY(rebuilding)@, 'token') ~= given[1] then return {'
 if match(call('GET', PREFIX .. @KEY(archiver)@) or '', '^%w*') ~= given[2] then return {'refused', 1, 'archived'} end
 local checkpoint = call('GET', PREFIX .. @CHECKPOINT_KEY@) or ''
 if seq_of(checkpoint) < seq_of(head.position) then return {'refused', 1, 'behind'} end -- else someone may be about to fold it
+local why = blocked() or blocked_by_id()
+if why then return why end
 local build = match(checkpoint, @CHECKPOINT(build)@) or '1'
 local STATE = PREFIX .. @BUILD_KEY(build)@
 
@@ -80,7 +82,8 @@ end
 local erased = new_head('erased', 'f', head.type, head.priority, head.added)
 erased.version, erased.fence = head.version, head.fence
 emit(subject, erased, id, kind, ARGV[at + @BODY@])
-write_entry(plan[1], '1/1')
+local failed = write_entry(plan[1], '1/1')
+if failed then return failed end
 call('SET', TAIL, @LAST_TEXT(erased.position, id)@)
 call('HSET', HEADS, subject, head_text(erased))
 if ARGV[at + @DIGEST@] ~= '' then

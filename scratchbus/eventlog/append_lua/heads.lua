@@ -56,7 +56,7 @@ end
 
 local function write_entry(event, batch)
   local id, subject, kind, type, prev, body = event.id, event.subject, event.kind, event.type, event.prev, event.body
-  call('XADD', LOG, event.position, @ENTRY@)
+  return add_entry(event.position, @ENTRY@)
 end
 
 -- The plan: the events to write, in order. A batch that is refused half-way has changed nothing but these tables.

@@ -23,13 +23,15 @@ end
 
 if are_plain() then
   local rows, scores, prev, id, position = {}, {}, '', nil, nil
-  if not tail then call('SET', ORIGIN, NEW_ORIGIN .. '.' .. time[1] .. '.' .. time[2]) end
+  local why = blocked()
+  if why then return why end
   for k = 1, count do
     local at, seq = start(k), last_seq + k
     local subject, kind, type, body = ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @TYPE@], ARGV[at + @BODY@]
     local added, batch = int(seq), k .. '/' .. count
     id, position = ARGV[at], NOW .. '-' .. added
-    call('XADD', LOG, position, @ENTRY@)
+    local failed = add_entry(position, @ENTRY@)
+    if failed then return blocked_by_id() or failed end
     local row, status, status_class, tags = #rows, ARGV[at + @STATUS@], ARGV[at + @STATUS_CLASS@], ARGV[at + @TAGS@]
     local priority = ARGV[at + @PRIORITY@]
     local expires, wake = later(ARGV[at + @EXPIRES@], '0'), later(ARGV[at + @WAKE@], '0')
@@ -39,6 +41,7 @@ if are_plain() then
     scores[row + 1] = int(tonumber(priority) * @SPAN@ + seq)
     scores[row + 2] = subject
   end
+  if not tail then call('SET', ORIGIN, NEW_ORIGIN .. '.' .. time[1] .. '.' .. time[2]) end
   call('SET', TAIL, @LAST_TEXT(position, id)@)
   for from = 1, #rows, 1000 do
     local to = math.min(from + 999, #rows)

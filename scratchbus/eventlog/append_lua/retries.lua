@@ -63,7 +63,7 @@ local function scan_ids()
   local wanted, found, missing, from = {}, {}, count, SCAN
   for k = 1, count do wanted[ARGV[start(k)]] = k end
   while missing > 0 do
-    local entries = call('XRANGE', LOG, '(' .. from, '+', 'COUNT', 256)
+    local entries = call('XRANGE', LOG, '(' .. from, END, 'COUNT', 256)
     if #entries == 0 then break end
     for _, entry in ipairs(entries) do
       local k = wanted[field_of(entry, 'id')]

@@ -17,11 +17,14 @@ end
 
 local total = #plan
 if total > 0 then
-  if not tail then call('SET', ORIGIN, NEW_ORIGIN .. '.' .. time[1] .. '.' .. time[2]) end
+  local why = blocked()
+  if why then return why end
   local batches = MODE == 'all'
   for i, event in ipairs(plan) do
-    write_entry(event, batches and i .. '/' .. total or '1/1')
+    local failed = write_entry(event, batches and i .. '/' .. total or '1/1')
+    if failed then return blocked_by_id() or failed end
   end
+  if not tail then call('SET', ORIGIN, NEW_ORIGIN .. '.' .. time[1] .. '.' .. time[2]) end
   call('SET', TAIL, @LAST_TEXT(plan[total].position, plan[total].id)@)
 
   local rows = {}

@@ -13,8 +13,8 @@ class Finding(NamedTuple):
     """A difference from what the log says.
 
     `kind` is one of: gap, order, batch, chain, event, tail, checkpoint, head, room, key, page, id, document, index,
-    due, relation, position, snapshot, rejected, archive, import, unknown. `where` is the key with the member, the
-    position in the log, or the file; `what` is what is wrong there.
+    due, relation, position, snapshot, rejected, foreign, archive, import, unknown. `where` is the key with the member,
+    the position in the log, or the file; `what` is what is wrong there.
     """
 
     kind: str

@@ -19,13 +19,14 @@ from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import entry_fields
+from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import erased_between, not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.retries import is_of
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
-from scratchbus.readmodel.verify.findings import Verified
+from scratchbus.readmodel.verify.findings import MOST, Verified
 from scratchbus.readmodel.verify.probe import Moved, Probe, batches, said_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
@@ -268,6 +269,10 @@ class _Shard:
         )
         base, tip = self._wanted.base, self._wanted.tip
         yield from self._looker.fold(base.branch(), tip.at, self._verified.add)
+        said = said_end(tail, self._shard)
+        if last and (said.seq or not origin) and not up_to(said, last):
+            yield from self._list_foreign()
+            last = yield from ask(self._shard, "XRANGE", self._keys.log, said.stream_id, said.stream_id)
         end = last[0][0] + b"|" + entry_fields(last[0]).get(b"id", b"") if last else b""
         if (tail or b"") != end:
             self._verified.add("tail", self._keys.tail, f"is {shown(tail)}, and the log ends at {shown(end)}")
@@ -278,6 +283,12 @@ class _Shard:
         if row and told != (base.at.stream_id, base.event_id, (origin or b"").decode()):
             what = f"is {shown(row)}, and the log has {base.at.stream_id}|{base.event_id} there"
             self._verified.add("checkpoint", checkpoint_key(self._keys), what)
+
+    def _list_foreign(self) -> Step[None]:
+        """Report the entries behind the tail."""
+        for entry in (yield from read_foreign(self._log, self._shard, MOST)):
+            where = f"{self._keys.log} {entry.stream_id}"
+            self._verified.add("foreign", where, "was added by hand behind the last event; run `scratchbus repair`")
 
     def _recognise(self, name: str) -> None:
         """Report a key that should not be there. Leftovers of other builds do no harm."""
@@ -292,5 +303,9 @@ class _Shard:
         if kind == "import":
             what = "is of an import that is at work, or was cut short; import the file again to complete it"
             self._verified.add("import", self._keys.tag + name, what)
+            return
+        if name == "repaired":
+            what = "is of a repair that is at work, or was cut short; run `scratchbus repair` to complete it"
+            self._verified.add("foreign", self._keys.tag + name, what)
             return
         self._verified.add("unknown", self._keys.tag + name, "should not be there")

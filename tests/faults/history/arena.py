@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
+from redis.exceptions import ResponseError
+
+from scratchbus import Bus
 from tests.faults.history.archives import read_archived
 from tests.faults.history.logbook import Logbook, read_log
 from tests.faults.history.roles import BUS
@@ -127,6 +131,8 @@ class Arena:
                 self.relay.withhold("back")
             case "cut from replica":
                 self.relay.withhold("there")
+            case "foreign entry":
+                self._add_by_hand()
 
     def undo(self, kind: str, target: str = "") -> None:
         """End what lasted."""
@@ -141,6 +147,21 @@ class Arena:
                 self.proxy.release("reply", target)
             case "cut to replica" | "cut from replica":
                 self.relay.release()
+            case "foreign entry":
+                self.repair()
+
+    def _add_by_hand(self) -> None:
+        """Add an entry to the log that scratchbus did not write, with an id of now, of later, or beyond all time."""
+        with self.primary.client() as client:
+            now = client.time()[0] * 1000
+            id = self._random.choice(["*", f"{now + 2_000}-0", f"{now + 3_600_000}-1", f"{2**64 - 2}-5"])
+            with suppress(ResponseError):  # there is one with a higher id already
+                client.xadd(LOG, {"by": "hand"}, id=id)
+
+    def repair(self) -> None:
+        """Remove what was added by hand; also what a failover has brought back."""
+        with Bus.connect(self.primary.url, bus=BUS, source="repairer") as bus:
+            bus.repair()
 
     def end(self) -> None:
         """Take note that the round is over."""
@@ -193,6 +214,7 @@ class Arena:
         self.relay.lead_to(self.primary)
         self.relay.release()
         self.replica.follow(self.relay)
+        self.repair()
 
     def _flush(self) -> None:
         self.relay.release()  # else it would never be known whether the replica has it
@@ -207,12 +229,14 @@ class Arena:
         with server.client() as client:
             return self._logbook(*_ask_for_log(client.pipeline(transaction=True)).execute())
 
-    def _logbook(self, raw: Any, floor: bytes | None, origin: bytes | None) -> Logbook:
-        """Return a log with what it has left to its archive.
+    def _logbook(self, raw: Any, tail: bytes | None, floor: bytes | None, origin: bytes | None) -> Logbook:
+        """Return a log with what it has left to its archive, and without what was added by hand behind its tail.
 
         redis-py parses the reply of XRANGE into pairs of an id and a mapping.
         """
-        live = read_log((id, [word for pair in fields.items() for word in pair]) for id, fields in raw)
+        end = _id((tail or b"0-0|").partition(b"|")[0])
+        whole = [(id, fields) for id, fields in raw if _id(id) <= end]
+        live = read_log((id, [word for pair in fields.items() for word in pair]) for id, fields in whole)
         until = int((floor or b"0-0|").partition(b"|")[0].partition(b"-")[2])
         archived = read_archived(self._archives, BUS, origin.decode(), until) if until and origin else []
         return Logbook(archived + [entry for entry in live if entry.seq > until])
@@ -225,5 +249,11 @@ class Arena:
 
 
 def _ask_for_log(pipe: Any) -> Any:
-    """Have it give a log, where that ends downwards, and its origin."""
-    return pipe.execute_command("XRANGE", LOG, "-", "+").get(f"{TAG}floor").get(f"{TAG}origin")
+    """Have it give a log, where that ends, upwards and downwards, and its origin."""
+    return pipe.execute_command("XRANGE", LOG, "-", "+").get(f"{TAG}tail").get(f"{TAG}floor").get(f"{TAG}origin")
+
+
+def _id(text: bytes) -> tuple[int, int]:
+    """Return a stream id as numbers."""
+    ms, _, seq = text.partition(b"-")
+    return int(ms), int(seq)

@@ -121,15 +121,16 @@ class _Reign:
         call, ret = write.asked.t, inf if is_unknown else answer.t
         is_told = answer.what == "ok" and len(answer.told.get("ids", ())) == 1 and not write.is_ambiguous
         version = answer.told["version"] if is_told and "version" in answer.told else None
+        fence = answer.told.get("fence") if answer.what == "ok" else None
         if self._case.settled(*write.span) != self._number:
-            version = None  # it was told while one log followed another: the version may be that of the other
+            version = fence = None  # told while one log followed another: they may be those of the other
         if version is not None:
             self._add(id, call, ret, Act("read", write.who, version=version))  # it is read back when others wrote too
         act = Act(
             KINDS[told["call"]], write.who, told.get("fence"), told.get("expected"),
             refused=answer.told.get("why", "Conflict") if answer.what == "refused" and not is_unknown else "",
             at_most=version,
-            fence_given=answer.told.get("fence") if answer.what == "ok" else None,
+            fence_given=fence,
             keyed=told["call"] == "add, with a key",
         )  # fmt: skip
         self._add(id, call, ret, act, optional=is_unknown)

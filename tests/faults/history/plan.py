@@ -26,6 +26,7 @@ DECK = {
     "cut replies of one": 1,
     "cut to replica": 1,
     "cut from replica": 1,
+    "foreign entry": 1,
 }
 """The kinds of faults, and how many there are of each between two shuffles."""
 
@@ -48,6 +49,7 @@ LASTING = {
     "cut replies of one": (0.5, 3.0),
     "cut to replica": (0.2, 1.2),  # shorter than what the archive leaves in the log
     "cut from replica": (0.2, 1.2),
+    "foreign entry": (0.1, 0.6),  # until it is removed
 }
 """For how many seconds some of them last; of a skewed failover, how far the new clock is ahead of ours."""
 

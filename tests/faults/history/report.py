@@ -29,6 +29,7 @@ FAULTS = {
     "cut replies of one": "partitions of one's replies",
     "cut to replica": "partitions to the replica",
     "cut from replica": "partitions from the replica",
+    "foreign entry": "entries added by hand",
 }
 """What reports call the things that were done."""
 

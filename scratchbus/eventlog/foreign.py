@@ -1,0 +1,110 @@
+"""Entries behind the tail of a log, which someone added by hand: readers leave them out, and a repair removes them.
+
+A log ends at its `tail`, which only the append script moves, together with the entries that it adds. It adds nothing
+while there is an entry behind the tail, so no such entry is ever among the events.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.scripts import Key, lua_script
+from scratchbus.engine.steps import Call, Step, ask, ask_all
+from scratchbus.errors import InvalidPosition, LogError
+from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position, text_of
+from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.layouts import LUA
+from scratchbus.telemetry.logs import stderr_logger
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log  # whose readers leave them out
+
+logger = stderr_logger()
+
+
+class ForeignEntry(NamedTuple):
+    """An entry behind the last event of a shard's log, which scratchbus did not write."""
+
+    shard: int
+    stream_id: str
+    fields: dict[str, str]
+
+    @classmethod
+    def of(cls, entry: RawEntry, shard: int) -> ForeignEntry:
+        """Return a raw entry as one."""
+        fields = {text_of(name): text_of(value) for name, value in entry_fields(entry).items()}
+        return cls(shard, entry[0].decode(), fields)
+
+
+def appended(entries: list[RawEntry], tail: bytes | None, origin: bytes | None, shard: int) -> list[RawEntry]:
+    """Return those entries of a log that were appended, by a tail that was read after them.
+
+    All of them where the tail is lost or damaged: verification reports it, and this must not hide every event.
+    """
+    if tail is None and origin is not None:
+        return entries
+    try:
+        return up_to(end_of(tail, shard), entries)
+    except InvalidPosition:
+        return entries
+
+
+def up_to(end: Position, entries: list[RawEntry]) -> list[RawEntry]:
+    """Return the entries of a log up to its end.
+
+    Read the tail after the entries, not before: then it is at or behind every event among them, and whatever is behind
+    it was not appended. Events that are appended in between are in the next read.
+    """
+    if not entries or entry_position(entries[-1], end.shard) <= end:
+        return entries
+    return entries[: bisect_right(entries, end, key=lambda entry: entry_position(entry, end.shard))]
+
+
+def read_foreign(log: Log, shard: int, limit: int) -> Step[list[ForeignEntry]]:
+    """Return up to so many entries behind the tail of a shard's log."""
+    keys = log.keys(shard)
+    before = end_of((yield from ask(shard, "GET", keys.tail)), shard)
+    entries, tail = yield from ask_all(
+        shard, [("XRANGE", keys.log, f"({before.stream_id}", "+", "COUNT", limit), ("GET", keys.tail)]
+    )
+    count = len(up_to(end_of(tail, shard), entries))  # appended in between
+    return [ForeignEntry.of(entry, shard) for entry in entries[count:]]
+
+
+@lua_script("eventlog/clock", "eventlog/entries", "eventlog/last_id", "eventlog/repair", constants=LUA)
+def _repair(*, log: Key, tail: Key, pages: Key, repaired: Key, ids: Key) -> None:
+    """Remove some of what is behind the tail of a log, or copy some of its events."""
+
+
+def repair(log: Log) -> Step[list[ForeignEntry]]:
+    """Remove what is behind the tails of all logs, so that events can be appended again; return what it was.
+
+    Raises LogError for a log whose tail is lost or damaged, from which nothing is removed.
+    """
+    removed: list[ForeignEntry] = []
+    for shard in range(log.shards):
+        keys, is_done = log.keys(shard), False
+        while not is_done:
+            command = _repair(
+                log=keys.log, tail=keys.tail, pages=keys.pages, repaired=keys.repaired, ids=keys.ids
+            )  # whose reply may be lost: to send it twice does no harm, so it is sent as a read is
+            (reply,) = yield Call(shard, (command,))
+            match reply:
+                case [b"sound"] | [b"replaced"]:
+                    is_done = True
+                case [b"copied", int()]:
+                    pass
+                case [b"removed", *entries]:
+                    removed += (ForeignEntry.of(entry, shard) for entry in entries)
+                case [b"refused"]:
+                    raise LogError(
+                        f"shard {shard}: {keys.tail} does not name an event of the log, so where the log ends is not"
+                        " known; restore the engine from a backup"
+                    )
+                case _:
+                    raise _repair.unknown(reply)
+    for each in removed:
+        logger.warning("an entry was removed from the log", shard=each.shard, entry=each.stream_id)
+    return removed

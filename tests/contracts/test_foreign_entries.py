@@ -1,0 +1,438 @@
+"""An entry that somebody adds to the log by hand, behind its last event: readers end before it, and writers say so.
+
+Whoever may append events may also `XADD` with any stream id, and Redis accepts no smaller one afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from scratchbus import AsyncBus, NewObservation
+from scratchbus.archive.export import line_of
+from scratchbus.errors import LogBlocked, LogError
+from scratchbus.eventlog.keys import PageKeys
+from tests.contracts.test_bounds import read_everything
+from tests.engines import ALL, ONE
+from tests.inspection import all_events, archive, assert_sound, keys_of, log_length, now_ms, project, send
+from tests.waiting import PATIENCE, eventually
+
+pytestmark = pytest.mark.engines(*ONE)
+
+AT_ONCE = "*"
+"""The id that Redis makes, which may be behind later events too."""
+
+HOUR_MS = 3_600_000
+
+IDS = {
+    "made by Redis": lambda bus: AT_ONCE,
+    "the next number": lambda bus: _beside(bus, 1),
+    "another number of this millisecond": lambda bus: _beside(bus, 100),
+    "in an hour": lambda bus: f"{now_ms(bus) + HOUR_MS}-0",
+    "in an hour, with a number": lambda bus: f"{now_ms(bus) + HOUR_MS}-7",
+    "beyond the calendar": lambda bus: "9999999999999-0",
+    "beyond what floats tell apart": lambda bus: f"{2**53}-0",
+    "beyond what positions can be": lambda bus: "18446744073709551614-5",
+    "the last of all": lambda bus: f"{2**64 - 1}-{2**64 - 1}",
+}
+
+FIELDS = {
+    "no field of an event": ("colour", "red"),
+    "an event of its own": (
+        "id", "by-hand", "subject", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "page", "main", "kind", "added",
+        "type", "observation", "batch", "1/1", "prev", "", "event",
+        '{"v":2,"by":"x","content":"forged","status":"active","status_class":"open","priority":5}',
+    ),
+    "the first of a batch": ("id", "x", "page", "main", "kind", "linked", "batch", "1/1000", "event", "{}"),
+    "a newer schema": ("id", "x", "page", "main", "kind", "linked", "batch", "1/1", "event", '{"v":999}'),
+}  # fmt: skip
+
+
+def _beside(bus, ahead):
+    ms, seq = send(bus, "GET", keys_of(bus).tail).partition(b"|")[0].split(b"-")
+    return f"{int(ms)}-{int(seq) + ahead}"
+
+
+def add_by_hand(bus, id=AT_ONCE, fields=FIELDS["no field of an event"]):
+    """Add an entry behind the tail, as somebody with `XADD` does; return its stream id."""
+    return send(bus, "XADD", keys_of(bus).log, id, *fields).decode()
+
+
+def settle(bus):
+    """Let the millisecond of the last event pass, so that an id made by Redis is of a later one."""
+    last = int(send(bus, "GET", keys_of(bus).tail).partition(b"-")[0])
+    eventually(lambda: now_ms(bus) > last)
+
+
+@pytest.fixture
+def story(page):
+    return page.add("observation", "story", tags=["t"])
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize(
+    ("id", "fields"),
+    [
+        *(pytest.param(id, FIELDS["an event of its own"], id=name) for name, id in IDS.items()),
+        *(pytest.param(IDS["made by Redis"], fields, id=name) for name, fields in FIELDS.items()),
+    ],
+)
+def test_readers_end_before_it(bus, page, story, id, fields):
+    other = page.add("observation", "other")
+    before, end = list(bus.events()), bus.position()
+    settle(bus)
+    foreign = add_by_hand(bus, id(bus), fields)
+    for _ in range(2):
+        assert [each.id for each in read_everything(bus, page)] == [other.id, story.id]
+        assert list(bus.events()) == list(bus.events(pages="main")) == before
+        assert list(bus.events(after=end)) == list(bus.events(after=other.position)) == []
+        assert [event.subject for event in bus.events(after=story.position)] == [other.id]
+        assert bus.position() == end
+        assert len(page.list(stale_ok=True)) in (0, 2)
+        assert len(page.as_of(datetime.fromtimestamp(now_ms(bus) / 1000, UTC)).list()) == 2
+        (shard,) = [each for each in bus.status().shards if each.shard == keys_of(bus).shard]
+        assert (shard.foreign, shard.events, shard.missing, shard.rejected) == (1, 2, 0, 0)
+        found = bus.verify().findings
+        assert [(each.kind, each.where) for each in found] == [("foreign", f"{keys_of(bus).log} {foreign}")]
+        project(bus)
+        assert bus.status().shards[keys_of(bus).shard].lag == 0
+    bus.rebuild()
+    assert [each.id for each in read_everything(bus, page)] == [other.id, story.id]
+
+
+WRITES = {
+    "an addition": lambda bus, page, story: page.add("observation", "x"),
+    "an addition with a key": lambda bus, page, story: page.add("observation", "x", dedupe_key="k", event_id="mine"),
+    "a batch": lambda bus, page, story: page.add_many([NewObservation(type="observation", content="x")] * 3),
+    "a change": lambda bus, page, story: page.update(story.id, content="x"),
+    "a transition": lambda bus, page, story: page.resolve(story.id),
+    "a claim": lambda bus, page, story: page.claim(story.id),
+    "an erasure": lambda bus, page, story: page.erase(story.id, reason="x"),
+    "a refutation": lambda bus, page, story: page.refute(story.id, reason="x"),
+    "what many ids are cleared by": lambda bus, page, story: page.archive(story.id),
+}
+
+
+@pytest.mark.engines(*ALL)
+@pytest.mark.parametrize("was_deleted", [False, True], ids=["there", "deleted again"])
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_write_names_it_and_the_command_that_helps(bus, page, story, write, was_deleted):
+    project(bus)
+    before, tail = all_events(bus), send(bus, "GET", keys_of(bus).tail)
+    foreign = add_by_hand(bus, "18446744073709551614-5")
+    if was_deleted:
+        send(bus, "XDEL", keys_of(bus).log, foreign)
+    for _ in range(2):
+        with pytest.raises(LogBlocked, match="`scratchbus repair`") as raised:
+            write(bus, page, story)
+        assert (raised.value.shard, raised.value.stream_id) == (keys_of(bus).shard, foreign)
+        assert foreign in str(raised.value)
+        assert raised.value.event_id
+    assert isinstance(raised.value, LogError)
+    assert send(bus, "GET", keys_of(bus).tail) == tail
+    assert page.list() == [story]
+    bus.repair()
+    assert all_events(bus) == before
+    write(bus, page, story)
+    assert_sound(bus)
+
+
+@pytest.mark.engines(*ALL)
+@pytest.mark.parametrize("id", IDS.values(), ids=IDS)
+def test_the_repair_removes_it_and_says_what_it_was(bus, page, story, id):
+    settle(bus)
+    foreign = add_by_hand(bus, id(bus))
+    with pytest.raises(LogBlocked):
+        page.add("observation", "x")
+    (removed,) = bus.repair()
+    assert (removed.shard, removed.stream_id, removed.fields) == (keys_of(bus).shard, foreign, {"colour": "red"})
+    assert bus.repair() == []
+    later = page.add("observation", "later")
+    assert [each.id for each in page.list()] == [later.id, story.id]
+    assert bus.verify().is_sound
+    assert [each.foreign for each in bus.status().shards] == [0] * bus.core.log.shards
+
+
+@pytest.mark.engines(*ALL)
+def test_a_new_log_can_be_repaired(bus, page):
+    foreign = add_by_hand(bus, "9999999999999-0")
+    assert page.list() == list(bus.events()) == []
+    with pytest.raises(LogBlocked):
+        page.add("observation", "x")
+    assert [each.stream_id for each in bus.repair()] == [foreign]
+    added = page.add("observation", "x")
+    assert page.list() == [added]
+
+
+def test_a_log_of_many_events_is_copied_whole_and_many_entries_are_removed(connect):
+    bus = connect(max_observations=5_000)
+    page = bus.page("main")
+    for _ in range(3):
+        page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(700)])
+    before = all_events(bus)
+    for n in range(2_500):
+        add_by_hand(bus, f"9999999999999-{n}")
+    assert list(bus.events()) == before
+    assert len(bus.repair()) == 2_500
+    assert all_events(bus) == before
+    page.add("observation", "later")
+
+
+def test_nothing_is_removed_from_a_log_without_a_tail(bus, page, story):
+    keys = keys_of(bus)
+    tail, count = send(bus, "GET", keys.tail), log_length(bus)
+    send(bus, "DEL", keys.tail)
+    with pytest.raises(LogError, match="restore"):
+        bus.repair()
+    assert log_length(bus) == count
+    send(bus, "SET", keys.tail, tail)
+
+
+def test_a_repair_that_was_cut_short_is_completed(bus, page, story):
+    other = page.add("observation", "other")
+    add_by_hand(bus, "9999999999999-0")
+    keys = keys_of(bus)
+    send(bus, "XADD", keys.repaired, story.position.stream_id, *send(bus, "XRANGE", keys.log, "-", "+")[0][1])
+    assert [each.kind for each in bus.verify().findings] == ["foreign", "foreign"]
+    assert len(bus.repair()) == 1
+    assert [each.id for each in page.list()] == [other.id, story.id]
+    assert bus.verify().is_sound
+
+
+def test_a_copy_that_is_not_of_this_log_is_made_again(bus, page, story):
+    page.add("observation", "other")
+    add_by_hand(bus, "9999999999999-0")
+    send(bus, "XADD", keys_of(bus).repaired, f"{story.ms - 1}-1", "id", "of another log")
+    bus.repair()
+    assert bus.verify().is_sound
+    page.add("observation", "later")
+
+
+def test_repairs_and_writes_at_once_lose_nothing(connect, bus, page):
+    written, stop, problems = [], threading.Event(), []
+
+    def write():
+        try:
+            with connect() as mine:
+                while not stop.is_set():
+                    try:
+                        written.append(mine.page("main").add("observation", "x", ttl="1h", event_id=None).id)
+                        mine.page("main").archive(written[-1])
+                    except LogBlocked:
+                        time.sleep(0.001)
+        except Exception as problem:
+            problems.append(problem)
+
+    def mend():
+        try:
+            with connect() as mine:
+                while not stop.is_set():
+                    mine.repair()
+        except Exception as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=each) for each in (write, write, mend, mend)]
+    for thread in threads:
+        thread.start()
+    for number in range(20):
+        count = len(written)
+        add_by_hand(bus, f"{now_ms(bus) + HOUR_MS}-{number}" if number % 2 else AT_ONCE)
+        eventually(lambda: len(written) > count + 5 or problems)  # noqa: B023
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    bus.repair()
+    added = [event.subject for event in bus.events(kinds="added")]
+    assert set(written) <= set(added)
+    assert len(added) == len(set(added))
+
+
+@pytest.mark.engines(*ALL)
+def test_a_retry_of_what_is_in_the_log_is_answered_all_the_same(bus, page):
+    story = page.add("observation", "x", event_id="mine")
+    add_by_hand(bus, "9999999999999-0")
+    assert page.add("observation", "x", event_id="mine").id == story.id
+    bus.repair()
+
+
+def test_a_retry_does_not_find_its_event_behind_the_tail(bus, page, story):
+    """A forged entry with the id of a write whose reply was lost is not that write."""
+    add_by_hand(bus, "9999999999999-0")
+    with pytest.raises(LogBlocked) as raised:
+        page.add("observation", "x")
+    send(bus, "XADD", keys_of(bus).log, "9999999999999-1", "id", raised.value.event_id, "page", "main")
+    with pytest.raises(LogBlocked):
+        page.add("observation", "x", event_id=raised.value.event_id)
+    bus.repair()
+    assert page.add("observation", "x", event_id=raised.value.event_id).content == "x"
+
+
+def commands(bus, name="xread"):
+    """Return how often a real engine was sent a command."""
+    found = re.search(rf"^cmdstat_{name}:calls=(\d+)", send(bus, "INFO", "commandstats").decode(), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _each(bus, seen, stop):
+    for event in bus.events(follow=True, stop=stop):
+        seen.append(event.subject)
+
+
+def _all_pages(bus, seen, stop):
+    for event in bus.events(follow=True, stop=stop, pages="main"):
+        seen.append(event.subject)
+
+
+def _deliveries(bus, seen, stop):
+    with bus.subscribe("router", stop=stop) as deliveries:
+        for delivery in deliveries:
+            seen.append(delivery.event.subject)
+            delivery.ack()
+
+
+def _changes(bus, seen, stop):
+    with bus.view("main") as view:
+        seen += [each.id for each in view.list()]
+        while not stop.is_set():
+            seen += [each.id for each in reversed(view.list()) if each.id not in seen]
+            stop.wait(0.02)
+
+
+def _waits(bus, seen, stop):
+    behind = {keys_of(bus).shard: next(iter(bus.events())).position}
+    seen.append(next(iter(bus.events())).subject)
+    while not stop.is_set():
+        bus.wait_for_events(behind, 1)
+        for event in bus.events(after=behind[keys_of(bus).shard]):
+            seen.append(event.subject)
+            behind = {keys_of(bus).shard: event.position}
+
+
+@pytest.mark.parametrize("id", ["18446744073709551614-5", AT_ONCE])
+@pytest.mark.parametrize("follow", [_each, _all_pages, _deliveries, _changes, _waits])
+def test_followers_wait_and_go_on_after_the_repair(connect, bus, page, story, follow, id):
+    seen: list[str] = []
+    stop, mine = threading.Event(), connect()
+    thread = threading.Thread(target=follow, args=(mine, seen, stop))
+    thread.start()
+    try:
+        eventually(lambda: seen == [story.id])
+        settle(bus)
+        add_by_hand(bus, id)
+        time.sleep(0.2)
+        before = commands(bus) + commands(bus, "xrange")
+        time.sleep(0.5)
+        assert commands(bus) + commands(bus, "xrange") - before < 100  # hundreds, if it read on and on
+        bus.repair()
+        later = [page.add("observation", f"{number}").id for number in range(3)]
+        eventually(lambda: seen == [story.id, *later])
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("id", IDS.values(), ids=IDS)
+def test_an_archiver_ends_before_it(connect, tmp_path, id):
+    bus = connect(archive_url=tmp_path / "archive", retain="1ms", retain_events=5, archive_segment=4)
+    page = bus.page("main")
+    for number in range(30):
+        page.add("observation", f"{number}")
+    settle(bus)
+    add_by_hand(bus, id(bus))
+    before = list(bus.events())
+    archive(bus)
+    assert any(shard.floor for shard in bus.status().shards)
+    assert [event.subject for event in bus.events()] == [event.subject for event in before]
+    assert len(read_everything(bus, page)) == 30
+    bus.repair()
+    page.add("observation", "later")
+    assert bus.verify().is_sound
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("id", IDS.values(), ids=IDS)
+def test_an_export_ends_before_it_and_can_be_imported(connect, bus, page, story, id, bus_name):
+    settle(bus)
+    add_by_hand(bus, id(bus))
+    lines = [line_of(event) for event in bus.events()]
+    other = connect(bus=f"{bus_name}-copy")
+    assert other.import_events(lines) == 1
+    assert other.page("main").list() == [story]
+
+
+def test_the_past_and_the_causes_of_it_are_those_of_events(bus, page, story):
+    end = bus.position()
+    page.link(story.id, "goal")
+    later = page.add("observation", "later")
+    page.resolve(later.id)
+    add_by_hand(bus, f"{now_ms(bus) + HOUR_MS}-0")
+    assert [each.content for each in page.as_of(end).list()] == ["story"]
+    assert len(page.as_of(bus.position(), without_sources=["nobody"]).list()) == 2
+    assert [event.kind for event in page.history(later.id)] == ["added", "status_changed"]
+    assert page.trace("goal")
+    bus.repair()
+
+
+def test_an_entry_that_is_overtaken_by_time_still_blocks(bus, page, story):
+    """Else it would be among the events, and no reader could tell which of two entries a number is."""
+    settle(bus)
+    foreign = add_by_hand(bus, AT_ONCE)
+    eventually(lambda: now_ms(bus) > int(foreign.partition("-")[0]) + 2)
+    with pytest.raises(LogBlocked):
+        page.add("observation", "x")
+    bus.repair()
+
+
+def test_pages_on_other_shards_go_on(bus, page, story):
+    add_by_hand(bus, "9999999999999-0")
+    other = next(f"p{n}" for n in range(100) if bus.core.log.shard(f"p{n}") != keys_of(bus).shard)
+    bus.page(other).add("observation", "x")
+    assert len(list(bus.events())) == 2
+    bus.repair()
+
+
+def test_the_rejected_events_have_none_of_it(bus, page, story):
+    add_by_hand(bus, "9999999999999-0", FIELDS["the first of a batch"])
+    project(bus)
+    assert send(bus, "XLEN", PageKeys(keys_of(bus), "").rejected) == 0
+    bus.repair()
+
+
+@pytest.mark.anyio
+@pytest.mark.engines(*ALL)
+async def test_asyncio_does_the_same(engine, bus, page, story):
+    add_by_hand(bus, "18446744073709551614-5")
+    async with AsyncBus.connect(engine.url, bus=bus.core.log.bus, shards=engine.shards, source="tester") as mine:
+        theirs, seen, is_there = mine.page("main"), list[str](), asyncio.Event()
+        with pytest.raises(LogBlocked):
+            await theirs.add("observation", "x")
+        assert await theirs.list() == [story]
+        assert [event.subject async for event in mine.events()] == [story.id]
+
+        async def follow() -> None:
+            async for event in mine.events(follow=True):
+                seen.append(event.subject)
+                if len(seen) == 2:
+                    is_there.set()
+
+        async with mine.view("main") as view, asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(follow())
+            await asyncio.sleep(0.2)
+            before = commands(bus) if engine.is_real else 0
+            await asyncio.sleep(0.5)
+            assert not engine.is_real or commands(bus) - before < 50  # hundreds, if it read on and on
+            assert view.list() == [story]
+            assert [each.stream_id for each in await mine.repair()] == ["18446744073709551614-5"]
+            later = await theirs.add("observation", "later")
+            async with asyncio.timeout(PATIENCE):
+                await view.wait_for(later.position)
+                await is_there.wait()
+            following.cancel()
+        assert seen == [story.id, later.id]
