@@ -52,38 +52,32 @@ _engines: dict[str, InProcessEngine] = {}
 _lock = threading.Lock()
 
 
+_COMPILE_ONCE = """
+local compiled, type, tostring, load, error = {}, type, tostring, loadstring or load, error
+return function(script)
+  if type(script) ~= 'string' then script = tostring(script) end -- what fakeredis runs by itself is str, not bytes
+  local known = compiled[script]
+  if not known then
+    local problem
+    known, problem = load(script)
+    if not known then error(problem, 0) end
+    compiled[script] = known
+  end
+  return known()
+end
+"""
+
+
 class _Server(FakeServer):  # type: ignore[misc, unused-ignore]
-    """A fake server that compiles each script once.
+    """A fake server that compiles each script once, which takes longer than most scripts run."""
 
-    fakeredis compiles a script each time that it runs, which takes longer than most scripts run.
-    """
-
-    @property
-    def _lua_runtime(self) -> _Runtime:
-        """The runtime that fakeredis sets before the first script runs."""
-        try:
-            return self._runtime
-        except AttributeError:
-            raise AttributeError("_lua_runtime") from None
-
-    @_lua_runtime.setter
-    def _lua_runtime(self, runtime: Any) -> None:
-        self._runtime = _Runtime(runtime)
+    def __setattr__(self, name: str, value: Any) -> None:
+        """See the runtime for Lua, which fakeredis makes before the first script runs, and replace it."""
+        super().__setattr__(name, _compiling_once(value) if name == "_lua_runtime" else value)
 
 
-class _Runtime:
-    """A Lua runtime that keeps the scripts that it has compiled."""
-
-    def __init__(self, runtime: Any) -> None:
-        self._runtime = runtime
-        self._compiled: dict[bytes | str, Any] = {}
-
-    def execute(self, script: bytes | str) -> Any:
-        """Run a script, compiled before or now."""
-        compiled = self._compiled.get(script)
-        if compiled is None:
-            compiled = self._compiled[script] = self._runtime.compile(script)
-        return compiled()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._runtime, name)
+def _compiling_once(runtime: Any) -> Any:
+    """Return a runtime like this one that keeps what it has compiled."""
+    made: Any = type("Runtime", (type(runtime),), {})(encoding=None, unpack_returned_tuples=True)
+    made.execute = made.execute(_COMPILE_ONCE)
+    return made
