@@ -7,7 +7,7 @@ import pytest
 from scratchbus import NewObservation, because
 from scratchbus.engine.steps import Pause
 from scratchbus.errors import CodeTooOld, LogRewound, RebuildHeld, StateTooOld
-from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import rebuild_lease as lease
 from scratchbus.readmodel.catch_up import fold_once
@@ -230,10 +230,12 @@ def test_state_of_an_older_form_asks_for_a_rebuild_and_one_of_a_newer_for_an_upg
     with monkeypatch.context() as newer:
         newer.setattr(scratch_page, "FORM", 3)
         newer.setattr(scratch_page, "PAGED", 4)
+        Checkpoint.parse.cache_clear()  # that code has parsed none yet
         with pytest.raises(StateTooOld, match="run `scratchbus rebuild`"):
             page.list()
         bus.rebuild()
         assert [one.content for one in page.list()] == ["one"]
+    Checkpoint.parse.cache_clear()  # nor has this
     with pytest.raises(CodeTooOld, match="upgrade"):
         page.list()
     bus.rebuild()  # the way back
