@@ -27,9 +27,9 @@ on_the_real_engine = pytest.mark.parametrize("way", REAL, indirect=True)
 
 
 @pytest.fixture(params=["page of the fake engine", *REAL])
-def way(request) -> str:
+def way(request: pytest.FixtureRequest) -> str:
     """How what is on a page is read. Only a page asks the engine; views and the past are put together in Python."""
-    return request.param
+    return str(request.param)
 
 
 @pytest.fixture
