@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
-from scratchbus.archive.catalog import Recent, Shelf
+from scratchbus.archive.catalog import LRUCache, SegmentCatalog
 from scratchbus.archive.check import LogCheck
 from scratchbus.archive.erase_segments import erase_events
 from scratchbus.archive.lines import place_of, restore
@@ -33,47 +33,47 @@ class Archive:
         self.where = store.where
         self._bus = bus
         self._lock = threading.Lock()
-        self._shelves: dict[int, Shelf] = {}
-        self._segments: Recent[list[bytes]] = Recent(KEPT_BYTES)
-        self._indexes: Recent[Index] = Recent(KEPT_BYTES // 3)
+        self._catalogs: dict[int, SegmentCatalog] = {}
+        self._segments: LRUCache[list[bytes]] = LRUCache(KEPT_BYTES)
+        self._indexes: LRUCache[Index] = LRUCache(KEPT_BYTES // 3)
 
-    def shelf(self, shard: int, origin: str) -> Shelf:
+    def catalog(self, shard: int, origin: str) -> SegmentCatalog:
         """Return the segments of a shard's log. Raises ArchiveForeign when they are those of another log."""
-        if shard not in self._shelves:
-            self._shelves[shard] = Shelf(self.store, self._bus, shard, self._segments, self._indexes)
-        shelf = self._shelves[shard]
-        if (last := shelf.last()) is not None and last.chain.origin != origin:
-            del self._shelves[shard]
+        if shard not in self._catalogs:
+            self._catalogs[shard] = SegmentCatalog(self.store, self._bus, shard, self._segments, self._indexes)
+        catalog = self._catalogs[shard]
+        if (last := catalog.last()) is not None and last.chain.origin != origin:
+            del self._catalogs[shard]
             raise ArchiveForeign(
-                f"{shelf.where} is the archive of another log of bus {self._bus!r}, which was flushed or replaced;"
+                f"{catalog.where} is the archive of another log of bus {self._bus!r}, which was flushed or replaced;"
                 " set archive_url to a new location for this one"
             )
-        return shelf
+        return catalog
 
     def after(self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = "") -> Stretch:
         """Return the next entries behind a position, of one page or of all, up to another position."""
         with self._lock:
-            shelf = self.shelf(shard, origin)
-            manifest = self._next(shelf, after, until)
-            first, lines = manifest.chain.first.seq, self._read(shelf, manifest, shelf.lines)
+            catalog = self.catalog(shard, origin)
+            manifest = self._next(catalog, after, until)
+            first, lines = manifest.chain.first.seq, self._read(catalog, manifest, catalog.lines)
             top = min(manifest.chain.last.seq, until.seq)
             if page:
-                seqs = self._read(shelf, manifest, shelf.index).pages.get(page, [])
+                seqs = self._read(catalog, manifest, catalog.index).pages.get(page, [])
                 wanted = seqs[bisect_right(seqs, after.seq) : bisect_right(seqs, top)][: limit + 1]
                 at = wanted[limit - 1] if len(wanted) > limit else top
             else:
                 start = max(after.seq + 1, first)
                 at = min(start + limit - 1, top)
                 wanted = list(range(start, at + 1))
-            found = [self._restored(shelf, manifest, lines, seq) for seq in wanted if seq <= at]
+            found = [self._restored(catalog, manifest, lines, seq) for seq in wanted if seq <= at]
         entries = [entry for entry in found if entry is not None and _is_behind(entry, after)]
-        return Stretch(entries, *self._place(shelf, manifest, lines, at, shard))
+        return Stretch(entries, *self._place(catalog, manifest, lines, at, shard))
 
     def at(self, shard: int, origin: str, positions: Sequence[Position]) -> list[RawEntry]:
         """Return the entries at these positions without those that were erased."""
         with self._lock:
-            shelf = self.shelf(shard, origin)
-            found = [self._at(shelf, position) for position in positions]
+            catalog = self.catalog(shard, origin)
+            found = [self._at(catalog, position) for position in positions]
         pairs = zip(positions, found, strict=True)
         return [entry for position, entry in pairs if entry and entry[0].decode() == position.stream_id]
 
@@ -82,14 +82,14 @@ class Archive:
         entries: list[RawEntry] = []
         rest = at.stream_id
         with self._lock:
-            shelf = self.shelf(shard, origin)
+            catalog = self.catalog(shard, origin)
             while rest and len(entries) < most:
-                entry = self._at(shelf, Position.parse(rest))
+                entry = self._at(catalog, Position.parse(rest))
                 if entry is None:
                     return entries, ""  # what is before an erased one was erased with it
                 if entry[0].decode() != rest:
                     raise ArchiveForeign(
-                        f"{shelf.where} has event {entry[0].decode()} instead of {rest}: it is the archive of"
+                        f"{catalog.where} has event {entry[0].decode()} instead of {rest}: it is the archive of"
                         " another log; set archive_url to the archive of this one"
                     )
                 entries.append(entry)
@@ -99,7 +99,7 @@ class Archive:
     def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
         """Erase the archived events among these numbers; yield before each step: the caller renews the lease."""
         with self._lock:
-            steps = erase_events(self.shelf(shard, origin), seqs)
+            steps = erase_events(self.catalog(shard, origin), seqs)
         while True:
             with self._lock:
                 if next(steps, True):
@@ -117,69 +117,69 @@ class Archive:
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
         """Return the position of the last archived event about a subject, by the indexes from the newest on."""
         with self._lock:
-            shelf = self.shelf(shard, origin)
-            shelf.refresh()
-            for first in reversed(shelf.firsts):
-                manifest = shelf.manifest(first)
-                seq = self._read(shelf, manifest, shelf.index).subjects.get(page, {}).get(subject)
+            catalog = self.catalog(shard, origin)
+            catalog.refresh()
+            for first in reversed(catalog.firsts):
+                manifest = catalog.manifest(first)
+                seq = self._read(catalog, manifest, catalog.index).subjects.get(page, {}).get(subject)
                 if seq is not None:
-                    entry = self._restored(shelf, manifest, self._read(shelf, manifest, shelf.lines), seq)
+                    entry = self._restored(catalog, manifest, self._read(catalog, manifest, catalog.lines), seq)
                     return entry_position(entry, shard) if entry is not None else None
         return None
 
     def last_until(self, shard: int, origin: str, ms: int) -> Position:
         """Return the position of the last archived event up to a millisecond, START if there is none."""
         with self._lock:
-            shelf = self.shelf(shard, origin)
-            shelf.refresh()
-            at = bisect_right(shelf.firsts, ms, key=lambda first: shelf.manifest(first).chain.first.position.ms)
+            catalog = self.catalog(shard, origin)
+            catalog.refresh()
+            at = bisect_right(catalog.firsts, ms, key=lambda first: catalog.manifest(first).chain.first.position.ms)
             if not at:
                 return START._replace(shard=shard)
-            manifest = shelf.manifest(shelf.firsts[at - 1])
-            lines = self._read(shelf, manifest, shelf.lines)
+            manifest = catalog.manifest(catalog.firsts[at - 1])
+            lines = self._read(catalog, manifest, catalog.lines)
         found = bisect_right(lines, ms, key=lambda line: place_of(line)[0])
         return Position(*place_of(lines[found - 1]), shard)
 
-    def _next(self, shelf: Shelf, after: Position, until: Position) -> Manifest:
+    def _next(self, catalog: SegmentCatalog, after: Position, until: Position) -> Manifest:
         """Return the manifest of the segment in which the first event behind a position is."""
         if after.seq or not after.ms:
-            return shelf.holding(after.seq + 1)
-        shelf.holding(until.seq)  # which looks whether the shelf is up to date
-        at = bisect_left(shelf.firsts, after.ms, key=lambda first: shelf.manifest(first).chain.last.position.ms)
-        return shelf.manifest(shelf.firsts[at])
+            return catalog.holding(after.seq + 1)
+        catalog.holding(until.seq)  # which looks whether the catalog is up to date
+        at = bisect_left(catalog.firsts, after.ms, key=lambda first: catalog.manifest(first).chain.last.position.ms)
+        return catalog.manifest(catalog.firsts[at])
 
-    def _at(self, shelf: Shelf, position: Position) -> RawEntry | None:
-        manifest = shelf.holding(position.seq)
-        return self._restored(shelf, manifest, self._read(shelf, manifest, shelf.lines), position.seq)
+    def _at(self, catalog: SegmentCatalog, position: Position) -> RawEntry | None:
+        manifest = catalog.holding(position.seq)
+        return self._restored(catalog, manifest, self._read(catalog, manifest, catalog.lines), position.seq)
 
-    def _read(self, shelf: Shelf, manifest: Manifest, read: Callable[[Manifest], T]) -> T:
+    def _read(self, catalog: SegmentCatalog, manifest: Manifest, read: Callable[[Manifest], T]) -> T:
         """Read a file of a segment; once more by a new manifest when it was rewritten meanwhile."""
         try:
             return read(manifest)
         except ArchiveDamaged:
             first = manifest.chain.first.seq
-            shelf.refresh()
-            again = shelf.manifest(first)
+            catalog.refresh()
+            again = catalog.manifest(first)
             if again == manifest:
                 raise
             return read(again)
 
-    def _restored(self, shelf: Shelf, manifest: Manifest, lines: list[bytes], seq: int) -> RawEntry | None:
+    def _restored(self, catalog: SegmentCatalog, manifest: Manifest, lines: list[bytes], seq: int) -> RawEntry | None:
         try:
             entry = restore(lines[seq - manifest.chain.first.seq])
         except ValueError as problem:
-            raise shelf.damaged(manifest.files.segment.name, f"event {seq}: {problem}") from None
+            raise catalog.damaged(manifest.files.segment.name, f"event {seq}: {problem}") from None
         if entry is not None and not entry[0].endswith(b"-%d" % seq):
-            raise shelf.damaged(manifest.files.segment.name, f"event {seq}: its line is that of {entry[0].decode()}")
+            raise catalog.damaged(manifest.files.segment.name, f"event {seq}: its line is that of {entry[0].decode()}")
         return entry
 
     def _place(
-        self, shelf: Shelf, manifest: Manifest, lines: list[bytes], seq: int, shard: int
+        self, catalog: SegmentCatalog, manifest: Manifest, lines: list[bytes], seq: int, shard: int
     ) -> tuple[Position, str]:
         """Return where a reader stands behind an event, and the event's id."""
         if seq == manifest.chain.last.seq:
             return manifest.chain.last.position._replace(shard=shard), manifest.chain.last.id
-        entry = self._restored(shelf, manifest, lines, seq)
+        entry = self._restored(catalog, manifest, lines, seq)
         if entry is None:  # erased: its line still says when it was
             ms, _ = place_of(lines[seq - manifest.chain.first.seq])
             return Position(ms, seq, shard), ""

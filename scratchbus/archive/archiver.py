@@ -20,11 +20,11 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from scratchbus.archive.archive_reader import Archive
-from scratchbus.archive.catalog import Shelf
-from scratchbus.archive.draft import drafts
+from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.erase_segments import left_of
 from scratchbus.archive.manifest import FILES, Manifest, number_of
-from scratchbus.archive.segment import Draft
+from scratchbus.archive.segment import SegmentBuilder
+from scratchbus.archive.segment_builders import segment_builders
 from scratchbus.archive.stores import NOT_SET
 from scratchbus.archive.trimmer import Trimmer
 from scratchbus.engine.steps import Step, ask_all
@@ -149,28 +149,28 @@ class _LogArchiver:
         if not origin:
             return  # nothing was ever written
         self._origin = origin
-        shelf = self._archive.shelf(self._shard, origin)
-        names = shelf.refresh()
-        last = shelf.last()
-        self._check_end(shelf, last)
+        catalog = self._archive.catalog(self._shard, origin)
+        names = catalog.refresh()
+        last = catalog.last()
+        self._check_end(catalog, last)
         if last is not None:
-            shelf.mark_end(last)
-            self._erase(shelf, last)
+            catalog.mark_end(last)
+            self._erase(catalog, last)
         with suppress(EngineForbidden, EngineReadOnly):
             self._bus.converse(catch_up(self._bus.core.log, self._shard))  # what is not folded is not trimmed
-        trimmer = Trimmer(self._bus, shelf, self._lease, origin, limit, now)
+        trimmer = Trimmer(self._bus, catalog, self._lease, origin, limit, now)
         begun = last.chain.last.seq if last else 0
         self._tell(begun, limit)
-        for draft in drafts(self._bus, shelf, last, self._shard, limit):
-            if not draft.is_full(self._bus.settings.archive_segment) and not self._has_waited(draft, now):
+        for builder in segment_builders(self._bus, catalog, last, self._shard, limit):
+            if not builder.is_full(self._bus.settings.archive_segment) and not self._has_waited(builder, now):
                 break
-            last = self._store(shelf, draft, last)
+            last = self._store(catalog, builder, last)
             self.done.trimmed += trimmer.trim(last)
             self._tell(begun, limit)
         if last is not None:
             self.done.trimmed += trimmer.trim(last)
             self.done.end = last.chain.last.at
-            self._tidy(shelf, names, last)
+            self._tidy(catalog, names, last)
         floor = self._bus.converse(read_floor(self._bus.core.log, self._shard)).position
         self.done.floor = floor.stream_id if floor.seq else None
         self._tell(begun, limit)
@@ -190,7 +190,7 @@ class _LogArchiver:
         by_count = end_of(tail, self._shard).seq - settings.retain_events
         return (origin or b"").decode(), max(0, min(by_age, by_count))
 
-    def _check_end(self, shelf: Shelf, last: Manifest | None) -> None:
+    def _check_end(self, catalog: SegmentCatalog, last: Manifest | None) -> None:
         """Raise ArchiveForeign when the log has another event where the archive ends."""
         if last is None:
             return
@@ -201,53 +201,53 @@ class _LogArchiver:
         is_there = bool(found) and entry_fields(found[0]).get(b"id", b"").decode("utf-8", "replace") == end.id
         if end_of(tail, self._shard).seq < end.seq or (found and not is_there):
             raise ArchiveForeign(
-                f"{shelf.where} ends at {end.at}, an event that the log of shard {self._shard} does not have; the log"
+                f"{catalog.where} ends at {end.at}, an event that the log of shard {self._shard} does not have; the log"
                 " was rewound or restored from an older backup: set archive_url to a new location for it"
             )
 
-    def _has_waited(self, draft: Draft, now: int) -> bool:
+    def _has_waited(self, builder: SegmentBuilder, now: int) -> bool:
         """Return whether a segment that is not full has waited long enough."""
-        waited = now - entry_position(draft.first, self._shard).ms
+        waited = now - entry_position(builder.first, self._shard).ms
         return waited >= (self._bus.settings.ms("retain") or 0) + self._patience_ms
 
-    def _erase(self, shelf: Shelf, last: Manifest) -> None:
+    def _erase(self, catalog: SegmentCatalog, last: Manifest) -> None:
         """Erase events from the archive that were erased from the log.
 
         They are still there if the erasing process was killed or had no archive_url, or if a late archiver stored them.
         """
         erased = self._bus.converse(erased_between(self._keys, 1, last.chain.last.seq))
         try:
-            for _ in self._archive.erase(self._shard, self._origin, left_of(shelf, erased)):
+            for _ in self._archive.erase(self._shard, self._origin, left_of(catalog, erased)):
                 self._bus.converse(self._lease.keep())
         except ArchiveDamaged as problem:
             logger.warning("what was erased is still in the archive", reason=str(problem))
 
-    def _store(self, shelf: Shelf, draft: Draft, before: Manifest | None) -> Manifest:
+    def _store(self, catalog: SegmentCatalog, builder: SegmentBuilder, before: Manifest | None) -> Manifest:
         """Store a segment for good, and then the manifest that makes it count. Raises ArchiveBusy."""
-        segment = draft.finish(self._bus.core.log.bus, self._shard, self._origin, before)
-        manifest, store = segment.manifest, shelf.store
+        segment = builder.finish(self._bus.core.log.bus, self._shard, self._origin, before)
+        manifest, store = segment.manifest, catalog.store
         for file, content in segment.contents:
-            shelf.put(file, content)
+            catalog.put(file, content)
             self._bus.converse(self._lease.keep())
-        name, content = shelf.folder + manifest.name, manifest.encode()
+        name, content = catalog.folder + manifest.name, manifest.encode()
         if not store.put_new(name, content) and store.get(name) != content:
             raise ArchiveBusy(self._shard, "another archiver")
-        shelf.add(segment)
-        shelf.mark_end(manifest)
+        catalog.add(segment)
+        catalog.mark_end(manifest)
         self.done.segments += 1
         self.done.events += manifest.chain.count
         self.done.bytes += manifest.files.segment.size + manifest.files.index.size
         counts.archived += manifest.chain.count
         return manifest
 
-    def _tidy(self, shelf: Shelf, names: list[str], last: Manifest) -> None:
+    def _tidy(self, catalog: SegmentCatalog, names: list[str], last: Manifest) -> None:
         """Delete the files of failed attempts whose events are in other segments by now."""
         files = Counter(map(number_of, names))
         for name in names:
             number = number_of(name) or 0
-            if number > last.chain.last.seq or (number in shelf.firsts and files[number] == FILES):
+            if number > last.chain.last.seq or (number in catalog.firsts and files[number] == FILES):
                 continue
-            manifest = shelf.manifest(number) if number in shelf.firsts else None
+            manifest = catalog.manifest(number) if number in catalog.firsts else None
             if manifest is None or name not in manifest.names:
                 self._bus.converse(self._lease.keep())
-                shelf.store.delete(shelf.folder + name)
+                catalog.store.delete(catalog.folder + name)

@@ -25,7 +25,7 @@ from scratchbus.errors import ArchiveDamaged, ArchiveForeign
 T = TypeVar("T")
 
 
-class Recent(Generic[T]):
+class LRUCache(Generic[T]):
     """A cache of the most recently used values, of at most so many bytes; the last one always stays."""
 
     def __init__(self, most: int) -> None:
@@ -64,11 +64,11 @@ def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
     return found
 
 
-class Shelf:
+class SegmentCatalog:
     """The manifests of one log, and the files that they name. All of it raises ArchiveUnavailable."""
 
     def __init__(
-        self, store: Store, bus: str, shard: int, segments: Recent[list[bytes]], indexes: Recent[Index]
+        self, store: Store, bus: str, shard: int, segments: LRUCache[list[bytes]], indexes: LRUCache[Index]
     ) -> None:
         self.store = store
         self.folder = folder_of(bus, shard)

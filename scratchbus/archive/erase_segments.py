@@ -5,47 +5,47 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
-from scratchbus.archive.catalog import Shelf
+from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.lines import check_line, erase_lines
 from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.segment import Segment, index_of
 
 
-def left_of(shelf: Shelf, seqs: Collection[int]) -> list[int]:
-    """Return which events with these numbers are archived, and not erased there. Raises what `Shelf.manifest` does."""
-    last = shelf.last()
+def left_of(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
+    """Return which of these events are archived and not erased there. Raises ArchiveDamaged or ArchiveForeign."""
+    last = catalog.last()
     end = last.chain.last.seq if last is not None else 0
-    return [seq for seq in seqs if seq <= end and seq not in shelf.holding(seq).files.erased]
+    return [seq for seq in seqs if seq <= end and seq not in catalog.holding(seq).files.erased]
 
 
-def erase_events(shelf: Shelf, seqs: Collection[int]) -> Iterator[None]:
+def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[None]:
     """Erase the archived events among these numbers; yield before each step that needs the lease.
 
     The rewritten files get new names, then the manifest names them, then the old ones are deleted: the archive is sound
     if this is killed in between, and erasing again completes it. Raises ArchiveDamaged or ArchiveUnavailable.
     """
-    shelf.refresh()
-    last = shelf.last()
+    catalog.refresh()
+    last = catalog.last()
     by_segment: dict[int, set[int]] = defaultdict(set)
     for seq in seqs:
         if last is not None and seq <= last.chain.last.seq:
-            by_segment[shelf.holding(seq).chain.first.seq].add(seq)
+            by_segment[catalog.holding(seq).chain.first.seq].add(seq)
     for first, mine in by_segment.items():
         yield
-        manifest = shelf.manifest(first)
+        manifest = catalog.manifest(first)
         if left := mine - set(manifest.files.erased):
-            rewritten = _rewrite(shelf, manifest, left)
+            rewritten = _rewrite(catalog, manifest, left)
             yield
-            shelf.replace(manifest, rewritten)
-        shelf.sweep(shelf.manifest(first))
+            catalog.replace(manifest, rewritten)
+        catalog.sweep(catalog.manifest(first))
 
 
-def _rewrite(shelf: Shelf, manifest: Manifest, seqs: set[int]) -> Manifest:
+def _rewrite(catalog: SegmentCatalog, manifest: Manifest, seqs: set[int]) -> Manifest:
     """Store the files of a segment without these events, and return the manifest that names them."""
     chain, old = manifest.chain, manifest.files
-    lines = erase_lines(shelf.lines(manifest), seqs)
+    lines = erase_lines(catalog.lines(manifest), seqs)
     index = index_of([check_line(line, seq) for seq, line in enumerate(lines, chain.first.seq)])
     segment = Segment.of(chain, lines, index, sorted({*old.erased, *seqs}))
     for file, content in segment.contents:
-        shelf.put(file, content)
+        catalog.put(file, content)
     return segment.manifest

@@ -157,7 +157,7 @@ def _place(head: dict[str, Any]) -> tuple[int, int]:
     """Return the ms and seq of the part before the salt."""
     ms, seq = head["ms"], head["seq"]
     if not (type(ms) is int and type(seq) is int and 0 <= ms < 2**63 and 0 < seq < 2**63):
-        raise BadLine("its place is not one")
+        raise BadLine("its ms or seq is not a valid number")
     return ms, seq
 
 

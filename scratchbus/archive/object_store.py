@@ -63,7 +63,7 @@ class ObjectStore:
                 return None
 
     def put_new(self, name: str, content: bytes) -> bool:
-        """Write a file for good, whole or not at all; say whether it was not there before. Nothing is overwritten."""
+        """Write a file atomically and durably; return False, and write nothing, if it exists."""
         with self._explained(name):
             try:
                 obstore.put(self._objects, name, content, mode="create")

@@ -73,7 +73,7 @@ def _index(places: _Places) -> Index:
     return Index(pages, subjects)
 
 
-class Draft:
+class SegmentBuilder:
     """A segment in the making."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ class Store(Protocol):
         ...
 
     def put_new(self, name: str, content: bytes) -> bool:
-        """Write a file for good, whole or not at all; say whether it was not there before. Nothing is overwritten."""
+        """Write a file atomically and durably; return False, and write nothing, if it exists."""
         ...
 
     def replace(self, name: str, content: bytes) -> None:
@@ -98,18 +98,18 @@ class DirectoryStore:
                 return None
 
     def put_new(self, name: str, content: bytes) -> bool:
-        """Write a file for good, whole or not at all; say whether it was not there before. Nothing is overwritten."""
-        with self._explained(name), self._written(name, content) as draft:
+        """Write a file atomically and durably; return False, and write nothing, if it exists."""
+        with self._explained(name), self._written(name, content) as builder:
             try:
-                os.link(draft, self._directory / name)
+                os.link(builder, self._directory / name)
             except FileExistsError:
                 return False
             return True
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file durably and atomically, in place of the existing one."""
-        with self._explained(name), self._written(name, content) as draft:
-            draft.replace(self._directory / name)
+        with self._explained(name), self._written(name, content) as builder:
+            builder.replace(self._directory / name)
 
     def delete(self, name: str) -> None:
         """Delete a file if it exists."""
@@ -121,16 +121,16 @@ class DirectoryStore:
         """Write a temporary file, and sync the directory after it got its final name."""
         file = self._directory / name
         _make(file.parent)
-        draft = file.with_name(f".{file.name}.{token_hex(4)}.tmp")
+        builder = file.with_name(f".{file.name}.{token_hex(4)}.tmp")
         try:
-            with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
+            with open(os.open(builder, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
                 out.write(content)
                 out.flush()
                 os.fsync(out.fileno())
-            yield draft
+            yield builder
             _sync(file.parent)
         finally:
-            draft.unlink(missing_ok=True)
+            builder.unlink(missing_ok=True)
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from scratchbus.archive.catalog import Shelf
+from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.lines import kind_of, place_of, restore
 from scratchbus.archive.manifest import Manifest
 from scratchbus.domain.position import BusPosition
@@ -30,8 +30,8 @@ _LASTING = (b"status_changed", b"cleared", b"linked", b"due", b"types_changed", 
 class Trimmer:
     """Trims one shard's log, up to an event at most that need not be kept live."""
 
-    def __init__(self, bus: Host, shelf: Shelf, lease: Archiving, origin: str, limit: int, now: int) -> None:
-        self._bus, self._shelf, self._lease = bus, shelf, lease
+    def __init__(self, bus: Host, catalog: SegmentCatalog, lease: Archiving, origin: str, limit: int, now: int) -> None:
+        self._bus, self._shelf, self._lease = bus, catalog, lease
         self._origin, self._limit, self._now = origin, limit, now
         self._keys, self._shard = lease.keys, lease.keys.shard
 

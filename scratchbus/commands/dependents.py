@@ -131,7 +131,7 @@ def complete(core: Core, refuted: StatusChanged) -> Step[int]:
 
 
 def _concerns(refuted: StatusChanged, dependent: Dependent) -> bool:
-    """Say whether an observation was there when another was refuted, and does not say so yet."""
+    """Return whether an observation was there when another was refuted, and does not say so yet."""
     observation = dependent.observation
     if observation.reason_code == "reviewed" and observation.chain[:1] == [refuted.subject]:
         return False

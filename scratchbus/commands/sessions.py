@@ -135,7 +135,7 @@ def _word(text: str) -> str:
 
 
 def _is_begun(core: Core, child: str, parent: str, id: str, is_fork: bool) -> Step[bool]:
-    """Say whether a session is there, just as it would be begun now. Raises SessionExists for any other one."""
+    """Return whether a session is there, just as it would be begun now. Raises SessionExists for any other one."""
     keys = core.log.keys(core.log.shard(child))
     if not (yield from ask(keys.shard, "HLEN", keys.heads(child))):
         return False

@@ -38,7 +38,7 @@ class Lifecycle:
         object.__setattr__(self, "transitions", MappingProxyType(dict(self.transitions)))
 
     def class_of(self, status: str) -> StatusClass:
-        """Say whether a status is open, closed or final. Raises InvalidField if the lifecycle has no such status."""
+        """Return whether a status is open, closed or final. Raises InvalidField if the lifecycle has no such status."""
         try:
             return self.statuses[status]
         except KeyError:
@@ -61,7 +61,7 @@ class Lifecycle:
         return frozenset(status for status, its_class in self.statuses.items() if its_class == status_class)
 
     def same_table(self, other: Lifecycle) -> bool:
-        """Say whether both allow exactly the same; the name does not count, nor the order of `initial`."""
+        """Return whether both allow exactly the same; the name does not count, nor the order of `initial`."""
         return (
             self.statuses == other.statuses
             and set(self.initial) == set(other.initial)

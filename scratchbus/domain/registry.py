@@ -113,7 +113,7 @@ class RegistryChanges:
         return tuple(sorted({*self.removed, *self.lifecycle_changed}))
 
     def __bool__(self) -> bool:
-        """Say whether anything differs."""
+        """Return whether anything differs."""
         return bool(self.added or self.removed or self.changed)
 
 

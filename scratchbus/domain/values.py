@@ -96,7 +96,7 @@ def check_event_id(event_id: object) -> str:
 
 
 def is_type_name(name: object) -> bool:
-    """Say whether this can be the name of a type, status or lifecycle."""
+    """Return whether this can be the name of a type, status or lifecycle."""
     return isinstance(name, str) and _TYPE.fullmatch(name) is not None
 
 

@@ -58,7 +58,7 @@ class Topology(Protocol):
         ...
 
     def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
-        """Take note of how a call of a shard failed at a server; say whether that will pass."""
+        """Take note of how a call of a shard failed at a server; return whether that will pass."""
         ...
 
 
@@ -77,12 +77,12 @@ class OneServer:
         yield from ()
 
     def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
-        """Say whether the connection broke."""
+        """Return whether the connection broke."""
         return is_lost(failure)
 
 
 def is_lost(failure: Exception) -> bool:
-    """Say whether the connection broke, so that a write may have happened or not."""
+    """Return whether the connection broke, so that a write may have happened or not."""
     return isinstance(failure, BROKEN) and not isinstance(
         failure, redis_errors.AuthenticationError | redis_errors.BusyLoadingError
     )
@@ -103,7 +103,7 @@ class Failover:
 
     @staticmethod
     def passes(failure: Exception) -> bool:
-        """Say whether this is what servers answer during a failover or a move. A write that gets it did not happen."""
+        """Return whether servers answer this during a failover or a move. A write that gets it did not happen."""
         return is_lost(failure) or isinstance(
             failure,
             redis_errors.BusyLoadingError
@@ -166,5 +166,5 @@ def deliver(
 
 
 def _may_go_aside(call: Call) -> bool:
-    """Say whether a call may go where its slot is being moved to; what needs several keys waits for the end of that."""
+    """Return whether a call may follow its slot while that moves; a call with several keys waits for the end."""
     return not call.is_write and not any(str(command[0]).startswith("EVAL") for command in call.commands)

@@ -16,7 +16,7 @@ _HINTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 def explain(where: str, text: str) -> str:
-    """Say in one line that the engine at `where` cannot be reached, `text` being what the client says of it."""
+    """Return one line that says that the engine at `where` cannot be reached; `text` is the client's message."""
     if untrusted := _UNTRUSTED.search(text):
         return (
             f"{where} is not trusted ({untrusted[1]}); fix its certificate, or name the CA that signed it:"

@@ -178,7 +178,7 @@ def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcaster
 
 
 def is_batch_end(entry: RawEntry) -> bool:
-    """Say whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
+    """Return whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
     index, total = batch_place(entry) or (1, 1)
     return index == total
 

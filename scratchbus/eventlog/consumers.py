@@ -120,7 +120,7 @@ class SubscriptionLease(NamedTuple):
         return HeldByOther(holder, reply[2])
 
     def declare(self, filters: str, start: str, reset: bool = False) -> Step[None]:
-        """Have a name that is new, or `reset`, begin at `start`, and do not take it. Raises SubscriptionHeld."""
+        """Let a new name, or one to be reset, begin at `start`, without taking its lease. Raises SubscriptionHeld."""
         reply = yield from self._begin("declare", filters, start, reset)
         if reply[0] == -2:
             raise removed(self.name)
@@ -147,7 +147,7 @@ class SubscriptionLease(NamedTuple):
         yield from self._hold("bury", position=position, letter=letter, **_texts_of(ends))
 
     def leave(self) -> Step[None]:
-        """Give the lease up. Raises LeaseLost."""
+        """Release the lease. Raises LeaseLost."""
         yield from self._hold("leave")
 
     def _begin(self, operation: str, filters: str, start: str, reset: bool) -> Step[list[Any]]:
@@ -179,7 +179,7 @@ def remove(keys: ShardKeys, name: str) -> Step[None]:
 
 
 def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
-    """Have dead letters delivered again; return how many there were."""
+    """Mark dead letters for delivery; return how many there were."""
     match (yield from _run(keys, name, "again", *positions)):
         case [int(count)]:
             return count

@@ -30,7 +30,7 @@ def count_all_erased(keys: ShardKeys) -> Step[int]:
 
 
 def are_erased(keys: ShardKeys, after: int, before: int) -> Step[bool]:
-    """Say whether all events between two numbers were erased."""
+    """Return whether all events between two numbers were erased."""
     return (yield from count_erased(keys, after, before)) == before - after - 1
 
 

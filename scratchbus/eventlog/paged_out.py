@@ -123,7 +123,7 @@ class IndexEdit:
         return None if added is None else self.ranges.get(range_of(added), {}).get(added)
 
     def add(self, document: Observation) -> None:
-        """Have an observation paged out."""
+        """Add an observation to the index of what is paged out."""
         bucket, span = bucket_of(document.id), range_of(document.added_seq)
         self.buckets[bucket][_bytes_of(document.id)] = document.added_seq
         self.ranges[span][document.added_seq] = PagedOut.of(document)
@@ -131,7 +131,7 @@ class IndexEdit:
         self._fields[self.names.places, f"={document.status}"] = 1
 
     def remove(self, id: str, place: PagedOut) -> None:
-        """Have an observation paged out no more."""
+        """Remove an observation from the index of what is paged out."""
         bucket, span = bucket_of(id), range_of(place.added)
         del self.buckets[bucket][_bytes_of(id)], self.ranges[span][place.added]
         self._touch(bucket, span)
@@ -141,7 +141,7 @@ class IndexEdit:
         self._fields[self.names.paged, bucket] = self._fields[self.names.places, span] = None
 
     def commands(self) -> list[Command]:
-        """Return the writes that make it so."""
+        """Return the commands that store the changes."""
         writes: dict[tuple[str, str], list[object]] = defaultdict(list)
         for (key, name), value in self._fields.items():
             if value is None and key == self.names.paged:

@@ -224,7 +224,7 @@ def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
 
 
 def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]:
-    """Wait until there is an event behind one of these positions, all on one server; say whether there is."""
+    """Wait until there is an event behind one of these positions, all on one server; return whether there is."""
     shards = list(behind)
     answer = yield from ask(
         shards[0], "XREAD", "COUNT", 1, "BLOCK", max(1, int(seconds * 1000)), "STREAMS",

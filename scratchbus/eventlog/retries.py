@@ -66,7 +66,7 @@ def _is_wanted(entry: RawEntry, wanted: Wanted) -> bool:
 
 
 def is_of(entry: RawEntry, event_id: bytes, who: bytes) -> bool:
-    """Say whether an entry has an event id and, unless that is empty, this writer, as JSON."""
+    """Return whether an entry has an event id and, unless that is empty, this writer, as JSON."""
     fields = entry_fields(entry)
     return fields.get(b"id") == event_id and (not who or _writer_of(fields) == from_json(who))
 

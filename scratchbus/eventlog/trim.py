@@ -83,14 +83,14 @@ class Archiving(NamedTuple):
         yield from self._do("keep")
 
     def leave(self) -> Step[None]:
-        """Give the lease up, if it is still there."""
+        """Release the lease if it is still held."""
         try:
             yield from self._do("leave")
         except ArchiveBusy:
             return
 
     def raise_floor(self, origin: str, position: Position, event_id: str) -> Step[bool]:
-        """Let the log end downwards at an event; say whether it may, which readers of the log decide.
+        """Let the log end downwards at an event; return whether it may, which readers of the log decide.
 
         Raises ArchiveBusy, or LogRewound when the log does not have that event.
         """

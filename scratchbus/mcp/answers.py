@@ -60,7 +60,7 @@ _IN_BRIEF: Final = {
 answer, and validating the types took longer than everything else together."""
 
 
-class Page(TypedDict):
+class ObservationList(TypedDict):
     """A page of observations, in order."""
 
     observations: Annotated[list[ObservationAnswer], WithJsonSchema(_IN_BRIEF)]
@@ -154,9 +154,9 @@ def _with(seen: ObservationAnswer, **fields: object) -> ObservationAnswer:
     return cast(ObservationAnswer, {**seen, **given})
 
 
-def page_of(observations: Iterable[Observation], next_cursor: str = "") -> Page:
+def page_of(observations: Iterable[Observation], next_cursor: str = "") -> ObservationList:
     """Return these observations, each in brief."""
-    page: Page = {"observations": [brief(each) for each in observations]}
+    page: ObservationList = {"observations": [brief(each) for each in observations]}
     if next_cursor:
         page["next_cursor"] = next_cursor
     return page

@@ -8,9 +8,9 @@ from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.daemon import counts
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.parameters import EventId
 from scratchbus.mcp.toolbox import SETS, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
 
 LARGEST: Final = 200_000
 
@@ -23,12 +23,12 @@ class Assembled(TypedDict):
     left_out: Annotated[dict[str, int], Field(description="Number of items per section that did not fit the budget.")]
 
 
-class Contexts(ToolGroup):
+class ContextTools(ToolGroup):
     """The tool that shows an agent its own memory, its session and its page."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._context = desk.bus.context
-        self._identity = desk.identity
+    def __init__(self, workspace: Workspace) -> None:
+        self._context = workspace.bus.context
+        self._identity = workspace.identity
 
     @tool("Get your context", SETS)
     async def get_context(

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import Final
 
-from scratchbus.mcp.context import Contexts
-from scratchbus.mcp.desk import Desk
-from scratchbus.mcp.notepad import Notepad
-from scratchbus.mcp.notes import Notes
-from scratchbus.mcp.observations import Observations
-from scratchbus.mcp.scratchpad import Scratchpad
-from scratchbus.mcp.sessions import Sessions
-from scratchbus.mcp.todo import Todo
+from scratchbus.mcp.context import ContextTools
+from scratchbus.mcp.notepad import NotepadTools
+from scratchbus.mcp.notes import NotesTools
+from scratchbus.mcp.observations import ObservationTools
+from scratchbus.mcp.scratchpad import ScratchpadTools
+from scratchbus.mcp.sessions import SessionTools
+from scratchbus.mcp.todo import TodoTools
 from scratchbus.mcp.toolbox import BoundTool, Toolbox, ToolGroup
+from scratchbus.mcp.workspace import Workspace
 
 GROUPS: Final[dict[str, type[ToolGroup]]] = {
-    "observations": Observations,
-    "notes": Notes,
-    "notepad": Notepad,
-    "todo": Todo,
-    "scratchpad": Scratchpad,
-    "context": Contexts,
-    "sessions": Sessions,
+    "observations": ObservationTools,
+    "notes": NotesTools,
+    "notepad": NotepadTools,
+    "todo": TodoTools,
+    "scratchpad": ScratchpadTools,
+    "context": ContextTools,
+    "sessions": SessionTools,
 }
 
 
-def toolbox_of(desk: Desk) -> Toolbox:
+def toolbox_of(workspace: Workspace) -> Toolbox:
     """Return the tools of an identity, in the order of the groups and of their methods."""
     tools = []
     for name, group in GROUPS.items():
-        if name in desk.identity.tools:
-            bound = group(desk)
+        if name in workspace.identity.tools:
+            bound = group(workspace)
             tools += [BoundTool(getattr(bound, method)) for method in group.names()]
     elsewhere = {method: name for name, group in GROUPS.items() for method in group.names()}
-    return Toolbox(desk.identity, tools, elsewhere)
+    return Toolbox(workspace.identity, tools, elsewhere)

@@ -33,11 +33,11 @@ from starlette.types import Receive, Scope, Send
 
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import ScratchbusError, SettingsError, shown
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.failures import SlowingBackend
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.server import server_of
 from scratchbus.mcp.tokens import Tokens
+from scratchbus.mcp.workspace import Workspace
 
 PATH: Final = "/mcp"
 HOST: Final = "127.0.0.1"
@@ -118,8 +118,8 @@ class Reception:
     ) -> None:
         instance = self._settings.get("instance")
         settings = self._settings | {"instance": instance and f"{instance} token {name}"}
-        async with Desk.opened(identity, **settings) as desk:
-            manager = StreamableHTTPSessionManager(server_of(desk), security_settings=self._security)
+        async with Workspace.opened(identity, **settings) as workspace:
+            manager = StreamableHTTPSessionManager(server_of(workspace), security_settings=self._security)
             async with manager.run():
                 task_status.started(manager)
                 await anyio.sleep_forever()

@@ -10,12 +10,12 @@ import anyio
 
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import SettingsError
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.http import Reception, is_local, listen, serve_http
 from scratchbus.mcp.identity import GROUPS, Identity, groups_of
 from scratchbus.mcp.server import server_of
 from scratchbus.mcp.stdio import serve_stdio
 from scratchbus.mcp.tokens import Tokens
+from scratchbus.mcp.workspace import Workspace
 
 logger = stderr_logger()
 
@@ -24,8 +24,8 @@ def run_stdio(identity: Identity, settings: dict[str, Any]) -> None:
     """Serve one client over stdio as this identity. Raises EngineError before serving starts."""
 
     async def run() -> None:
-        async with Desk.opened(identity, **settings) as desk:
-            await serve_stdio(server_of(desk))
+        async with Workspace.opened(identity, **settings) as workspace:
+            await serve_stdio(server_of(workspace))
 
     anyio.run(run)
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import EDITS, READS, REPLACES, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
 
 
 class NotepadText(TypedDict):
@@ -31,11 +31,11 @@ def done(revision: int) -> Done:
     return {"ok": True, "revision": revision}
 
 
-class Notepad(ToolGroup):
+class NotepadTools(ToolGroup):
     """The tools for the notepad of one session."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._notepad = desk.bus.notepad(desk.session)
+    def __init__(self, workspace: Workspace) -> None:
+        self._notepad = workspace.bus.notepad(workspace.session)
 
     @tool("Read the notepad", READS)
     async def read_notepad(self) -> NotepadText:

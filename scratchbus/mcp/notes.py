@@ -11,13 +11,15 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus import Note, NoteResult
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.answers import Moment, text_of
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.parameters import Cursor, EventId
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
 
 Id = Annotated[str, Field(description="The id of a note, such as note_1764000000000.")]
-Content = Annotated[str, Field(description="One topic, specific enough to act on; at most 4,000 characters.")]
-Tags = Annotated[list[str] | None, Field(description="Topics to find it by; at most 10.")]
+Content = Annotated[
+    str, Field(description="One topic, specific enough to act on; a long text is better split into several notes.")
+]
+Tags = Annotated[list[str] | None, Field(description="A few topics to find it by.")]
 Limit = Annotated[int, Field(ge=1, le=100, description="Maximum number of notes to return.")]
 
 
@@ -94,11 +96,11 @@ class Tagged(TypedDict):
     metadata: TagCount
 
 
-class Notes(ToolGroup):
+class NotesTools(ToolGroup):
     """The tools for the notes of one session."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._notes = desk.bus.notes(desk.session)
+    def __init__(self, workspace: Workspace) -> None:
+        self._notes = workspace.bus.notes(workspace.session)
 
     @tool("Add a note", ADDS)
     async def add_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> NoteAnswer:

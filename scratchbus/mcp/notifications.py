@@ -27,7 +27,7 @@ from mcp_types import (
 from scratchbus import Change
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import ScratchbusError
-from scratchbus.mcp.desk import Desk
+from scratchbus.mcp.workspace import Workspace
 
 Request = ServerRequestContext[Any, Any]
 
@@ -68,12 +68,12 @@ class _Client:
                 await self._session.send_resource_updated(uri)
 
 
-class Notices:
+class ResourceSubscriptions:
     """The subscriptions to the resources of one page."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._page = desk.page.name
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._page = workspace.page.name
         self._listeners = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._listeners)
         self._clients: dict[object, _Client] = {}
@@ -127,7 +127,7 @@ class Notices:
 
     async def _begin(self) -> None:
         """Start following the page, unless that has been done already."""
-        view = await self._desk.view()
+        view = await self._workspace.view()
         if not self._has_begun:
             self._has_begun = True
             self._tasks.start_soon(self._follow, view.changes())

@@ -15,16 +15,16 @@ from scratchbus.mcp.answers import (
     HeldClaim,
     News,
     ObservationAnswer,
-    Page,
+    ObservationList,
     brief,
     happened,
     held,
     page_of,
     whole,
 )
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.parameters import Cursor, EventId, Tags
 from scratchbus.mcp.toolbox import ADDS, EDITS, READS, REPLACES, SETS, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
 
 MOST: Final = 100
 LONGEST_CURSOR: Final = 30
@@ -33,7 +33,7 @@ NEWS: Final = tuple(kind for kind in EVENT_KINDS if kind != "context_rendered")
 """The kinds of events that `changes_since` reports: all but the record that a context was shown."""
 
 Id = Annotated[str, Field(description="The id of an observation.")]
-Content = Annotated[str, Field(description="What you observed, in one or a few sentences; at most 64 KiB.")]
+Content = Annotated[str, Field(description="What you observed, in one or a few sentences.")]
 Confidence = Annotated[float | None, Field(ge=0, le=1, description="How sure you are, from 0 to 1.")]
 Context = Annotated[dict[str, Any] | None, Field(description='What it relates to, such as {"task": "T-1"}.')]
 Metadata = Annotated[dict[str, Any] | None, Field(description="Details for programs.")]
@@ -42,12 +42,12 @@ Fence = Annotated[int | None, Field(description="The fence of your claim, if you
 Limit = Annotated[int, Field(ge=1, le=MOST, description="Maximum number to return.")]
 
 
-class Observations(ToolGroup):
+class ObservationTools(ToolGroup):
     """The tools for the observations of one page."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._page = desk.page
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._page = workspace.page
 
     @tool("Add an observation", ADDS)
     async def add_observation(
@@ -77,10 +77,10 @@ class Observations(ToolGroup):
         return brief(added)
 
     @tool("See active observations", READS)
-    async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> Page:
+    async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> ObservationList:
         """See what is going on: the active observations of the page, highest priority first, then newest first."""
         place = _rank_of(cursor) if cursor is not None else None
-        view = await self._desk.look()
+        view = await self._workspace.look()
         found = view.active(limit + 1) if place is None else [x for x in view.active() if _rank(x) > place]
         return page_of(found[:limit], _cursor_of(found[limit - 1]) if len(found) > limit else "")
 
@@ -103,10 +103,10 @@ class Observations(ToolGroup):
         ] = None,
         limit: Limit = 20,
         cursor: Cursor = None,
-    ) -> Page:
+    ) -> ObservationList:
         """Find observations of the page, closed ones included, that match every filter given; newest first."""
         after = None if cursor is None else _position(cursor)
-        view = await self._desk.look()
+        view = await self._workspace.look()
         found = view.list(
             type=type, status=status, owner=owner, source=source, tags=tags, text=text, context=context, since=since,
             limit=limit + 1, after=after,
@@ -116,10 +116,10 @@ class Observations(ToolGroup):
     @tool("Get an observation", READS)
     async def get_observation(self, id: Id) -> ObservationAnswer:
         """Get one observation in full: complete content, evidence, context and metadata."""
-        found = (await self._desk.look()).get(id)
+        found = (await self._workspace.look()).get(id)
         if found is None:
             raise NotFound(f"there is no {id} on page {self._page.name!r}; find ids with list_observations")
-        return whole(found, self._desk.bus.owner)
+        return whole(found, self._workspace.bus.owner)
 
     @tool("Change an observation", REPLACES)
     async def update_observation(
@@ -215,10 +215,10 @@ class Observations(ToolGroup):
     ) -> News:
         """See what happened on the page since your last call, oldest first."""
         if cursor is None:
-            return {"changes": [], "next_cursor": str(await self._desk.bus.position()), "has_more": False}
+            return {"changes": [], "next_cursor": str(await self._workspace.bus.position()), "has_more": False}
         changes: list[Happened] = []
         has_more = False
-        async for event in self._desk.bus.events(after=cursor, pages=[self._page.name], kinds=NEWS):
+        async for event in self._workspace.bus.events(after=cursor, pages=[self._page.name], kinds=NEWS):
             has_more = len(changes) == limit
             if has_more:
                 break

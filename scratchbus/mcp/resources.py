@@ -24,9 +24,9 @@ from pydantic_core import to_json
 
 from scratchbus.errors import EngineError, NotFound, ScratchbusError, shown
 from scratchbus.mcp.answers import page_of, whole
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.notifications import active_uri
 from scratchbus.mcp.toolbox import Answer
+from scratchbus.mcp.workspace import Workspace
 
 JSON: Final = "application/json"
 _ACTIVE: Final = re.compile(r"scratch://(.+)/active")
@@ -38,12 +38,12 @@ Request = ServerRequestContext[Any, Any]
 class Resources:
     """The resources of one page."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
 
     async def list(self, _: Request, __: PaginatedRequestParams | None) -> ListResourcesResult:
         """Return the resources that always exist."""
-        name = self._desk.page.name
+        name = self._workspace.page.name
         active = Resource(
             uri=active_uri(name),
             name="active",
@@ -59,7 +59,7 @@ class Resources:
             uri_template="scratch://{page}/active",
             name="active",
             title="Active observations",
-            description=f"Active observations of a page, highest priority first. Your page is {self._desk.page.name}.",
+            description=f"Active observations of a page, highest priority first. Yours is {self._workspace.page.name}.",
             mime_type=JSON,
         )
         one = ResourceTemplate(
@@ -82,15 +82,15 @@ class Resources:
         return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=JSON, text=text)])
 
     async def _read(self, uri: str) -> Answer:
-        own = self._desk.page.name
+        own = self._workspace.page.name
         if active := _ACTIVE.fullmatch(uri):
             page = unquote(active[1])
             if page != own:
                 raise NotFound(f"{shown(uri)}: your connection is for page {own}; read {active_uri(own)}")
-            return page_of((await self._desk.look()).active())
+            return page_of((await self._workspace.look()).active())
         if one := _ONE.fullmatch(uri):
-            found = (await self._desk.look()).get(one[1])
+            found = (await self._workspace.look()).get(one[1])
             if found is None:
                 raise NotFound(f"{shown(uri)}: there is no such observation on page {own}")
-            return whole(found, self._desk.bus.owner)
+            return whole(found, self._workspace.bus.owner)
         raise NotFound(f"{shown(uri)} is not a resource; read {active_uri(own)} or observation://<id>")

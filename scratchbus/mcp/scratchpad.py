@@ -7,10 +7,10 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.notepad import Done, done
 from scratchbus.mcp.parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
 
 
 class Self(TypedDict):
@@ -24,12 +24,12 @@ class Self(TypedDict):
     revision: Annotated[int, Field(description="The revision of your scratchpad; pass it to `update_scratchpad`.")]
 
 
-class Scratchpad(ToolGroup):
+class ScratchpadTools(ToolGroup):
     """The tools for the scratchpad of the agent itself."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._identity = desk.identity
-        self._scratchpad = desk.bus.scratchpad(desk.identity.agent)
+    def __init__(self, workspace: Workspace) -> None:
+        self._identity = workspace.identity
+        self._scratchpad = workspace.bus.scratchpad(workspace.identity.agent)
 
     @tool("Who am I?", READS)
     async def whoami(self) -> Self:

@@ -16,19 +16,19 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
 
 from scratchbus import guidance
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.groups import toolbox_of
-from scratchbus.mcp.notifications import Notices
+from scratchbus.mcp.notifications import ResourceSubscriptions
 from scratchbus.mcp.resources import Resources
 from scratchbus.mcp.toolbox import Toolbox
+from scratchbus.mcp.workspace import Workspace
 
 Request = ServerRequestContext[Any, Any]
 
 
-def server_of(desk: Desk) -> Server[None]:
+def server_of(workspace: Workspace) -> Server[None]:
     """Return the server of an identity."""
-    toolbox, notices = toolbox_of(desk), Notices(desk)
-    sees_the_page = "observations" in desk.identity.tools
+    toolbox, notices = toolbox_of(workspace), ResourceSubscriptions(workspace)
+    sees_the_page = "observations" in workspace.identity.tools
 
     async def list_tools(_: Request, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=toolbox.listed)
@@ -46,15 +46,15 @@ def server_of(desk: Desk) -> Server[None]:
         version=version("scratchbus"),
         title="scratchbus",
         description="The shared working memory of daemons and agents.",
-        instructions=_instructions(desk, toolbox),
+        instructions=_instructions(workspace, toolbox),
         lifespan=lifespan,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        **(_shown(Resources(desk), notices) if sees_the_page else {}),
+        **(_shown(Resources(workspace), notices) if sees_the_page else {}),
     )
 
 
-def _shown(resources: Resources, notices: Notices) -> dict[str, Any]:
+def _shown(resources: Resources, notices: ResourceSubscriptions) -> dict[str, Any]:
     """Return the handlers of the resources, which exist only for identities that have the observation tools."""
     return {
         "on_list_resources": resources.list,
@@ -66,9 +66,9 @@ def _shown(resources: Resources, notices: Notices) -> dict[str, Any]:
     }
 
 
-def _instructions(desk: Desk, toolbox: Toolbox) -> str:
+def _instructions(workspace: Workspace, toolbox: Toolbox) -> str:
     """Return the instructions for the client's model: its identity here, and when to use its tools."""
-    who = desk.identity
+    who = workspace.identity
     where = f"page {who.page}" + (f", session {who.session}" if who.session else "")
     you = f"You are {who.agent} on scratchbus, {where}. What you write is recorded as yours."
-    return "\n\n".join(filter(None, (you, guidance([tool.name for tool in toolbox.listed], desk.bus.settings))))
+    return "\n\n".join(filter(None, (you, guidance([tool.name for tool in toolbox.listed], workspace.bus.settings))))

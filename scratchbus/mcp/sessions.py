@@ -9,9 +9,9 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus.errors import NotFound, shown
 from scratchbus.mcp.answers import ObservationAnswer, brief
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.parameters import EventId
 from scratchbus.mcp.toolbox import ADDS, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
 
 
 class NewSession(TypedDict):
@@ -33,12 +33,12 @@ class Ended(TypedDict):
     text: Annotated[str, Field(description="Replaces the part of the conversation in which the task was done.")]
 
 
-class Sessions(ToolGroup):
+class SessionTools(ToolGroup):
     """The tools that start sessions and tasks from one session, and end them."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._bus = desk.bus
-        self._session = desk.session
+    def __init__(self, workspace: Workspace) -> None:
+        self._bus = workspace.bus
+        self._session = workspace.session
 
     @tool("Spawn a session", ADDS)
     async def spawn_session(

@@ -8,9 +8,9 @@ from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus import TodoItem
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
 
 _GIVEN = {
     "type": "array",
@@ -42,11 +42,11 @@ class TodoAnswer(TypedDict):
     summary: dict[str, int]
 
 
-class Todo(ToolGroup):
+class TodoTools(ToolGroup):
     """The tool for the todo list of one session."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._todo = desk.bus.todo(desk.session)
+    def __init__(self, workspace: Workspace) -> None:
+        self._todo = workspace.bus.todo(workspace.session)
 
     @tool("Read or write the todo list", REPLACES)
     async def todo(

@@ -27,8 +27,8 @@ from scratchbus.errors import (
     ScratchbusError,
     shown,
 )
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.workspace import Workspace
 
 SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
 """Names that the connection settles; refused as arguments."""
@@ -75,7 +75,7 @@ def tool(title: str, hints: Hints) -> Callable[[Method], Method]:
 class ToolGroup:
     """Related tools of one identity."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         raise NotImplementedError
 
     @classmethod

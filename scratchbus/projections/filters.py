@@ -47,7 +47,7 @@ class Filter(Given):
         return names
 
     def matches(self, observation: Observation) -> bool:
-        """Say whether an observation is among what is asked for."""
+        """Return whether an observation is among what is asked for."""
         return (
             (self.type is None or observation.type == self.type)
             and (self.status is None or observation.status in self.status)

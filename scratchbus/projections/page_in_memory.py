@@ -1,6 +1,6 @@
 """One page in memory: its observations, and indexes of its own that answer in microseconds.
 
-It is told what happens, and what time it is; it never asks. Two threads may not use it at once.
+Events and the time are passed in; it does no I/O. Two threads may not use it at once.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class LivePage:
         return self._active[:limit]
 
     def has(self, name: Name) -> bool:
-        """Say whether anything on the page has this type, tag or owner."""
+        """Return whether anything on the page has this type, tag or owner."""
         return name in self._indexes
 
     def walk(self, names: Collection[Name], below: int | None) -> Iterator[Observation]:

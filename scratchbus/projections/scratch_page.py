@@ -106,7 +106,7 @@ def _settled(observation: Observation, now: datetime) -> Observation:
 
 
 def is_active(observation: Observation) -> bool:
-    """Say whether an observation is open and does not wait for review."""
+    """Return whether an observation is open and does not wait for review."""
     return observation.status_class == "open" and observation.status != "pending_review"
 
 
@@ -127,7 +127,7 @@ def next_moment(observation: Observation) -> int | None:
 
 
 def may_be_paged_out(observation: Observation) -> bool:
-    """Say whether a document is final, and follows from its events alone."""
+    """Return whether a document is final, and follows from its events alone."""
     is_done = observation.status_class == "final" and next_moment(observation) is None
     return is_done and not observation.damaged
 

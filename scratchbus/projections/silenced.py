@@ -19,7 +19,7 @@ _MADE_WAY = re.compile(r"(.*)\.(?:k|l|[xd]\d+)", re.DOTALL)
 """The id of an event that the append script added to make way for another, whose id it begins with."""
 
 
-class Without:
+class SourceExclusion:
     """Divides the events of a bus, in the order of time, into those that are left out and those that are kept."""
 
     def __init__(self, sources: Collection[str]) -> None:
@@ -40,11 +40,11 @@ class Without:
         return kept
 
     def is_gone(self, id: str) -> bool:
-        """Say whether an observation was left out as a whole."""
+        """Return whether an observation was left out as a whole."""
         return id in self._gone
 
     def has_left_out(self, position: Position) -> bool:
-        """Say whether the event at a position was left out."""
+        """Return whether the event at a position was left out."""
         byte, bit = divmod(position.seq, 8)
         bits = self._left_out.get(position.shard, b"")
         return byte < len(bits) and bool(bits[byte] >> bit & 1)

@@ -115,7 +115,7 @@ def _read_stretch(
 
 
 def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint, key: str) -> Step[bool]:
-    """Load into the fold the documents of these subjects, by page; say whether they are still those of the checkpoint.
+    """Load the documents of these subjects, by page, into the fold; return whether the checkpoint is still the same.
 
     `key` is where the checkpoint is kept.
 

@@ -62,5 +62,5 @@ def _actions(core: Core, relations: Relations, renderings: list[ContextRendered]
 
 
 def _follows(link: Linked, rendering: ContextRendered) -> bool:
-    """Say whether a link came after a context; between two shards it is told by their clocks."""
+    """Return whether a link came after a context; between two shards it is told by their clocks."""
     return link.seq > rendering.seq if link.shard == rendering.shard else link.ms >= rendering.ms

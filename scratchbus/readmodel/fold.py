@@ -30,9 +30,9 @@ _UNREADABLE = "the stored document before it cannot be read; run `scratchbus reb
 class Fold:
     """The fold of a stretch of one shard's log over the documents it touches.
 
-    What is archived has no positions in the history index: who reads that reads the archive. With a `store` only what
-    is stored there is folded. `paged_in` takes those documents out of the index of what is paged out that were, and are
-    loaded all the same.
+    Archived events get no positions in the history index, since readers of it read the archive too. With a `store`,
+    only documents stored there are folded. `paged_in` has the commands that remove loaded documents from the index of
+    those paged out.
     """
 
     shard: int

@@ -17,7 +17,7 @@ from scratchbus.readmodel.fold import Fold, needed
 
 
 @dataclass(slots=True)
-class Ahead:
+class Overlay:
     """What a reader has folded of one page by itself, and up to where.
 
     It stands upon the documents of a checkpoint, and is of no use once that has moved.
@@ -28,13 +28,13 @@ class Ahead:
     fold: Fold
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, store: Store) -> Ahead:
+    def of(cls, checkpoint: Checkpoint, store: Store) -> Overlay:
         """Begin at a checkpoint, with what is kept in one store."""
         return cls(checkpoint, checkpoint.position, Fold(checkpoint.position.shard, store=store))
 
 
-def fold_ahead(log: Log, page: str, ahead: Ahead) -> Step[bool]:
-    """Fold the page's events among the next thousand of the log; say whether the checkpoint is still the same."""
+def fold_ahead(log: Log, page: str, ahead: Overlay) -> Step[bool]:
+    """Fold the page's events among the next thousand of the log; return whether the checkpoint is still the same."""
     shard, fold, name = ahead.at.shard, ahead.fold, page.encode()
     keys = log.keys(shard)
     entries = (yield from LogReader(log, ahead.at, chunk=CHUNK).read()).entries

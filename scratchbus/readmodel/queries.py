@@ -30,7 +30,7 @@ from scratchbus.projections.projection import Document, Store
 from scratchbus.projections.scratch_page import by_priority, is_active
 from scratchbus.readmodel.catch_up import fold_once, page_in
 from scratchbus.readmodel.fold import Fold, needed
-from scratchbus.readmodel.overlay import Ahead, fold_ahead
+from scratchbus.readmodel.overlay import Overlay, fold_ahead
 
 
 @lua_script("eventlog/clock", "eventlog/entries", "readmodel/query", only_reads=True, constants=LUA)
@@ -78,10 +78,10 @@ class Look(NamedTuple):
     is_end: bool
     below: str
     checkpoint: Checkpoint
-    ahead: Ahead | None = None
+    ahead: Overlay | None = None
 
 
-class Earlier(Protocol):
+class PastState(Protocol):
     """A moment of the past, told by what has become of a page since."""
 
     ms: int
@@ -104,8 +104,8 @@ def look(
     operation: str,
     *arguments: object,
     keys_of: KeysOf | None = None,
-    ahead: Ahead | None = None,
-    earlier: Earlier | None = None,
+    ahead: Overlay | None = None,
+    earlier: PastState | None = None,
 ) -> Step[Look]:
     """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind."""
     seen = yield from _look(log, page, freshness, "docs", operation, arguments, keys_of, ahead)
@@ -139,7 +139,7 @@ class _Seen(NamedTuple):
     is_end: bool
     below: str
     checkpoint: Checkpoint
-    ahead: Ahead | None
+    ahead: Overlay | None
 
     def overlay(self) -> dict[str, Document | None]:
         """Return the documents that events came for since, by subject."""
@@ -154,7 +154,7 @@ def _look(
     operation: str,
     arguments: Sequence[object],
     keys_of: KeysOf | None = None,
-    ahead: Ahead | None = None,
+    ahead: Overlay | None = None,
 ) -> Step[_Seen]:
     """Look at the documents of a page that are kept in one hash."""
     shard = log.shard(page)
@@ -209,7 +209,7 @@ def _look(
 
 
 def _fold_rest(log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], *, stale: bool) -> Step[bool]:
-    """Fold what a look found behind the checkpoint; say whether it holds, or something was paged in meanwhile."""
+    """Fold what a look found behind the checkpoint; return whether it holds, or something was paged in meanwhile."""
     entries, touched, rows = [] if stale else reply[3], reply[4], reply[5]
     for subject, row in zip(touched, rows, strict=True):
         key = page, text_of(subject)
@@ -225,13 +225,15 @@ def _fold_rest(log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: l
     return True
 
 
-def _fold_some(log: Log, page: str, store: Store, checkpoint: Checkpoint, ahead: Ahead | None) -> Step[Ahead | None]:
+def _fold_some(
+    log: Log, page: str, store: Store, checkpoint: Checkpoint, ahead: Overlay | None
+) -> Step[Overlay | None]:
     """Fold some of what is missing: for all, or where that is forbidden for this read alone, which is returned."""
     if ahead is None:
         try:
             folded, _ = yield from fold_once(log, checkpoint.position.shard, checkpoint)
         except (EngineReadOnly, EngineForbidden):
-            ahead = Ahead.of(checkpoint, store)
+            ahead = Overlay.of(checkpoint, store)
         else:
             if folded.outcome is not Outcome.DONE:
                 yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
@@ -240,7 +242,7 @@ def _fold_some(log: Log, page: str, store: Store, checkpoint: Checkpoint, ahead:
 
 
 def get(
-    log: Log, page: str, ids: list[str], freshness: Freshness, earlier: Earlier | None = None
+    log: Log, page: str, ids: list[str], freshness: Freshness, earlier: PastState | None = None
 ) -> Step[dict[str, Observation]]:
     """Return the observations with these ids, by id; those that are not on the page are left out."""
     for _ in range(_LOOKS):
@@ -272,7 +274,7 @@ def active(
     page: str,
     freshness: Freshness,
     limit: int | None,
-    earlier: Earlier | None = None,
+    earlier: PastState | None = None,
     wanted: Callable[[Observation], bool] = is_active,
 ) -> Step[list[Observation]]:
     """Return the open observations by priority, then newest first: those that do not wait for review, or all wanted."""

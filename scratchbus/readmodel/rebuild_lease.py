@@ -46,7 +46,7 @@ class RebuildLease(NamedTuple):
         return end_of(reply[1], self.keys.shard)
 
     def switch(self) -> Step[bool]:
-        """Make the build the live one, if it has folded at least as much; say whether it is. Raises RebuildHeld."""
+        """Make the build the live one, if it has folded at least as much; return whether it is. Raises RebuildHeld."""
         try:
             return bool((yield from self._hold("switch"))[0] == 1)
         except Interrupted:
@@ -55,7 +55,7 @@ class RebuildLease(NamedTuple):
             return f"|{self.build}|" in (live or b"").decode()
 
     def leave(self) -> Step[None]:
-        """Give the lease up, without a word should it be gone."""
+        """Release the lease; do nothing if it has expired."""
         yield from _run(self.keys, "leave", self.token, self.build)
 
     def _hold(self, operation: str) -> Step[list[Any]]:

@@ -161,7 +161,7 @@ def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
 
 
 def may_be_archived(log: Log, id: str) -> Step[bool]:
-    """Say whether the archive knows an id that no page has any more; where it cannot be read, whether it may."""
+    """Return whether the archive knows an id that no page has any more; where it cannot be read, whether it may."""
     for shard in range(log.shards):
         floor = yield from read_floor(log, shard)
         if not floor.position.seq:

@@ -137,7 +137,7 @@ def type_of(core: Core, name: str) -> Step[ObservationType]:
 
 
 def refresh_registry(core: Core) -> Step[bool]:
-    """Take the published registry if it is newer than the one in use; say whether it was."""
+    """Take the published registry if it is newer than the one in use; return whether it was."""
     head, registry = yield from _read_registry(core.log, core.registry_version)
     core.registry_checked = time.monotonic()
     if registry is None or head is None:
@@ -156,7 +156,7 @@ def _read_registry(log: Log, known: int = 0) -> Step[tuple[Head | None, Registry
 
 
 def push_registry(core: Core, registry: Registry, event_id: str | None = None) -> Step[bool]:
-    """Publish a registry to the bus; say whether it changed anything.
+    """Publish a registry to the bus; return whether it changed anything.
 
     Raises TypeInUse when a type goes, or gets another lifecycle, while an observation of it is open, and
     VersionConflict when someone else published meanwhile. A retry with the same event id is answered as the first.
@@ -182,7 +182,7 @@ def push_registry(core: Core, registry: Registry, event_id: str | None = None) -
 
 
 def _is_pushed(log: Log, write: Write) -> Step[bool]:
-    """Say whether a retry has appended its event already. Raises EventIdReused."""
+    """Return whether a retry has appended its event already. Raises EventIdReused."""
     try:
         yield from append(log, SYSTEM_PAGE, [write])
         return True

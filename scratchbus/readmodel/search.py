@@ -14,7 +14,7 @@ from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import settled_all
-from scratchbus.readmodel.queries import Earlier, Freshness, look
+from scratchbus.readmodel.queries import Freshness, PastState, look
 
 _SCAN = 200  # documents a scan asks for at once
 _RANGES, _FEWEST, _MOST = 16, 8, 200  # ranges read at once; documents folded at once
@@ -28,7 +28,7 @@ def search(
     wanted: Filter,
     limit: int | None,
     below: int | None,
-    earlier: Earlier | None = None,
+    earlier: PastState | None = None,
 ) -> Step[list[Observation]]:
     """Return the observations that match, newest first by when they were added; `below` is a seq to go on below.
 
@@ -48,7 +48,7 @@ def _search(
     wanted: Filter,
     limit: int | None,
     below: int | None,
-    earlier: Earlier | None,
+    earlier: PastState | None,
 ) -> Step[tuple[list[Observation], _Walk | None]]:
     bound = "" if below is None else str(below)
     by_status = wanted.status is not None and earlier is None  # the heads know no status but the last
@@ -112,7 +112,7 @@ class _Walk:
         return not (self.ranges and self.has_status)
 
     def holds(self) -> Step[bool]:
-        """Say whether none was paged in since."""
+        """Return whether none was paged in since."""
         moves = yield from ask(self.checkpoint.position.shard, "HGET", self.names.places, "moves")
         return bool(moves == self.moves)
 

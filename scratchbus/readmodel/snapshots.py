@@ -46,7 +46,7 @@ class Snapshot(NamedTuple):
 
 
 def is_due(events: int, documents: int) -> bool:
-    """Say whether a snapshot of so many documents is worth its room, so many events after the one before."""
+    """Return whether a snapshot of this many documents is due, this many events after the previous one."""
     return events >= max(LEAST_EVENTS, EVENTS_PER_DOCUMENT * documents)
 
 
@@ -104,8 +104,8 @@ def store(
 ) -> Step[None]:
     """Write a snapshot, if this user may and the engine has room.
 
-    `erased` is how many events had been erased when it was begun: if it are more, it may have them in it, and goes. To
-    say it twice does no harm, so it is sent as a read is.
+    `erased` is the number of events erased when it was begun: if more have been erased since, the snapshot is deleted,
+    as it may contain them. Writing it twice does no harm, so it is retried as a read is.
     """
     shard, id = keys.shard, snapshot.position.stream_id
     with suppress(EngineReadOnly, EngineForbidden, EngineFull):
@@ -122,7 +122,7 @@ def pack(rows: Sequence[bytes]) -> bytes:
 
 
 def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool]:
-    """Write a snapshot of a page as it is folded now, if one is due; say whether it was written.
+    """Write a snapshot of a page as it is folded now, if one is due; return whether it was written.
 
     Gives up when someone goes on folding meanwhile, or when it is no longer wanted. One of a page of which documents
     are paged out would lack them: who looks back folds its own.

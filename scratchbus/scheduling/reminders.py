@@ -116,7 +116,7 @@ def remind(core: Core, events: list[Event]) -> Step[int]:
 
 
 def _may_wait_for(reminder: Observation, event: Event) -> bool:
-    """Say whether an event is for a reminder, as far as that shows without its observation."""
+    """Return whether an event is for a reminder, as far as that shows without its observation."""
     return (
         event.kind in HAPPENINGS
         and reminder.id != event.subject
@@ -135,7 +135,7 @@ def _waits_for(reminder: Observation, event: Event, subject: Observation) -> boo
 
 
 def _last_moments(core: Core, page: str, subjects: set[str]) -> Step[dict[str, Life]]:
-    """Return of each life what the page has: how the last event left it."""
+    """Return, for each subject, its current document by the seq of its last event."""
     lives: dict[str, Life] = {subject: {} for subject in subjects}
     if subjects:
         seen = yield from look(core.log, page, core.fresh, "get", *subjects)
@@ -186,9 +186,9 @@ def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
 
 
 def complete_all(core: Core, events: list[Event]) -> Step[int]:
-    """Go on with the refutations among these events, should who began them be gone; return how many reviews that were.
+    """Finish the refutations among these events if their writer is gone; return the number of reviews appended.
 
-    The two may well be at it together; each observation is sent to review once.
+    Both may work at once; each observation is sent to review once.
     """
     count = 0
     for event in events:

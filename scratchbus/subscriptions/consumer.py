@@ -33,10 +33,10 @@ from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import DeadLetter, by_time, find_entry
-from scratchbus.subscriptions.delivery_state import Ticket
+from scratchbus.subscriptions.delivery_state import DeliveryState
 from scratchbus.subscriptions.filters import Filters, Tags
 from scratchbus.subscriptions.options import Terms, check_attempts, check_name, seconds
-from scratchbus.subscriptions.window import ACKS_FOR, Hold
+from scratchbus.subscriptions.window import ACKS_FOR, DeliveryWindow
 from scratchbus.telemetry.logs import stderr_logger
 
 PASSING = (EngineUnreachable, EngineLoading, EngineReadOnly, EngineFull)
@@ -51,7 +51,7 @@ logger = stderr_logger()
 
 
 class Consumer:
-    """One consumer of a subscription, and its hold on it while it is the active one."""
+    """One consumer of a subscription, with its window of deliveries while it is the active one."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Consumer:
         filters: Filters,
         terms: Terms,
         lease: float,
-        make: Callable[[Hold, LogEntry, int], Ticket],
+        make: Callable[[DeliveryWindow, LogEntry, int], DeliveryState],
         owner: object,
         wake: Callable[[], object],
         feed: Callable[[int], Feed],
     ) -> None:
         self.name = check_name(name)
         check_attempts(terms.max_attempts)
-        self.hold: Hold | None = None
+        self.window: DeliveryWindow | None = None
         self._core = core
         self._filters = filters
         self._terms = terms
@@ -84,45 +84,45 @@ class Consumer:
 
     # -- the path of every event -------------------------------------------------------------------------------------
 
-    def ready(self) -> Ticket | None:
+    def ready(self) -> DeliveryState | None:
         """Return the next delivery if it is at hand, without asking the engine."""
-        hold, now = self.hold, time.monotonic()
-        if hold is None or hold.is_new or hold.is_lost or now > hold.good_until:
+        window, now = self.window, time.monotonic()
+        if window is None or window.is_new or window.is_lost or now > window.good_until:
             return None
-        return hold.next(now)
+        return window.next(now)
 
     def advance(self) -> Step[float]:
         """Do the next step; return for how many seconds there is nothing to do.
 
         Raises PositionLost, LogRewound or LogGap, and the errors of taking a lease.
         """
-        hold = self.hold
-        if hold is None or hold.is_lost:
+        window = self.window
+        if window is None or window.is_lost:
             return (yield from self._stand_in_line())
         try:
-            if hold.errands or time.monotonic() > hold.good_until:
-                yield from self.write(hold)
-            if hold.places is None:
-                yield from self._open(hold)
-            if hold.again and not hold.errands:
-                yield from self._read_again(hold)
-            if not hold.has_next and not (yield from self._read(hold)):
+            if window.pending or time.monotonic() > window.good_until:
+                yield from self.write(window)
+            if window.places is None:
+                yield from self._open(window)
+            if window.again and not window.pending:
+                yield from self._read_again(window)
+            if not window.has_next and not (yield from self._read(window)):
                 self._failures = 0
                 return NAP
-            if hold.has_next and hold.is_new:
-                hold.in_doubt()
-                yield from self.write(hold)
+            if window.has_next and window.is_new:
+                window.in_doubt()
+                yield from self.write(window)
         except LeaseLost:
             return 0.0
         self._failures = 0
-        return min(NAP, hold.wait(time.monotonic()))
+        return min(NAP, window.wait(time.monotonic()))
 
     def tails(self, seconds: float) -> list[int]:
         """Return the shards to read while there is nothing to do for so long; none when that is too short to block."""
-        hold = self.hold
-        if hold is None or hold.is_lost or not hold.places or seconds < NAP:
+        window = self.window
+        if window is None or window.is_lost or not window.places or seconds < NAP:
             return []
-        return [place.feed.shard for place in hold.places]
+        return [place.feed.shard for place in window.places]
 
     def trouble(self, problem: ScratchbusError) -> float:
         """Record an error of the engine; return the seconds to wait before the next attempt."""
@@ -131,12 +131,12 @@ class Consumer:
         self._failures += 1
         return min(NAP, backoff(self._failures))
 
-    def find(self, position: Position | str) -> Ticket:
+    def find(self, position: Position | str) -> DeliveryState:
         """Return the delivery that is out at a position. Raises NotDelivered, or LeaseLost."""
         at = Position.parse(position) if isinstance(position, str) else position
-        if self.hold is None:
+        if self.window is None:
             raise NotDelivered(self.name, at)
-        return self.hold.find(at)
+        return self.window.find(at)
 
     def delay(self, attempt: int, given: Duration | None = None) -> float:
         """Return the seconds to wait after a failed attempt. Raises InvalidTTL."""
@@ -167,7 +167,7 @@ class Consumer:
         try:
             taken = yield from lease.take(str(self._filters), start, terms.reset and not self._is_known)
         except NotFound:
-            for place in (self.hold and self.hold.places) or ():
+            for place in (self.window and self.window.places) or ():
                 yield from read(log, [place.cursor])  # a log that was flushed is what has to be told
             raise
         self._is_known = True
@@ -176,60 +176,60 @@ class Consumer:
         if taken.is_takeover:
             logger.warning("took over from a consumer that went away", subscription=self.name)
         self._tags = Tags(self._core)
-        self.hold = Hold(lease, taken, begun, terms.max_attempts, self._make, self._owner)
+        self.window = DeliveryWindow(lease, taken, begun, terms.max_attempts, self._make, self._owner)
         return 0.0
 
-    def _open(self, hold: Hold) -> Step[None]:
-        at = BusPosition(tuple(spot.position for spot in hold.ends))
+    def _open(self, window: DeliveryWindow) -> Step[None]:
+        at = BusPosition(tuple(end.position for end in window.ends))
         places = yield from cursors(self._core.log, at, self._filters.pages)
-        origins = dict(enumerate(hold.origins.split(",")))
+        origins = dict(enumerate(window.origins.split(",")))
         for place in places:
             place.origin = origins.get(place.position.shard) or place.origin
-            place.event_id = hold.ends[place.position.shard].event_id or place.event_id
-        hold.places = [
+            place.event_id = window.ends[place.position.shard].event_id or place.event_id
+        window.places = [
             TailCursor(self._feed(place.position.shard), place, self._filters.reading, self._wake) for place in places
         ]
-        for each in hold.places:
+        for each in window.places:
             each.feed.join(each)
 
-    def write(self, hold: Hold) -> Step[None]:
+    def write(self, window: DeliveryWindow) -> Step[None]:
         """Write acks, failures and other changes to the engine, and renew the lease. Raises LeaseLost."""
-        if hold.is_lost:
+        if window.is_lost:
             raise LeaseLost(self.name)
         begun = time.monotonic()
-        ends, acked, errands = hold.owed()
+        ends, acked, pending = window.owed()
         try:
-            for errand in errands:
-                yield from errand()
-            again = yield from hold.lease.keep(ends, self._origins(hold))
+            for write in pending:
+                yield from write()
+            again = yield from window.lease.keep(ends, self._origins(window))
         except LeaseLost:
-            self._lose(hold)
+            self._lose(window)
             raise
-        hold.wrote(begun, acked, errands, again)
+        window.wrote(begun, acked, pending, again)
 
-    def _origins(self, hold: Hold) -> str:
-        origins = dict(enumerate(hold.origins.split(",")))
-        origins |= {place.feed.shard: place.cursor.origin for place in hold.places or ()}
+    def _origins(self, window: DeliveryWindow) -> str:
+        origins = dict(enumerate(window.origins.split(",")))
+        origins |= {place.feed.shard: place.cursor.origin for place in window.places or ()}
         return ",".join(origins.get(shard, "") for shard in range(self._core.log.shards))
 
     def leave(self) -> Step[None]:
         """Write what is pending, and release the lease."""
-        hold = self.hold
-        if hold is None or hold.is_lost:
+        window = self.window
+        if window is None or window.is_lost:
             return
         try:
-            yield from self.write(hold)
-            yield from hold.lease.leave()
+            yield from self.write(window)
+            yield from window.lease.leave()
         except LeaseLost:
             pass
         finally:
-            self._lose(hold)
+            self._lose(window)
 
-    def _lose(self, hold: Hold) -> None:
-        if not hold.is_lost:
-            hold.is_lost = True
+    def _lose(self, window: DeliveryWindow) -> None:
+        if not window.is_lost:
+            window.is_lost = True
             self._token = token_hex(8)
-        for place in hold.places or ():
+        for place in window.places or ():
             place.feed.leave(place)
         self._wake()
 
@@ -237,21 +237,21 @@ class Consumer:
 
     def is_due(self, now: float) -> bool:
         """Return whether to renew the lease, or to write acks that nothing else would write."""
-        hold = self.hold
-        if hold is None or hold.is_lost or now < self._not_before:
+        window = self.window
+        if window is None or window.is_lost or now < self._not_before:
             return False
-        oldest = hold.oldest()
+        oldest = window.oldest()
         if oldest is not None and now - oldest > self._patience:
             return False
-        return now - hold.written_at > (ACKS_FOR if hold.owes else self._lease_ms / 3000)
+        return now - window.written_at > (ACKS_FOR if window.owes else self._lease_ms / 3000)
 
     def keep(self) -> Step[None]:
         """Renew the lease."""
-        hold = self.hold
-        if hold is None:
+        window = self.window
+        if window is None:
             return
         try:
-            yield from self.write(hold)
+            yield from self.write(window)
         except LeaseLost:
             logger.warning("lost the lease", subscription=self.name)
         except PASSING:
@@ -259,21 +259,21 @@ class Consumer:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def _read(self, hold: Hold) -> Step[bool]:
+    def _read(self, window: DeliveryWindow) -> Step[bool]:
         """Enqueue the next events; return whether more may follow."""
-        hold.check_room()
+        window.check_room()
         is_end = True
-        for place in hold.places or ():
+        for place in window.places or ():
             taken = yield from place.take()
-            hold.receive(taken.items, place.feed.shard, CursorEnd(place.cursor.position, place.cursor.event_id))
+            window.receive(taken.items, place.feed.shard, CursorEnd(place.cursor.position, place.cursor.event_id))
             is_end = is_end and taken.is_end
-        if len(hold.places or ()) > 1:
-            hold.raw.sort(key=lambda item: in_time(item.position))
+        if len(window.places or ()) > 1:
+            window.raw.sort(key=lambda item: in_time(item.position))
         if not self._filters.tags:
-            hold.enqueue_all()
-        while hold.raw:
-            hold.enqueue(is_wanted=(yield from self._is_tagged(hold.raw[0])))
-        return hold.has_next or not is_end
+            window.enqueue_all()
+        while window.raw:
+            window.enqueue(is_wanted=(yield from self._is_tagged(window.raw[0])))
+        return window.has_next or not is_end
 
     def _is_tagged(self, item: LogEntry) -> Step[bool]:
         event = item.event
@@ -282,7 +282,7 @@ class Consumer:
         tags = yield from self._tags.of(event)
         return self._filters.tags <= tags and self._filters.narrow.wants(item.fields)
 
-    def _read_again(self, hold: Hold) -> Step[None]:
+    def _read_again(self, window: DeliveryWindow) -> Step[None]:
         """Enqueue the dead letters to deliver again."""
         keys = self._core.log.keys(0)
         rows = yield from read_hash(keys, keys.again(self.name))
@@ -291,8 +291,8 @@ class Consumer:
             entry = yield from find_entry(self._core, position)
             if entry is None:
                 letter = DeadLetter.model_validate_json(rows[position])
-                hold.set_aside(letter.model_copy(update={"reason": "its event is no longer in the log"}))
+                window.set_aside(letter.model_copy(update={"reason": "its event is no longer in the log"}))
             else:
                 items.append(LogEntry(entry, Position.parse(position).shard))
-        hold.enqueue_first(items)
-        hold.again = 0
+        window.enqueue_first(items)
+        window.again = 0

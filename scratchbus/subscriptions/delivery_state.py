@@ -21,33 +21,33 @@ def reason_of(problem: BaseException | None) -> str:
     return f"{type(problem).__name__}: {text}"[:1000] if text else type(problem).__name__
 
 
-class Holder(Protocol):
-    """The hold that handed out a ticket; `owner` is the subscription of the program."""
+class Acknowledger(Protocol):
+    """The window that handed out a delivery; `owner` is the subscription of the program."""
 
     owner: Any
 
-    def ack(self, ticket: Ticket) -> bool:
+    def ack(self, delivery: DeliveryState) -> bool:
         """Record an ack; return whether the acks should be written now."""
         ...
 
-    def fail(self, ticket: Ticket, reason: str, delay: float) -> None:
+    def fail(self, delivery: DeliveryState, reason: str, delay: float) -> None:
         """Take back an event that could not be handled."""
         ...
 
 
-class Ticket:
+class DeliveryState:
     """One event on its way to the handler and back.
 
     `event` is set when it is handed out. `when` is the moment (monotonic seconds) before which it is not handed out,
     and afterwards the moment at which it was.
     """
 
-    __slots__ = ("attempt", "event", "hold", "is_noted", "item", "number", "state", "when")
+    __slots__ = ("attempt", "event", "is_noted", "item", "number", "state", "when", "window")
 
     event: Event
 
-    def __init__(self, hold: Holder, item: LogEntry, number: int) -> None:
-        self.hold = hold
+    def __init__(self, window: Acknowledger, item: LogEntry, number: int) -> None:
+        self.window = window
         self.item = item
         self.number = number
         self.state = WAITING

@@ -15,16 +15,16 @@ from scratchbus.errors import LeaseLost, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.consumer import PASSING, Consumer
-from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, Ticket, reason_of
+from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.filters import Filters
 from scratchbus.subscriptions.options import Terms
-from scratchbus.subscriptions.window import Hold
+from scratchbus.subscriptions.window import DeliveryWindow
 from scratchbus.telemetry.logs import stderr_logger
 
 logger = stderr_logger()
 
 
-class AsyncDelivery(Ticket):
+class AsyncDelivery(DeliveryState):
     """One event handed out by a subscription: `ack` it once it is handled, or `fail` it.
 
     Use it in an `async with`: leaving it acks; an exception fails it, is logged, and does not propagate.
@@ -34,16 +34,16 @@ class AsyncDelivery(Ticket):
 
     async def ack(self) -> None:
         """Mark it as handled; a second call changes nothing. Raises LeaseLost, or NotDelivered after `fail`."""
-        if self.hold.ack(self):
-            await self.hold.owner._write(self.hold)
+        if self.window.ack(self):
+            await self.window.owner._write(self.window)
 
     async def fail(self, reason: str, *, delay: Duration | None = None) -> None:
         """Deliver it again after `delay`, or set it aside as a dead letter after the last attempt.
 
         Raises LeaseLost, or NotDelivered when it was already acked or failed.
         """
-        self.hold.fail(self, reason, self.hold.owner._consumer.delay(self.attempt, delay))
-        await self.hold.owner._write(self.hold)
+        self.window.fail(self, reason, self.window.owner._consumer.delay(self.attempt, delay))
+        await self.window.owner._write(self.window)
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,8 +93,8 @@ class AsyncSubscription:
     @property
     def is_active(self) -> bool:
         """Whether this consumer holds the lease, as far as it knows."""
-        hold = self._consumer.hold
-        return hold is not None and not hold.is_lost and time.monotonic() <= hold.good_until
+        window = self._consumer.window
+        return window is not None and not window.is_lost and time.monotonic() <= window.good_until
 
     async def ack(self, position: Position | str) -> None:
         """Ack the delivery of the event at a position. Raises NotDelivered when it is not out, or LeaseLost."""
@@ -123,9 +123,9 @@ class AsyncSubscription:
         """Return the next delivery; wait for it if there is none."""
         consumer = self._consumer
         while not self._is_closed and (self._stop is None or not self._stop.is_set()):
-            ticket = consumer.ready()
-            if ticket is not None:
-                self._last = cast(AsyncDelivery, ticket)
+            delivery = consumer.ready()
+            if delivery is not None:
+                self._last = cast(AsyncDelivery, delivery)
                 return self._last
             self._woken.clear()
             try:
@@ -142,9 +142,9 @@ class AsyncSubscription:
         with suppress(ScratchbusError):  # without an engine, or bus, the lease ends by itself
             await self._bus.converse(self._consumer.leave())
 
-    async def _write(self, hold: Hold) -> None:
+    async def _write(self, window: DeliveryWindow) -> None:
         with suppress(*PASSING):  # what it cannot take now is told later
-            await self._bus.converse(self._consumer.write(hold))
+            await self._bus.converse(self._consumer.write(window))
 
     async def __aenter__(self) -> Self:
         try:

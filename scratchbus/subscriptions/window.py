@@ -16,7 +16,7 @@ from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.tail import LogEntry, TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
-from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, Ticket
+from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, DeliveryState
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -32,12 +32,12 @@ _AGAIN = 1_000_000_000  # those that come again are numbered from here below 0
 logger = stderr_logger()
 
 
-Errand = Callable[[], Step[None]]
-"""A call to the engine that is pending."""
+PendingWrite = Callable[[], Step[None]]
+"""A write to the engine that is still to be made."""
 
 
-class Hold:
-    """A lease while it lasts; shared by the threads of a consumer and the thread that renews the lease."""
+class DeliveryWindow:
+    """The deliveries under a lease; shared by the consumer's threads and the one that renews the lease."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Hold:
         taken: Grant,
         begun: float,
         most: int,
-        make: Callable[[Hold, LogEntry, int], Ticket],
+        make: Callable[[DeliveryWindow, LogEntry, int], DeliveryState],
         owner: Any,
     ) -> None:
         self.lease = lease
@@ -60,7 +60,7 @@ class Hold:
         self.doubtful = ACKS_AT_ONCE + 1 if taken.is_takeover else 0
         self.is_new = taken.is_takeover
         self.raw: list[LogEntry] = []
-        self.errands: list[Errand] = []
+        self.pending: list[PendingWrite] = []
         self._counts = counts.subscriptions[lease.name]
         self._most = most
         self._make = make
@@ -69,8 +69,8 @@ class Hold:
         self._due = begun + taken.wait_ms / 1000
         self._behind: list[CursorEnd | LogEntry] = [*taken.ends]  # up to where each shard is handled
         self._ends: dict[int, CursorEnd] = {}
-        self._queue: deque[Ticket] = deque()  # handed out or to be handed out, in order, from the first unacked on
-        self._waiting: deque[Ticket] = deque()
+        self._queue: deque[DeliveryState] = deque()  # out or to be handed out, in order, from the first unacked on
+        self._waiting: deque[DeliveryState] = deque()
         self._number = 0
         self._acked = self._written = 0
         self._lock = threading.Lock()
@@ -104,66 +104,66 @@ class Hold:
     def enqueue_first(self, items: Sequence[LogEntry]) -> None:
         """Enqueue entries that are delivered again, before all others."""
         with self._lock:
-            there = {ticket.position for ticket in self._queue if ticket.number < 0}
-            tickets = [
+            there = {delivery.position for delivery in self._queue if delivery.number < 0}
+            deliveries = [
                 self._make(self, item, number - _AGAIN)
                 for number, item in enumerate(items)
                 if item.position not in there
             ]
-            self._recall(tickets)
-            for ticket in reversed(tickets):
-                self._queue.appendleft(ticket)
-                self._insert(ticket)
+            self._recall(deliveries)
+            for delivery in reversed(deliveries):
+                self._queue.appendleft(delivery)
+                self._insert(delivery)
 
     def _append(self, items: list[LogEntry]) -> None:
         make, first = self._make, self._number + 1
-        tickets = [make(self, item, number) for number, item in enumerate(items, first)]
-        self._number += len(tickets)
-        self._queue += tickets
-        self._waiting += tickets
+        deliveries = [make(self, item, number) for number, item in enumerate(items, first)]
+        self._number += len(deliveries)
+        self._queue += deliveries
+        self._waiting += deliveries
         if self._trying:
-            self._recall(tickets)
+            self._recall(deliveries)
 
-    def _recall(self, tickets: list[Ticket]) -> None:
+    def _recall(self, deliveries: list[DeliveryState]) -> None:
         """Continue the count of attempts of the previous consumer."""
-        for ticket in tickets:
-            if str(ticket.position) == self._trying:
-                ticket.attempt, ticket.when, ticket.is_noted = self._attempts + 1, self._due, True
+        for delivery in deliveries:
+            if str(delivery.position) == self._trying:
+                delivery.attempt, delivery.when, delivery.is_noted = self._attempts + 1, self._due, True
                 self._trying = ""
                 return
 
     def set_aside(self, letter: DeadLetter) -> None:
         """Make a letter that was to be delivered again a dead letter again."""
         with self._lock:
-            self.errands.append(
+            self.pending.append(
                 partial(self.lease.bury, letter.position, letter.model_dump_json(), self._cursor_ends())
             )
 
-    def _insert(self, ticket: Ticket) -> None:
-        at = next((at for at, each in enumerate(self._waiting) if each.number > ticket.number), len(self._waiting))
-        self._waiting.insert(at, ticket)
+    def _insert(self, delivery: DeliveryState) -> None:
+        at = next((at for at, each in enumerate(self._waiting) if each.number > delivery.number), len(self._waiting))
+        self._waiting.insert(at, delivery)
 
     # -- what goes out ----------------------------------------------------------------------------------------------
 
-    def next(self, now: float) -> Ticket | None:
+    def next(self, now: float) -> DeliveryState | None:
         """Hand out the next delivery if its time has come. Raises CodeTooOld."""
         with self._lock:
             while self._waiting:
-                ticket = self._waiting[0]
-                if ticket.when > now:
+                delivery = self._waiting[0]
+                if delivery.when > now:
                     return None
-                event = ticket.item.event
+                event = delivery.item.event
                 self._waiting.popleft()
                 if isinstance(event, Poison):
                     logger.warning("not an event", position=str(event.position), reason=event.reason)
-                    self._finish(ticket)
-                elif ticket.attempt > self._most:
-                    ticket.event = event
-                    self._bury(ticket, "its consumers went away while they had it", ticket.attempt - 1)
+                    self._finish(delivery)
+                elif delivery.attempt > self._most:
+                    delivery.event = event
+                    self._bury(delivery, "its consumers went away while they had it", delivery.attempt - 1)
                 else:
-                    ticket.event, ticket.state, ticket.when = event, OUT, now
+                    delivery.event, delivery.state, delivery.when = event, OUT, now
                     self._counts.delivered += 1
-                    return ticket
+                    return delivery
         return None
 
     def wait(self, now: float) -> float:
@@ -174,9 +174,9 @@ class Hold:
         """Count the first event as tried: the previous consumer may have died of it."""
         with self._lock:
             self.is_new = False
-            ticket = self._waiting[0]
-            ticket.is_noted = True
-            self.errands.append(partial(self.lease.note, str(ticket.position), ticket.attempt, 0))
+            delivery = self._waiting[0]
+            delivery.is_noted = True
+            self.pending.append(partial(self.lease.note, str(delivery.position), delivery.attempt, 0))
 
     @property
     def has_next(self) -> bool:
@@ -186,42 +186,42 @@ class Hold:
     def oldest(self) -> float | None:
         """Return when the oldest delivery that is out was handed out (monotonic seconds)."""
         with self._lock:
-            return next((ticket.when for ticket in self._queue if ticket.state == OUT), None)
+            return next((delivery.when for delivery in self._queue if delivery.state == OUT), None)
 
     # -- what comes back --------------------------------------------------------------------------------------------
 
-    def ack(self, ticket: Ticket) -> bool:
+    def ack(self, delivery: DeliveryState) -> bool:
         """Record an ack; return whether to write now. Raises LeaseLost or NotDelivered."""
         if self.is_lost:
             raise LeaseLost(self.lease.name)
         now = time.monotonic()
         with self._lock:
-            if ticket.state == ACKED:
+            if delivery.state == ACKED:
                 return False
-            if ticket.state != OUT:
-                raise NotDelivered(self.lease.name, ticket.position)
-            self._finish(ticket)
+            if delivery.state != OUT:
+                raise NotDelivered(self.lease.name, delivery.position)
+            self._finish(delivery)
             self._acked += 1
             self._counts.acked += 1
-            self._counts.took.add(now - ticket.when)
+            self._counts.took.add(now - delivery.when)
             if self.doubtful:
                 self.doubtful -= 1
                 return True
-            if self.errands or self._acked - self._written >= ACKS_AT_ONCE:
+            if self.pending or self._acked - self._written >= ACKS_AT_ONCE:
                 return True
         return now - self.written_at > ACKS_FOR or now > self.good_until
 
-    def find(self, position: Position) -> Ticket:
+    def find(self, position: Position) -> DeliveryState:
         """Return the delivery that is out at a position. Raises NotDelivered, or LeaseLost."""
         if self.is_lost:
             raise LeaseLost(self.lease.name)
         with self._lock:
-            for ticket in self._queue:
-                if ticket.position == position and ticket.state != WAITING:
-                    return ticket
+            for delivery in self._queue:
+                if delivery.position == position and delivery.state != WAITING:
+                    return delivery
         raise NotDelivered(self.lease.name, position)
 
-    def fail(self, ticket: Ticket, reason: str, delay: float) -> None:
+    def fail(self, delivery: DeliveryState, reason: str, delay: float) -> None:
         """Take back a delivery that failed: it is delivered again, or set aside after the last attempt.
 
         Raises LeaseLost or NotDelivered.
@@ -229,34 +229,34 @@ class Hold:
         if self.is_lost:
             raise LeaseLost(self.lease.name)
         with self._lock:
-            if ticket.state != OUT:
-                raise NotDelivered(self.lease.name, ticket.position)
+            if delivery.state != OUT:
+                raise NotDelivered(self.lease.name, delivery.position)
             now = time.monotonic()
             self._counts.failed += 1
-            self._counts.took.add(now - ticket.when)
-            if ticket.attempt >= self._most:
-                self._bury(ticket, reason, ticket.attempt)
+            self._counts.took.add(now - delivery.when)
+            if delivery.attempt >= self._most:
+                self._bury(delivery, reason, delivery.attempt)
                 return
-            self.errands.append(partial(self.lease.note, str(ticket.position), ticket.attempt, round(delay * 1000)))
-            ticket.state, ticket.when, ticket.is_noted = WAITING, now + delay, True
-            ticket.attempt += 1
-            self._insert(ticket)
+            self.pending.append(partial(self.lease.note, str(delivery.position), delivery.attempt, round(delay * 1000)))
+            delivery.state, delivery.when, delivery.is_noted = WAITING, now + delay, True
+            delivery.attempt += 1
+            self._insert(delivery)
 
-    def _bury(self, ticket: Ticket, reason: str, attempts: int) -> None:
-        event = ticket.event
+    def _bury(self, delivery: DeliveryState, reason: str, attempts: int) -> None:
+        event = delivery.event
         logger.error("set aside as a dead letter", subscription=self.lease.name, position=str(event.position),
                      attempts=attempts, reason=reason)  # fmt: skip
         self._counts.dead += 1
-        ticket.is_noted = False  # what buries it forgets the rest
-        self._finish(ticket)
+        delivery.is_noted = False  # what buries it forgets the rest
+        self._finish(delivery)
         letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
-        self.errands.append(partial(self.lease.bury, str(ticket.position), letter, self._cursor_ends()))
+        self.pending.append(partial(self.lease.bury, str(delivery.position), letter, self._cursor_ends()))
 
-    def _finish(self, ticket: Ticket) -> None:
+    def _finish(self, delivery: DeliveryState) -> None:
         """Mark a delivery as done, and move the cursor past all at the front of the queue that are."""
-        ticket.state = ACKED
-        if ticket.is_noted:
-            self.errands.append(partial(self.lease.done, str(ticket.position)))
+        delivery.state = ACKED
+        if delivery.is_noted:
+            self.pending.append(partial(self.lease.done, str(delivery.position)))
         line = self._queue
         while line and line[0].state == ACKED:
             done = line.popleft()
@@ -268,18 +268,18 @@ class Hold:
     @property
     def owes(self) -> bool:
         """Whether there is something to write."""
-        return bool(self.errands) or self._acked > self._written
+        return bool(self.pending) or self._acked > self._written
 
-    def owed(self) -> tuple[list[CursorEnd], int, list[Errand]]:
+    def owed(self) -> tuple[list[CursorEnd], int, list[PendingWrite]]:
         """Return up to where all is handled, how many acks are in it, and the calls that are pending."""
         with self._lock:
-            return self._cursor_ends(), self._acked, list(self.errands)
+            return self._cursor_ends(), self._acked, list(self.pending)
 
-    def wrote(self, begun: float, acked: int, told: list[Errand], again: int) -> None:
+    def wrote(self, begun: float, acked: int, told: list[PendingWrite], again: int) -> None:
         """Record what was written."""
         with self._lock:
             self._written = max(self._written, acked)
-            self.errands = [errand for errand in self.errands if not any(errand is each for each in told)]
+            self.pending = [write for write in self.pending if not any(write is each for each in told)]
             self.written_at, self.good_until, self.again = begun, begun + self.lease.ms / 1000, again
 
     def _cursor_ends(self) -> list[CursorEnd]:

@@ -31,9 +31,9 @@ def cut_at(core: Core, page: str, when: When) -> Step[Cut]:
     """Return what a moment means for a page.
 
     A batch is atomic, so no page was ever as of its middle: a position there means the end of the batch. A position on
-    another shard counts by its time, and one of the bus by the latest time that it has seen. Raises InvalidPosition for
-    what is no moment of this bus or in the future, LogRewound for what its log does not have, and PositionLost for what
-    it no longer has.
+    another shard counts by its time, and one of the bus by the latest time that it has seen. Raises
+    InvalidPosition for a position or time that this bus cannot have or that is in the future, LogRewound for one that
+    its log does not have, and PositionLost for one that it no longer has.
     """
     shard = core.log.shard(page)
     when = _read(when) if isinstance(when, str) else when

@@ -22,14 +22,14 @@ from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.page_in_memory import LivePage
-from scratchbus.projections.silenced import Without
+from scratchbus.projections.silenced import SourceExclusion
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut, When, cut_at
 from scratchbus.timetravel.fold_page import Documents, FoldedPage, fold_page
-from scratchbus.timetravel.undo import Known, Undone, changed_since, states_before
+from scratchbus.timetravel.undo import Known, RewoundPage, changed_since, states_before
 from scratchbus.timetravel.what_if import fold_without
 
 FEW = 1_000
@@ -40,12 +40,12 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class PastReads:
-    """A page as it was at a moment, or as it would have been without what `judge` leaves out."""
+    """A page as it was at a moment, or as it would have been without what `exclusion` leaves out."""
 
     core: Core
     reads: Reads
     cut: Cut
-    judge: Without | None = None
+    exclusion: SourceExclusion | None = None
 
     def history(self, id: str) -> Step[list[Event]]:
         """Return the events about an observation up to then, oldest first. Raises NotFound, PositionLost."""
@@ -54,7 +54,8 @@ class PastReads:
         found = [
             event
             for event in events
-            if event.position <= self.cut.position and not (self.judge and self.judge.has_left_out(event.position))
+            if event.position <= self.cut.position
+            and not (self.exclusion and self.exclusion.has_left_out(event.position))
         ]
         if not found:
             raise not_found(self.reads.page, id)
@@ -95,9 +96,9 @@ def as_of(
     cut = yield from cut_at(core, page, when)
     if not sources:
         return PastReads(core, (yield from _as_it_was(core, page, cut, progress)), cut)
-    judge = Without(sources)
-    documents = yield from fold_without(core.log, page, cut, judge, progress)
-    return PastReads(core, _held(page, documents, cut), cut, judge)
+    exclusion = SourceExclusion(sources)
+    documents = yield from fold_without(core.log, page, cut, exclusion, progress)
+    return PastReads(core, _held(page, documents, cut), cut, exclusion)
 
 
 def _sources(given: str | Collection[str]) -> frozenset[str]:
@@ -134,7 +135,7 @@ def _as_it_was(core: Core, page: str, cut: Cut, progress: Progress | None) -> St
     return _held(page, (yield from fold_page(log, names, cut, base, share, progress)), cut)
 
 
-def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) -> Step[Undone | None]:
+def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) -> Step[RewoundPage | None]:
     """Undo the events since; return None if there are too many, or if they do not say what came before them."""
     log, page = core.log, names.page
     (cursor,) = yield from cursors(log, cut.position, [page])
@@ -153,4 +154,4 @@ def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) ->
         states = yield from states_before(log, page, changed.before)
     except PositionLost:
         return None  # a snapshot may know it
-    return Undone(log, page, core.fresh, cut.ms, Known(changed.cursor, states))
+    return RewoundPage(log, page, core.fresh, cut.ms, Known(changed.cursor, states))

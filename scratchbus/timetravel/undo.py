@@ -35,7 +35,7 @@ class Known(NamedTuple):
 
 
 @dataclass(slots=True)
-class Undone:
+class RewoundPage:
     """A page as it was at a moment, for as long as its bus is open."""
 
     log: Log
@@ -62,7 +62,7 @@ class Undone:
         return found[id].added_seq if id in found else None
 
     def undo(self, log: Log, page: str, tail: Position) -> Step[Mapping[str, Observation | None]]:
-        """See `Earlier`."""
+        """See `PastState`."""
         known = self.known
         if known.cursor.position < tail:
             more = yield from changed_since(log, page, known.cursor, tail)

@@ -13,13 +13,15 @@ from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.moments import last_until
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import LogEntry
-from scratchbus.projections.silenced import Without
+from scratchbus.projections.silenced import SourceExclusion
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.timetravel.cut import Cut
 from scratchbus.timetravel.fold_page import Documents, apply
 
 
-def fold_without(log: Log, page: str, cut: Cut, judge: Without, progress: Progress | None) -> Step[Documents]:
+def fold_without(
+    log: Log, page: str, cut: Cut, exclusion: SourceExclusion, progress: Progress | None
+) -> Step[Documents]:
     """Fold what is left of a page's events when some sources are left out, and all that rested on them.
 
     It reads the events of all pages up to that moment, in time's order: evidence may be anywhere. Raises PositionLost,
@@ -43,20 +45,20 @@ def fold_without(log: Log, page: str, cut: Cut, judge: Without, progress: Progre
         batches.sort(key=_when)
         last = bisect_left(batches, batches[-1][0].position.ms, key=_ms) if batches else 0
         held = batches[last:]
-        _fold(judge, page, batches[:last], documents)
+        _fold(exclusion, page, batches[:last], documents)
         if progress is not None:
             done = (min(place.position.seq, ends[place.position.shard].seq) for place in all_places)
             progress(sum(done), sum(end.seq for end in ends.values()))
-    _fold(judge, page, held, documents)
+    _fold(exclusion, page, held, documents)
     return documents
 
 
-def _fold(judge: Without, page: str, batches: list[list[LogEntry]], documents: Documents) -> None:
+def _fold(exclusion: SourceExclusion, page: str, batches: list[list[LogEntry]], documents: Documents) -> None:
     """Fold what is left of these batches of a page and others."""
     if len({batch[0].position.shard for batch in batches}) > 1:
-        _settle(judge, batches)
+        _settle(exclusion, batches)
     for batch in batches:
-        for each in _kept(judge, batch):
+        for each in _kept(exclusion, batch):
             if each.page == page:
                 apply(documents, each)
 
@@ -81,18 +83,18 @@ def _ms(batch: list[LogEntry]) -> int:
     return batch[0].position.ms
 
 
-def _settle(judge: Without, batches: list[list[LogEntry]]) -> None:
+def _settle(exclusion: SourceExclusion, batches: list[list[LogEntry]]) -> None:
     """Judge batches until nothing more is left out: of one millisecond on two shards, either may rest on the other."""
     events = [[item.event for item in batch if isinstance(item.event, Event)] for batch in batches]
     kept, was = sum(map(len, events)), -1
     while kept != was:
-        was, kept = kept, sum(len(judge.keep(batch)) for batch in events)
+        was, kept = kept, sum(len(exclusion.keep(batch)) for batch in events)
 
 
-def _kept(judge: Without, batch: list[LogEntry]) -> Iterator[Event | Poison]:
+def _kept(exclusion: SourceExclusion, batch: list[LogEntry]) -> Iterator[Event | Poison]:
     """Yield what is left of a batch; also what is no event, unless the observation is gone."""
     happened = [item.event for item in batch]
-    yield from judge.keep([each for each in happened if isinstance(each, Event)])
+    yield from exclusion.keep([each for each in happened if isinstance(each, Event)])
     for each in happened:
-        if isinstance(each, Poison) and not judge.is_gone(each.subject):
+        if isinstance(each, Poison) and not exclusion.is_gone(each.subject):
             yield each

@@ -32,7 +32,7 @@ from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
 LONGEST_DELAY = 60.0
-"""The most seconds that what failed rests by itself."""
+"""The longest automatic delay of a retry, in seconds."""
 
 NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, release or fail each job"
 """Why a job failed that was left as it was."""

@@ -139,9 +139,9 @@ def test_consumers_that_vanish_while_nothing_happens_do_no_harm(connect, clock):
         delivery = next(deliveries)
         assert (delivery.event.content, delivery.attempt) == (f"{n}", 1)
         delivery.ack()
-        deliveries._consumer.hold.good_until = 0.0
+        deliveries._consumer.window.good_until = 0.0
         assert deliveries._consumer.ready() is None
-        bus.converse(deliveries._consumer.write(deliveries._consumer.hold))
+        bus.converse(deliveries._consumer.write(deliveries._consumer.window))
         vanish(bus)
         clock.advance("4s")
     assert first.dead_letters() == []

@@ -48,6 +48,7 @@ def another(engine: Engine, bus: Bus) -> Callable[[], Any]:
 
 @pytest.mark.real
 @pytest.mark.parametrize("memory", WRITES)
+@pytest.mark.alone
 async def test_500_tasks_are_answered_in_two_seconds(memory, embedded_url, real_bus):
     async with AsyncBus.connect(embedded_url, bus=real_bus.core.log.bus, source="tester") as bus:
         await WRITES[memory](bus, 0)
@@ -65,6 +66,7 @@ async def test_500_tasks_are_answered_in_two_seconds(memory, embedded_url, real_
 
 @pytest.mark.real
 @pytest.mark.parametrize("memory", WRITES)
+@pytest.mark.alone
 def test_500_threads_are_answered_in_two_seconds(memory, real_bus):
     for attempt in range(1, ATTEMPTS + 1):
         results: list[object] = []

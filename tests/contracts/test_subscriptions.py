@@ -248,7 +248,7 @@ def test_a_consumer_that_stood_still_can_neither_ack_nor_rewind(connect, clock):
     with two.subscribe("router") as deliveries:
         assert contents(deliveries, 3) == ["0", "1", "2"]
         cursor = status_of(two).cursor
-        asleep._consumer.hold.good_until = 0.0  # by its own clock its lease is over
+        asleep._consumer.window.good_until = 0.0  # by its own clock its lease is over
         with pytest.raises(LeaseLost, match="this consumer's lease has ended"):
             late.ack()
         with pytest.raises(LeaseLost):
@@ -263,7 +263,7 @@ def test_the_cursor_never_goes_back_in_whatever_order_it_is_written(bus, page):
     fill(page, 3)
     with bus.subscribe("router") as deliveries:
         contents(deliveries, 3)
-        held = deliveries._consumer.hold
+        held = deliveries._consumer.window
         bus.converse(deliveries._consumer.write(held))
         cursor = status_of(bus).cursor
         bus.converse(held.lease.keep([CursorEnd(START) for _ in cursor.split(",")], ""))
@@ -293,7 +293,7 @@ def test_a_consumer_whose_lease_was_lost_stands_by_again(connect, clock):
         clock.advance("4s")
         with two.subscribe("router") as deliveries:
             assert contents(deliveries, 2) == ["0", "1"]
-        asleep._consumer.hold.good_until = 0.0
+        asleep._consumer.window.good_until = 0.0
     one.page().add("observation", "2")
     assert contents(asleep, 1) == ["2"]
     asleep.close()
@@ -508,7 +508,7 @@ def test_a_flush_is_told_from_a_removal(bus, page):
     with bus.subscribe("router") as deliveries:
         contents(deliveries, 1)
         forget(bus)
-        deliveries._consumer.hold.good_until = 0.0  # so that it asks for its lease first
+        deliveries._consumer.window.good_until = 0.0  # so that it asks for its lease first
         with pytest.raises(LogRewound):
             next(deliveries)
 
@@ -520,7 +520,7 @@ def test_a_consumer_is_told_that_its_subscription_was_removed(bus, page):
         keys = bus.core.log.keys(0)
         send(bus, "HDEL", keys.subscription("router"), "token")
         bus.unsubscribe("router")
-        deliveries._consumer.hold.good_until = 0.0
+        deliveries._consumer.window.good_until = 0.0
         with pytest.raises(NotFound, match="there is no subscription 'router'"):
             next(deliveries)
 
@@ -575,7 +575,7 @@ def test_an_engine_that_takes_no_writes_for_a_while_is_waited_for(bus, page, mon
     with bus.subscribe("router") as deliveries:
         first = next(deliveries)
         monkeypatch.setattr(bus, "converse", sometimes)
-        deliveries._consumer.hold.written_at = 0.0
+        deliveries._consumer.window.written_at = 0.0
         first.ack()
         assert failures < 6
         with consuming(deliveries) as (seen, ended):

@@ -15,7 +15,7 @@ from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel.verify import probe, verifier
 from scratchbus.readmodel.verify.findings import Finding
-from scratchbus.readmodel.verify.probe import Looker
+from scratchbus.readmodel.verify.probe import Probe
 from scratchbus.scheduling.expiry import sweep
 from tests.engines import ONE
 from tests.inspection import archive, forget, keys_of, project, raw_append, send
@@ -81,7 +81,7 @@ def test_writers_projectors_and_rebuilds_meanwhile_are_no_findings(
     live(bus)
     other, count = connect(), iter(range(10_000))
     page = other.page()
-    look = Looker.look
+    look = Probe.look
 
     def disturbed(self, commands):
         number = next(count)
@@ -97,7 +97,7 @@ def test_writers_projectors_and_rebuilds_meanwhile_are_no_findings(
             page.clear_resolved([page.resolve(page.add("observation", "gone").id).id])
         return (yield from look(self, commands))
 
-    monkeypatch.setattr(Looker, "look", disturbed)
+    monkeypatch.setattr(Probe, "look", disturbed)
     verified = bus.verify()
     assert verified.findings == []
     assert next(count) > 40
@@ -117,7 +117,7 @@ def test_a_bus_is_sound_while_its_log_is_archived_and_after_it(
     monkeypatch.setattr(probe, "_CHUNK", 5)
     bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=3, archive_segment=7)
     live(bus)
-    page, look, count = bus.page(), Looker.look, iter(range(10_000))
+    page, look, count = bus.page(), Probe.look, iter(range(10_000))
     project(bus)
 
     def disturbed(self, commands):
@@ -129,7 +129,7 @@ def test_a_bus_is_sound_while_its_log_is_archived_and_after_it(
         return (yield from look(self, commands))
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(Looker, "look", disturbed)
+        meanwhile.setattr(Probe, "look", disturbed)
         assert bus.verify().findings == []
     assert next(count) > 30
     assert bus.verify().findings == []

@@ -87,6 +87,7 @@ def test_an_expirer_tells_what_time_did(start, page):
     assert 0 < samples["scratchbus_append_seconds_sum",] < 10
 
 
+@pytest.mark.alone
 def test_a_scrape_is_answered_within_a_moment_though_the_engine_hangs_or_is_gone(start, engine, page):
     projector = start("projector", "--metrics-port", "0")
     url = address(projector)

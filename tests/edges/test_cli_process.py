@@ -48,6 +48,7 @@ def test_what_one_process_says_another_sees(cli: Cli):
 # -- help ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_help_takes_less_than_150_milliseconds():
     def seconds() -> float:
         helper = os.posix_spawn(COLD[0], [*COLD, "--help"], os.environ, file_actions=_SILENT)

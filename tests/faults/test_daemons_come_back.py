@@ -161,6 +161,7 @@ def test_daemons_outlive_an_engine_that_takes_no_writes_for_a_while(
         assert check(bus) == []
 
 
+@pytest.mark.alone
 def test_all_daemons_end_within_seconds_while_the_engine_hangs(
     new_server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:

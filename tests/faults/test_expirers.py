@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -48,8 +47,7 @@ def count_open(bus: Bus, page: str) -> int:
 
 def test_two_expirers_append_one_expiry_for_each_of_thousands(shared_server: Server, bus: Bus, crew: Crew) -> None:
     pages = ["main", "other"]
-    moment = datetime.now(UTC) + timedelta(seconds=3)
-    items = [NewObservation(type="reminder", content=str(number), expires_at=moment) for number in range(DUE // 10)]
+    items = [NewObservation(type="reminder", content=str(number), ttl="3s") for number in range(DUE // 10)]
     for number in range(10):
         bus.page(pages[number % 2]).add_many(items)
     hands = [crew.start(workers.expire, shared_server.url, bus.core.log.bus, "20ms") for _ in range(2)]
@@ -68,8 +66,7 @@ def test_two_expirers_append_one_expiry_for_each_of_thousands(shared_server: Ser
 
 def test_an_expirer_that_is_killed_leaves_the_rest_to_the_next(shared_server: Server, bus: Bus, crew: Crew) -> None:
     page = bus.page()
-    moment = datetime.now(UTC) + timedelta(seconds=0.5)
-    items = [NewObservation(type="reminder", content=str(number), expires_at=moment) for number in range(500)]
+    items = [NewObservation(type="reminder", content=str(number), ttl="500ms") for number in range(500)]
     for _ in range(2):
         page.add_many(items)
     while count_open(bus, "main"):

@@ -118,12 +118,12 @@ def test_a_long_history_of_one_observation_is_decided_soon(seed: int) -> None:
             operations.append(op(max(1, call), inf, kind, optional=True))
         else:
             operations.append(op(max(1, call), ret, kind, version=version))
-    begun = time.monotonic()
+    begun = time.process_time()
     assert linearize(operations, Head(), step, 30_000).answer == "yes"
     broken = next(each for each in reversed(operations) if each.what.kind == "read")
     operations[operations.index(broken)] = op(broken.call, broken.ret, "read", version=broken.what.version - 20)
     assert linearize(operations, Head(), step, 30_000).answer in ("no", "undecided")
-    assert time.monotonic() - begun < 60
+    assert time.process_time() - begun < 60
 
 
 def test_archived_observations_take_links_and_nothing_else() -> None:

@@ -45,6 +45,7 @@ def is_in_order(seen: list[int]) -> bool:
     return seen[0] == 0 and all(after <= before + 1 for before, after in pairwise(seen))
 
 
+@pytest.mark.alone
 def test_another_takes_over_within_seconds_when_the_active_one_is_killed(
     shared_server: Server, crew: Crew, tmp_path: Path, bus_name: str
 ):

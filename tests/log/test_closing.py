@@ -20,6 +20,7 @@ from tests.log.engine_processes import client
 from tests.waiting import eventually
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.real,
     pytest.mark.parametrize("shards", [1, 3]),
     pytest.mark.parametrize("hangs", [False, True]),

@@ -100,6 +100,7 @@ def test_a_follower_goes_on_when_the_engine_is_killed(directory: Path, monkeypat
             thread.join(30)
 
 
+@pytest.mark.alone
 def test_an_open_bus_does_not_start_an_engine_that_was_stopped(directory: Path) -> None:
     with Bus.connect(f"embedded:{directory}", source="tester") as bus:
         bus.page().add("observation", "before")

@@ -154,7 +154,7 @@ class _ImportedLog:
         raise AssertionError("no events are missing")
 
     def is_there(self) -> Step[bool]:
-        """Say whether the whole log is there already. Raises NotEmpty when someone has written to it meanwhile."""
+        """Return whether the whole log is there already. Raises NotEmpty when someone has written to it meanwhile."""
         tail = yield from self.tail()
         if tail not in (self.was, self.becomes):
             raise NotEmpty(self._keys.shard)

@@ -36,7 +36,7 @@ class Moved(Exception):
     """The state was rebuilt meanwhile, or the log was replaced: start again."""
 
 
-class Looker:
+class Probe:
     """Looks at a shard, and keeps the expected state up to date with that.
 
     `places` has of each page the last position that was compared; `strays` are the pages where one is wrong.

@@ -158,7 +158,7 @@ class StoredKeys:
         return self.tip.peek(page).soonest() if page in self.tip.names() else None
 
     def _may_lack_head(self, page: str, id: str, row: bytes | None) -> bool:
-        """Say whether a head may be missing since nothing more happens to it, or another one may be there."""
+        """Return whether a head may be missing since nothing more happens to it, or another one may be there."""
         tip = self.tip.peek(page)
         if not tip.is_sure(id):
             return True  # what is not an event did not come by the script
@@ -175,7 +175,7 @@ class StoredKeys:
     # -- what is paged out -----------------------------------------------------------------------------------------
 
     def _may_be_paged_out(self, page: str, id: str, row: bytes | None) -> bool:
-        """Say whether the row of a document may be missing, and then note it as absent."""
+        """Return whether the row of a document may be missing, and then note it as absent."""
         document = self.base.peek(page).observation(id)
         is_absent = row is None and document is not None and may_be_paged_out(document)
         if is_absent:

@@ -26,7 +26,7 @@ from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.findings import Verified
-from scratchbus.readmodel.verify.probe import Looker, Moved, batches, said_end
+from scratchbus.readmodel.verify.probe import Moved, Probe, batches, said_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
 _AT_ONCE = 500  # members of a key that a look takes
@@ -81,7 +81,7 @@ class _Shard:
         self._verified = verified
         self._wanted = StoredKeys(self._keys)
         self._note = note
-        self._looker = Looker(log, self._wanted, verified, partial(note, "log"))
+        self._looker = Probe(log, self._wanted, verified, partial(note, "log"))
         self._look = self._looker.look
 
     def verify(self) -> Step[None]:

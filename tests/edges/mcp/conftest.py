@@ -14,9 +14,9 @@ from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult
 
 from scratchbus import AsyncBus
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.server import server_of
+from scratchbus.mcp.workspace import Workspace
 from tests import launcher
 
 ROOT = Path(__file__).parents[3]
@@ -66,10 +66,10 @@ def connect(memory_url: str) -> Connect:
     @asynccontextmanager
     async def enter(agent: str = "analyst", mode: str = "auto", **identity: Any) -> AsyncIterator[Agent]:
         async with (
-            Desk.opened(Identity.of(agent, **identity), url=memory_url) as desk,
-            Client(server_of(desk), mode=mode) as client,
+            Workspace.opened(Identity.of(agent, **identity), url=memory_url) as workspace,
+            Client(server_of(workspace), mode=mode) as client,
         ):
-            yield Agent(client, desk.bus)
+            yield Agent(client, workspace.bus)
 
     return enter
 

@@ -193,6 +193,7 @@ async def test_a_client_hears_of_changes(served: Served):
             assert (await anext(aiter(heard))).uri == uri
 
 
+@pytest.mark.alone
 async def test_a_signal_ends_it_though_a_client_listens(embedded_url: str, tmp_path: Path):
     codes, took = [], []
     with serving(embedded_url, tmp_path / "tokens.yaml") as running:

@@ -10,10 +10,10 @@ import pytest
 from mcp import Client
 
 from scratchbus.engine.embedded import server
-from scratchbus.mcp.desk import Desk
 from scratchbus.mcp.groups import GROUPS
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.server import server_of
+from scratchbus.mcp.workspace import Workspace
 from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Agent, Connect, text_of
 
@@ -287,10 +287,10 @@ async def test_an_engine_that_is_away_is_told_and_once_it_is_back_all_goes_on(sh
     directory = short_directory / "mcp"
     try:
         async with (
-            Desk.opened(Identity.of("analyst"), url=f"embedded:{directory}") as desk,
-            Client(server_of(desk)) as client,
+            Workspace.opened(Identity.of("analyst"), url=f"embedded:{directory}") as workspace,
+            Client(server_of(workspace)) as client,
         ):
-            agent = Agent(client, desk.bus)
+            agent = Agent(client, workspace.bus)
             first = await agent.do("add_observation", type="observation", content="x")
             await agent.do("get_active_observations")
             server.stop(directory)

@@ -121,6 +121,7 @@ def test_what_is_not_a_message_gets_an_error_and_the_server_goes_on(embedded_url
         assert not client.call(10, "add_observation", type="observation", content="ok").get("isError")
 
 
+@pytest.mark.alone
 def test_a_long_message_takes_as_much_longer_as_it_is_longer(page_name: str):
     def took(client: Raw, megabytes: int) -> float:
         begun = time.monotonic()
@@ -133,6 +134,7 @@ def test_a_long_message_takes_as_much_longer_as_it_is_longer(page_name: str):
         assert took(client, 16) < 24 * took(client, 2)
 
 
+@pytest.mark.alone
 def test_the_end_of_the_input_ends_it_once_all_is_answered(embedded_url: str, page_name: str):
     with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
         client.greet()
@@ -146,6 +148,7 @@ def test_the_end_of_the_input_ends_it_once_all_is_answered(embedded_url: str, pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.alone
 def test_a_signal_ends_it_at_once(embedded_url: str, page_name: str, number: signal.Signals):
     with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
         client.greet()
@@ -204,7 +207,7 @@ async def test_two_servers_of_one_agent_do_not_hold_each_others_claims(embedded_
 
 
 async def test_restarted_server_has_the_claims_of_its_instance(embedded_url: str, page_name: str):
-    same = ("--agent", "analyst", "--page", page_name, "--tools", "observations", "--instance", "desk-7")
+    same = ("--agent", "analyst", "--page", page_name, "--tools", "observations", "--instance", "workspace-7")
     async with in_a_process(embedded_url, *same) as before:
         id = (await before.do("add_observation", type="observation", content="x"))["id"]
         await before.do("claim_observation", id=id)

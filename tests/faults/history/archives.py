@@ -9,7 +9,7 @@ from typing import Any
 from backports import zstd
 
 from scratchbus.archive.archive_reader import Archive
-from scratchbus.archive.catalog import Shelf
+from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.stores import DirectoryStore
 from tests.faults.history.logbook import Entry
 
@@ -25,11 +25,11 @@ class Archives(Archive):
         self._directory, self._name = directory, bus
         self._logs: dict[str, Archive] = {}
 
-    def shelf(self, shard: int, origin: str) -> Shelf:
+    def catalog(self, shard: int, origin: str) -> SegmentCatalog:
         """Return the segments of a log."""
         if origin not in self._logs:
             self._logs[origin] = Archive(DirectoryStore(self._directory / origin), self._name)
-        return self._logs[origin].shelf(shard, origin)
+        return self._logs[origin].catalog(shard, origin)
 
 
 def read_archived(directory: Path, bus: str, origin: str, until: int) -> list[Entry]:

@@ -18,17 +18,17 @@ from scratchbus.eventlog.consumers import CursorEnd
 from scratchbus.eventlog.tail import LogEntry
 from scratchbus.page import Page
 from scratchbus.readmodel.fold import Fold
-from scratchbus.subscriptions.window import Hold
+from scratchbus.subscriptions.window import DeliveryWindow
 
 
 def skip() -> None:
     """Have a subscriber leave out one of ten events."""
-    numbers, receive = count(1), Hold.receive
+    numbers, receive = count(1), DeliveryWindow.receive
 
-    def leave_out(hold: Hold, items: Sequence[LogEntry], shard: int, end: CursorEnd) -> None:
-        receive(hold, [item for item in items if next(numbers) % 10], shard, end)
+    def leave_out(window: DeliveryWindow, items: Sequence[LogEntry], shard: int, end: CursorEnd) -> None:
+        receive(window, [item for item in items if next(numbers) % 10], shard, end)
 
-    Hold.receive = leave_out  # type: ignore[assignment,method-assign]
+    DeliveryWindow.receive = leave_out  # type: ignore[assignment,method-assign]
 
 
 def forget_fences() -> None:

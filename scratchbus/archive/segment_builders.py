@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from scratchbus.archive.catalog import Shelf
+from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.manifest import Manifest
-from scratchbus.archive.segment import Draft
+from scratchbus.archive.segment import SegmentBuilder
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import ask
 from scratchbus.errors import ArchiveDamaged, LogGap
@@ -19,47 +19,53 @@ from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.readmodel.scope import Host
 
 
-def drafts(bus: Host, shelf: Shelf, last: Manifest | None, shard: int, limit: int) -> Iterator[Draft]:
+def segment_builders(
+    bus: Host, catalog: SegmentCatalog, last: Manifest | None, shard: int, limit: int
+) -> Iterator[SegmentBuilder]:
     """Yield the segments that follow the last one, up to an event; all but the last of them are full.
 
     They hold whole batches, and more than was asked for only if a single batch has more. Raises ArchiveDamaged, LogGap
     or EngineError.
     """
-    most, draft = bus.settings.archive_segment, Draft()
-    for entries in _read_ahead(_unarchived(bus, shelf, last, shard, limit)):
+    most, builder = bus.settings.archive_segment, SegmentBuilder()
+    for entries in _read_ahead(_unarchived(bus, catalog, last, shard, limit)):
         while entries:
-            cut = 0 if draft.is_full(most) else _whole_batches(entries, most - len(draft.lines))
-            if not cut and not draft.lines:
+            cut = 0 if builder.is_full(most) else _whole_batches(entries, most - len(builder.lines))
+            if not cut and not builder.lines:
                 cut = next(end for end, entry in enumerate(entries, 1) if _is_end(entry))
             if cut:
-                draft.add(entries[:cut])
+                builder.add(entries[:cut])
                 entries = entries[cut:]
             else:
-                draft.is_closed = True
-                yield draft
-                draft = Draft()
-    if draft.lines:
-        yield draft
+                builder.is_closed = True
+                yield builder
+                builder = SegmentBuilder()
+    if builder.lines:
+        yield builder
 
 
-def _unarchived(bus: Host, shelf: Shelf, last: Manifest | None, shard: int, limit: int) -> Iterator[list[RawEntry]]:
+def _unarchived(
+    bus: Host, catalog: SegmentCatalog, last: Manifest | None, shard: int, limit: int
+) -> Iterator[list[RawEntry]]:
     """Yield the events that are not archived yet, some whole batches at a time."""
     at = last.chain.last.position if last else START
     floor = bus.converse(read_floor(bus.core.log, shard)).position
     if at.seq < floor.seq:
-        raise _lacks_events(shelf, shard, at.seq, floor.seq + 1)
+        raise _lacks_events(catalog, shard, at.seq, floor.seq + 1)
     reader = LogReader(bus.core.log, at._replace(shard=shard))
     while reader.at.seq < limit:
         before = reader.at.seq
         entries = bus.converse(reader.read()).entries
         fitting = entries[: bisect_right(entries, limit, key=_seq)]
         if cut := _whole_batches(fitting, len(fitting)):
-            yield _without_gaps(bus, shelf, shard, before, entries[:cut])
+            yield _without_gaps(bus, catalog, shard, before, entries[:cut])
         if cut < len(entries) or not entries:
             return
 
 
-def _without_gaps(bus: Host, shelf: Shelf, shard: int, before: int, entries: list[RawEntry]) -> list[RawEntry]:
+def _without_gaps(
+    bus: Host, catalog: SegmentCatalog, shard: int, before: int, entries: list[RawEntry]
+) -> list[RawEntry]:
     """Return the entries, with one without fields for each erased event. Raises ArchiveDamaged or LogGap."""
     if _seq(entries[-1]) == before + len(entries):
         return entries
@@ -69,24 +75,24 @@ def _without_gaps(bus: Host, shelf: Shelf, shard: int, before: int, entries: lis
         position = entry_position(entry, 0)
         if position.seq > seq + 1:
             if not bus.converse(are_erased(bus.core.log.keys(shard), seq, position.seq)):
-                raise _gap(bus, shelf, shard, seq, position)
+                raise _gap(bus, catalog, shard, seq, position)
             whole += [[b"%d-%d" % (position.ms, gone), []] for gone in range(seq + 1, position.seq)]
         whole.append(entry)
         seq = position.seq
     return whole
 
 
-def _gap(bus: Host, shelf: Shelf, shard: int, seq: int, position: Position) -> ArchiveDamaged | LogGap:
+def _gap(bus: Host, catalog: SegmentCatalog, shard: int, seq: int, position: Position) -> ArchiveDamaged | LogGap:
     """Return the error for events that are missing between two others."""
     first = bus.converse(ask(shard, "XRANGE", bus.core.log.keys(shard).log, "-", "+", "COUNT", 1))
     if first and entry_position(first[0], 0) == position:
-        return _lacks_events(shelf, shard, seq, position.seq)
+        return _lacks_events(catalog, shard, seq, position.seq)
     return LogGap(f"shard {shard}: events {seq + 1} to {position.seq - 1} are missing; see `scratchbus verify`")
 
 
-def _lacks_events(shelf: Shelf, shard: int, end: int, begin: int) -> ArchiveDamaged:
+def _lacks_events(catalog: SegmentCatalog, shard: int, end: int, begin: int) -> ArchiveDamaged:
     return ArchiveDamaged(
-        f"{shelf.where} ends at event {end}, and the log of shard {shard} begins at {begin}; set archive_url to the"
+        f"{catalog.where} ends at event {end}, and the log of shard {shard} begins at {begin}; set archive_url to the"
         " archive that has the events between them"
     )
 

@@ -12,7 +12,7 @@ from scratchbus.errors import InvalidField
 from scratchbus.mcp.identity import Identity
 
 
-class Desk:
+class Workspace:
     """What the tools and resources of one identity share."""
 
     def __init__(self, identity: Identity, bus: AsyncBus, last: AsyncExitStack) -> None:
@@ -25,7 +25,7 @@ class Desk:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, identity: Identity, **settings: Any) -> AsyncIterator[Desk]:
+    async def opened(cls, identity: Identity, **settings: Any) -> AsyncIterator[Workspace]:
         """Open the bus as this identity and close it on exit. Raises EngineError."""
         async with (
             AsyncBus.connect(source=identity.agent, kind=identity.kind, **settings) as bus,
