@@ -55,8 +55,8 @@ class Page:
 
     def add(
         self,
-        type: str,
-        content: str,
+        type: str | NewObservation | Mapping[str, Any],
+        content: str | None = None,
         *,
         source: str | None = None,
         owner: str | None = None,
@@ -78,6 +78,7 @@ class Page:
     ) -> Observation:
         """Add an observation; if an open one has the same `dedupe_key`, count that one again and return it.
 
+        It is given by its type, its content and keywords, or whole: as a NewObservation or a mapping of the same names.
         `confidence` is 0 to 1. `ttl` is a number of seconds, "2h", "7d" or "never"; `expires_at` gives the same as a
         moment. `evidence` lists ids of observations on any page of the bus, not only this one; `evidence(id)` returns
         them, each with its page. Content, context and metadata hold up to 64 KiB each; whole numbers in them up to 308
@@ -96,6 +97,8 @@ class Page:
 
     def list(
         self,
+        filters: Mapping[str, Any] | None = None,
+        /,
         *,
         type: str | None = None,
         status: str | Collection[str] | None = None,
@@ -112,9 +115,12 @@ class Page:
         """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
         `type`, `tags` and `owner` use indexes; `status` and `source` are checked on the way; `text` (in the content,
-        any case) and `context` scan every remaining observation. `since` compares `created_at`. Raises InvalidField,
-        UnknownType, and NotFound when `after` is not on the page.
+        any case) and `context` scan every remaining observation. `since` compares `created_at`. A mapping `filters`
+        stands for keywords of the same names. Raises InvalidField, UnknownField, UnknownType, and NotFound when `after`
+        is not on the page.
         """
+        if filters is not None:
+            return self.list(**looking.keywords_of(filters, locals()))
         wanted = Filter.parse(locals())
         return self._bus.converse(looking.list_all(self._bus.core, self._stored(stale_ok), wanted, limit, after))
 
@@ -125,6 +131,7 @@ class Page:
     def update(
         self,
         id: str,
+        patch: ObservationPatch | None = None,
         /,
         *,
         expected_version: int | None = None,
@@ -134,9 +141,12 @@ class Page:
     ) -> Observation:
         """Replace fields: content, status, owner, confidence, context, tags, metadata, expires_at.
 
-        The update is refused with VersionConflict when `expected_version` is given and is not the current version.
-        Raises UnknownField, ReadOnlyField and InvalidField, and InvalidTransition for a status.
+        They are given as keywords, as one mapping `patch`, or both. The update is refused with VersionConflict when
+        `expected_version` is given and is not the current version. Raises UnknownField, ReadOnlyField and InvalidField,
+        and InvalidTransition for a status.
         """
+        if patch is not None:
+            changes = change.merged(patch, changes)
         return self._bus.converse(execute(self._bus.core, self.name, change.Update, locals()))
 
     def review(

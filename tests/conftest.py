@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.alone", "tests.collector", "tests.engines", "tests.launcher.plugin"]
+pytest_plugins = ["tests.collector", "tests.alone", "tests.engines", "tests.launcher.plugin"]
 
 hypothesis.settings.register_profile("scratchbus", deadline=None)  # how fast a real engine answers proves nothing
 hypothesis.settings.load_profile("scratchbus")

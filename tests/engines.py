@@ -12,7 +12,7 @@ A test that uses `connect`, `bus` or `page` runs once per engine, each time on a
   poison and verification, and tests with hundreds of events, for which the fake engine takes several times as long.
 - `@pytest.mark.engines("embedded")`, or some other names: tests that need what only those engines have.
 
-Only tests of arguments that are refused before any engine is asked run on the fake engine alone. Servers start once per
+What hypothesis or a loop tries many times runs on a `new_bus`, which is on the real engine. Servers start once per
 session, on unix sockets in temporary directories, and stop when it ends, whether tests passed or failed.
 """
 

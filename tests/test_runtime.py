@@ -122,7 +122,7 @@ def test_it_goes_on_once_the_work_has_lasted_for_a_moment(quick, monkeypatch):
     assert [line["event"] for line in logs] == ["started", "waiting", "going on", "stopped"]
 
 
-def test_work_is_done_anew_when_the_engine_comes_back(quick):
+def test_work_is_repeated_when_the_engine_comes_back(quick):
     seen = []
 
     def run(bus, stop):

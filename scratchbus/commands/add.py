@@ -17,7 +17,7 @@ from scratchbus.domain.observation import GUARDS, GivenObservation, NewObservati
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import check_event_id, check_source, millis, trusted
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import EventIdReused, InvalidField, InvalidTTL, TooLarge, UnknownField, shown
+from scratchbus.errors import EventIdReused, InvalidField, InvalidTTL, TooLarge, UnknownField, key_text, shown
 from scratchbus.eventlog.append import MAX_BATCH, append, fresh_id
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.codec import encode_body
@@ -35,11 +35,30 @@ def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
 
     `given` are the arguments of `Page.add` by name, those that it does not know under "unknown".
     """
+    if given["content"] is None:
+        given = _spread(given)
     for name in given["unknown"]:
         raise UnknownField(name, NewObservation.model_fields)
     new = GivenObservation.parse(given)
     (observation,) = yield from _add_all(core, page, [new], new.event_id)
     return observation
+
+
+def _spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of an `add` that has no content, because its first argument is the whole observation.
+
+    Other arguments replace its fields. Raises InvalidField.
+    """
+    whole = given["type"]
+    if isinstance(whole, NewObservation | Mapping):
+        fields = whole.model_dump(include=whole.model_fields_set) if isinstance(whole, NewObservation) else whole
+        beside = {name: value for name, value in given.items() if value is not None and (name, value) != ("times", 1)}
+        unknown = {key_text(name): value for name, value in fields.items() if name not in NewObservation.model_fields}
+        given = {**given, **fields, **beside, "type": fields.get("type"), "unknown": {**given["unknown"], **unknown}}
+    for name in ("type", "content"):
+        if given[name] is None:
+            raise InvalidField(name, "is missing")
+    return given
 
 
 def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: str | None) -> Step[list[Observation]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 from scratchbus.commands.execution import Command, Occasion, Reason, Version
@@ -10,7 +10,7 @@ from scratchbus.commands.outcome import life_of, type_or_none
 from scratchbus.domain.checks import MAX_LABEL, check_end, check_size, check_tags
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
-from scratchbus.domain.observation import Observation, check_patch
+from scratchbus.domain.observation import Observation, ObservationPatch, check_patch
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_id, millis
 from scratchbus.engine.steps import Step
@@ -62,6 +62,13 @@ class Update(Command):
             write.version = None if self.expected_version is None else self.expected_version + len(writes)
             writes.append(write)
         return writes
+
+
+def merged(patch: object, changes: ObservationPatch) -> ObservationPatch:
+    """Return the changes of a patch with those that were given as keywords. Raises InvalidField."""
+    if not isinstance(patch, Mapping):
+        raise InvalidField("patch", f"{shown(patch)} is not a mapping; write update(id, content=…)")
+    return cast(ObservationPatch, {**patch, **changes})
 
 
 def _check_changes(changes: dict[str, Any], kind: ObservationType | None, occasion: Occasion) -> None:

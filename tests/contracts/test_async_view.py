@@ -108,7 +108,7 @@ async def test_many_views_share_one_page(abus, monkeypatch):
         await view.close()
 
 
-async def test_a_log_that_was_flushed_and_written_anew_is_read_anew(abus, connect):
+async def test_a_log_that_was_flushed_and_rewritten_is_read_from_its_start(abus, connect):
     bus = connect()
     async with abus.view() as view:
         await view.wait_for(await abus.page().add("observation", "old"))

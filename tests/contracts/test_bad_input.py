@@ -193,7 +193,7 @@ def test_events_are_not_narrowed_to_what_there_is_not(bus, narrow, error, says):
         list(bus.events(**narrow))
 
 
-def test_what_is_no_batch_is_refused_by_its_item(bus, page):
+def test_an_invalid_batch_is_refused_by_its_item(bus, page):
     good = NewObservation(type="observation", content="good")
     for items, says in (
         ([good, {"type": "observation", "content": "x"}], r"items\[1\]: .* is not a NewObservation; write NewObs"),
@@ -206,7 +206,7 @@ def test_what_is_no_batch_is_refused_by_its_item(bus, page):
     assert log_length(bus) == 0
 
 
-def test_one_id_may_be_cleared_bare_and_what_is_no_list_is_refused(page):
+def test_one_id_may_be_cleared_bare_and_other_values_are_refused(page):
     story = page.resolve(page.add("observation", "x").id)
     for ids in (5, None):
         with pytest.raises(InvalidField, match=f"ids: {ids} is not a list of observation ids"):

@@ -13,6 +13,8 @@ from scratchbus.errors import BudgetTooSmall, InvalidField, InvalidName, Scratch
 from tests.engines import ONE
 from tests.inspection import project
 
+pytestmark = pytest.mark.engines(*ONE)
+
 HEADINGS = ("## Your Scratchpad", "## Session Notepad", "[Your active task list", "## Scratch Page: main", "## Notes")
 TODO = {"id": "1", "content": "Check the sheets", "status": "in_progress"}
 
@@ -85,7 +87,6 @@ def test_the_open_ones_come_by_priority_and_so_does_what_waits_for_review(page, 
     assert set(bus.context.assemble(page="main").exposed) == {low.id, high.id}
 
 
-@pytest.mark.engines(*ONE)
 @pytest.mark.parametrize("budget", [150, 400, 2_000])
 def test_whole_observations_by_priority_and_how_many_were_left_out(connect, budget):
     bus = connect("a", max_observations=1_000)
@@ -115,7 +116,6 @@ def test_ones_own_sections_count_and_are_never_cut(analyst):
         show(analyst, sections=["word " * 200], budget=200)
 
 
-@pytest.mark.engines(*ONE)
 def test_a_page_full_of_observations_leaves_room_for_notes(analyst):
     page = analyst.page()
     for number in range(80):

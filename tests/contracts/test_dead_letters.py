@@ -185,7 +185,7 @@ def test_dead_letters_can_be_thrown_away(bus, page):
     assert bus.drop_dead_letters("router") == bus.retry_dead_letters("router") == 0
 
 
-def test_what_is_not_there_is_said_to_be(bus, page):
+def test_a_missing_dead_letter_is_reported(bus, page):
     fill(page, 1)
     with pytest.raises(NotFound, match="there is no subscription 'router'"):
         bus.dead_letters("router")

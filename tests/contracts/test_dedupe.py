@@ -22,7 +22,7 @@ def test_a_repeat_is_counted_and_the_open_one_returned(page):
     assert page.list() == [again]
 
 
-def test_a_repeat_begins_its_life_anew(page, clock):
+def test_a_repeat_restarts_the_time_to_live(page, clock):
     first = page.add("observation", "x", dedupe_key="k", ttl="1h")
     clock.advance("30m")
     again = page.add("observation", "x", dedupe_key="k", ttl="1h")

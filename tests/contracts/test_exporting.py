@@ -118,7 +118,7 @@ def test_events_that_are_written_meanwhile_end_it(bus: Bus, copy: Bus) -> None:
         copy.import_events(meddled())
 
 
-def test_what_is_no_export_is_refused_with_its_line(bus: Bus, copy: Bus) -> None:
+def test_an_invalid_export_is_refused_with_its_line(bus: Bus, copy: Bus) -> None:
     live(bus)
     lines = [line_of(event) for event in bus.events(pages=["main"])]
     broken = {

@@ -103,7 +103,7 @@ def test_a_follower_of_an_empty_bus_waits_for_its_first_event(bus, page):
         eventually(lambda: contents(seen) == ["first"])
 
 
-def test_what_is_no_position_of_this_bus_is_refused(bus, page):
+def test_an_invalid_position_is_refused(bus, page):
     fill(page, 2)
     for bad in ("nonsense", "1-2-3", "9/1-1", "0-1,0-2,0-3"):
         with pytest.raises(InvalidPosition):
@@ -162,7 +162,7 @@ def test_a_flushed_log_raises_log_rewound(bus, page):
 
 
 @pytest.mark.parametrize("count", [1, 3, 5])
-def test_a_log_that_was_flushed_and_written_anew_is_another_one(bus, page, count):
+def test_a_log_that_was_flushed_and_rewritten_is_another_one(bus, page, count):
     fill(page, 3)
     events = bus.events(follow=True, stop=threading.Event())
     assert [next(events).content for _ in range(3)] == ["0", "1", "2"]
@@ -185,7 +185,7 @@ def test_a_position_that_the_log_no_longer_reaches_raises_log_rewound(connect, b
         list(bus.events(as_given(end), follow=True))
 
 
-def test_a_log_written_anew_gets_a_new_origin(bus, page):
+def test_a_rewritten_log_gets_a_new_origin(bus, page):
     fill(page, 1)
     origin = send(bus, "GET", keys_of(bus).origin)
     forget(bus)

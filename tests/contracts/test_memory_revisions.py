@@ -80,7 +80,7 @@ def test_a_write_at_revision_0_needs_it_empty(text):
 
 
 @pytest.mark.parametrize("revision", [-1, "1", True, 1.5])
-def test_what_is_no_revision_is_refused(text, todo, revision):
+def test_an_invalid_revision_is_refused(text, todo, revision):
     for write in (lambda: text.write("x", revision=revision), lambda: todo.write([], revision=revision)):
         with pytest.raises(InvalidField, match=r"revision: .* is not a whole number"):
             write()

@@ -231,7 +231,7 @@ def test_notes_are_found_although_much_else_has_happened(bus, notes, connect):
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_was_replaced_is_read_anew(bus, notes):
+def test_a_log_that_was_replaced_is_read_from_its_start(bus, notes):
     notes.add("of the old log")
     forget(bus)
     assert notes.list().notes == []
@@ -268,7 +268,7 @@ def test_only_so_much_is_held(bus, notes):
     assert [len(session.list().notes) for session in sessions] == [3] * 5
 
 
-def test_state_that_is_built_anew_has_the_notes(bus, notes, connect):
+def test_rebuilt_state_has_the_notes(bus, notes, connect):
     for number in range(5):
         notes.add(f"note {number}", ["a"])
     notes.delete(notes.list().notes[0].id)
@@ -301,7 +301,7 @@ def test_an_import_makes_equal_notes(bus, notes, connect):
     assert other.verify().findings == []
 
 
-def test_whoever_subscribes_is_told_of_notes_with_their_tags(bus, notes):
+def test_subscribers_get_notes_with_their_tags(bus, notes):
     first = notes.add("x", ["bug"]).note
     notes.add("y", ["else"])
     notes.update(first.id, "z")

@@ -101,7 +101,7 @@ def test_a_projector_says_when_its_log_is_another_one(bus, page):
     forget(bus)
 
 
-def test_what_was_folded_from_another_log_is_folded_anew_by_the_rebuild_it_asks_for(bus, page):
+def test_state_of_another_log_is_replaced_by_the_rebuild_it_asks_for(bus, page):
     gone = fill(page, 3)
     project(bus)
     for key in send(bus, "KEYS", f"{keys_of(bus).tag}*"):

@@ -239,7 +239,7 @@ def test_a_retry_goes_on_where_the_first_try_ended(bus, page, monkeypatch):
     assert statuses(other, above) == ["pending_review"]
 
 
-def test_whoever_follows_the_log_goes_on_too_and_once(bus, page, connect, monkeypatch):
+def test_a_follower_of_the_log_completes_a_refutation_once(bus, page, connect, monkeypatch):
     other = bus.page("other")
     wrong = on(page)
     above = [on(other, wrong) for _ in range(3)]

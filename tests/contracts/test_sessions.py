@@ -92,7 +92,7 @@ def test_to_begin_a_session_again_changes_nothing(bus):
     assert bus.fork_session("p") != bus.fork_session("p")
 
 
-def test_a_session_that_is_there_is_not_begun_anew(bus):
+def test_an_existing_session_is_not_started_again(bus):
     bus.notepad("there").write("mine")
     bus.fork_session("p", session="c")
     length = log_length(bus)
@@ -233,7 +233,7 @@ def test_a_retry_of_what_was_written_before_the_end_is_answered(bus):
     assert bus.notes("s1").add("x", event_id="n1").note == note
 
 
-def test_state_that_is_built_anew_has_none_of_it(bus, ended):
+def test_rebuilt_state_has_nothing_of_an_ended_session(bus, ended):
     project(bus)
     before = remembered(bus)
     bus.rebuild()

@@ -193,6 +193,6 @@ def test_progress_is_told(pages, buses, bus):
 
 
 @pytest.mark.parametrize("given", [3, None, ["not a source!"], [3], ""])
-def test_what_is_no_source_is_refused(page, given, bus):
+def test_an_invalid_source_is_refused(page, given, bus):
     with pytest.raises(InvalidSource, match="without_sources"):
         page.as_of(bus.position(), without_sources=given)

@@ -212,7 +212,7 @@ def test_tags_that_were_said_before_the_subscription_began_are_looked_for(bus, p
 
 
 @pytest.mark.damages_the_log
-def test_what_is_no_event_is_left_out(bus, page):
+def test_an_invalid_event_is_left_out(bus, page):
     fill(page, 1)
     raw_append(bus, kind="exploded")
     raw_append(bus, kind="exploded")
@@ -472,7 +472,7 @@ def test_a_consumer_that_never_acks_is_stopped(bus, page, monkeypatch):
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_was_trimmed_under_the_cursor_is_said_to_be(bus, page):
+def test_a_log_that_was_trimmed_under_the_cursor_is_reported(bus, page):
     added = fill(page, 5)
     with bus.subscribe("router") as deliveries:
         assert contents(deliveries, 1) == ["0"]
@@ -494,7 +494,7 @@ def test_a_gap_is_not_passed_over(bus, page):
         next(deliveries)
 
 
-def test_a_log_that_was_flushed_is_said_to_be(bus, page):
+def test_a_flushed_log_is_reported(bus, page):
     fill(page, 2)
     with bus.subscribe("router") as deliveries, consuming(deliveries) as (seen, ended):
         eventually(lambda: len(seen) == 2)

@@ -72,7 +72,7 @@ def test_a_task_is_on_record(bus):
         ("task_1768000000000@no spaces", InvalidName),
     ],
 )
-def test_what_is_no_task_cannot_be_ended(bus, task, error):
+def test_an_unknown_task_cannot_be_ended(bus, task, error):
     with pytest.raises(error):
         bus.end_task(task, "done")
 

@@ -91,7 +91,7 @@ def test_what_is_closed_does_not_expire(bus, page, clock):
 
 
 @pytest.mark.parametrize("ttl", ["soon", "", "0", 0, -1, "1y", [], "200y"])
-def test_what_is_no_duration_is_refused(bus, page, ttl):
+def test_an_invalid_duration_is_refused(bus, page, ttl):
     with pytest.raises((InvalidTTL, InvalidField), match="ttl"):
         page.add("observation", "x", ttl=ttl)
     assert log_length(bus) == 0

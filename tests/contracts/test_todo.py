@@ -144,7 +144,7 @@ def test_only_what_is_left_to_do_is_injected(todo):
 @pytest.mark.parametrize(
     "todos", [None, "x", [1], [{"content": "x"}], [{"id": "1"}], [{"id": "1", "content": "\ud800"}]]
 )
-def test_what_is_no_list_is_refused_and_nothing_written(bus, todo, todos):
+def test_an_invalid_list_is_refused_and_nothing_is_written(bus, todo, todos):
     with pytest.raises(InvalidField):
         todo.write(todos)
     assert log_length(bus) == 0

@@ -49,7 +49,7 @@ def test_all_at_once_is_one_event(page, story):
     assert (after.content, after.tags, after.owner, after.version) == ("new", [], None, 2)
 
 
-def test_an_end_can_be_taken_away_and_given_anew(page, story, clock):
+def test_an_expiry_can_be_removed_and_set_again(page, story, clock):
     assert page.update(story.id, expires_at=None).expires_at is None
     clock.advance("2h")
     assert page.get(story.id).status == "active"

@@ -341,7 +341,7 @@ def resyncs(changes):
     return next(change.reason for change in changes if change.is_resync)
 
 
-def test_a_log_that_was_flushed_and_written_anew_is_read_anew(bus, page, view):
+def test_a_log_that_was_flushed_and_rewritten_is_read_from_its_start(bus, page, view):
     view.wait_for([page.add("observation", f"{n}") for n in range(3)][-1])
     changes = view.changes()
     forget(bus)
@@ -362,7 +362,7 @@ def test_a_log_that_was_flushed_is_empty(bus, page, view):
     assert contents(view.active()) == ["y"]
 
 
-def test_a_log_that_is_replaced_while_a_view_begins_is_read_anew(bus, page, monkeypatch):
+def test_a_log_that_is_replaced_while_a_view_starts_is_read_again(bus, page, monkeypatch):
     page.add("observation", "old")
 
     def read_and_replace(*given):
@@ -378,7 +378,7 @@ def test_a_log_that_is_replaced_while_a_view_begins_is_read_anew(bus, page, monk
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_is_trimmed_ahead_of_it_is_read_anew(bus, page, view):
+def test_a_log_that_is_trimmed_ahead_of_a_view_is_read_again(bus, page, view):
     view.wait_for(page.add("observation", "first"))
     changes = view.changes()
     with bus.feeds.feed(bus.core.log.shard("main")).lock:  # who reads the log gets no further than one chunk
@@ -420,7 +420,7 @@ def test_a_gap_in_the_log_is_gone_over_and_said(bus, page, view):
 
 
 @pytest.mark.damages_the_log
-def test_what_is_no_event_marks_its_observation_as_the_page_does(bus, page, view):
+def test_an_invalid_event_marks_its_observation_as_the_page_does(bus, page, view):
     story = page.add("observation", "x")
     changes = view.changes()
     view.wait_for(story)
@@ -477,7 +477,7 @@ def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(bus,
         assert contents(another.active()) == ["later", "story"]
 
 
-def test_a_view_that_cannot_begin_anew_for_an_unforeseen_reason_says_so(bus, page, view, monkeypatch):
+def test_a_view_that_cannot_restart_for_an_unforeseen_reason_says_so(bus, page, view, monkeypatch):
     def broken(*_):
         raise RuntimeError("out of order")
 

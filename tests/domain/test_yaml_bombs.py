@@ -43,8 +43,17 @@ READERS: dict[str, Callable[[str, Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("what", READERS)
-@pytest.mark.parametrize("key", ["context", "metadata", "lifecycle"])
+@pytest.mark.parametrize(
+    ("what", "key"),
+    [
+        ("registry", "context"),
+        ("registry", "metadata"),
+        ("registry", "lifecycle"),
+        ("rules", "context"),
+        ("tools", "context"),
+        ("settings", "context"),
+    ],
+)
 def test_aliases_of_aliases_are_refused(what: str, key: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"alias"):
         READERS[what](bomb(key), tmp_path)

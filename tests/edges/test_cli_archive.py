@@ -95,7 +95,7 @@ def test_an_archive_that_cannot_be_written_is_unavailable(cli: Cli, directory: P
         assert log_length(bus) == 10
 
 
-def test_where_there_is_no_archive_nothing_is_said_to_be_sound(cli: Cli, tmp_path: Path):
+def test_without_an_archive_nothing_is_called_sound(cli: Cli, tmp_path: Path):
     done = cli("archive", "verify", str(tmp_path / "nothing"))
     assert done.code == 3
     assert f"There is no archive at {tmp_path / 'nothing'}" in done.err

@@ -115,7 +115,7 @@ def test_differences_are_coloured_on_a_terminal(cli: Cli):
         (["replay", "--without-source", "no source!"], INVALID_INPUT, "without_sources"),
     ],
 )  # fmt: skip
-def test_what_is_no_moment_is_explained(cli: Cli, arguments: list[str], code: int, said: str):
+def test_an_invalid_moment_is_explained(cli: Cli, arguments: list[str], code: int, said: str):
     cli.add("first")
     done = cli(*arguments)
     assert (done.code, done.out) == (code, "")
@@ -145,7 +145,7 @@ def test_a_time_without_a_day_is_the_last_one_that_there_was():
 
 
 @pytest.mark.parametrize("text", ["", "24:00", "14:60", "yesterday", "tomorrow 14:02", "14", "ago", "-5m", "1-2-3"])
-def test_what_is_no_time_is_refused_with_what_is(text: str):
+def test_an_invalid_time_is_refused_with_valid_ones(text: str):
     with pytest.raises(InvalidField, match=r"until: .* is not a time; write 14:02, yesterday 14:02, 10m or 10m ago"):
         past_moment("until", text)
     with pytest.raises(InvalidPosition, match="is not a position, a time or `now`"):

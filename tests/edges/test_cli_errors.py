@@ -133,7 +133,7 @@ def test_a_wrong_file_of_types_is_explained_by_its_line(cli: Cli, tmp_path: Path
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["history"], ["resolve"], ["claim", "--by", "me"], ["link", "goal"]])
-def test_what_is_not_there_is_said_to_be_so(cli: Cli, arguments: list[str]):
+def test_a_missing_observation_is_reported(cli: Cli, arguments: list[str]):
     assert "list the page" in _complaint(cli(arguments[0], _NOBODY, *arguments[1:]), 3)
 
 
@@ -169,13 +169,13 @@ def test_several_ids_are_done_up_to_the_first_that_is_refused(cli: Cli):
     assert [cli.json("show", id).document["status"] for id in (first, third)] == ["resolved", "active"]
 
 
-def test_an_engine_that_is_not_there_is_said_to_be_so(cli: Cli, tmp_path: Path):
+def test_a_missing_engine_is_reported(cli: Cli, tmp_path: Path):
     for url in ("redis://127.0.0.1:1", f"unix://{tmp_path}/none.sock"):
         for command in (["list"], list(_ADD), ["watch"], ["tail", "--follow"], ["up"]):
             assert "does not answer" in _complaint(cli("--url", url, *command), 6)
 
 
-def test_a_place_that_the_log_does_not_reach_is_said_to_be_so(cli: Cli):
+def test_a_position_beyond_the_log_is_reported(cli: Cli):
     assert "was rewound or replaced" in _complaint(cli("tail", "--after", "99999999999999-99999"), 4)
 
 

@@ -30,7 +30,7 @@ def test_the_state_is_rebuilt_and_the_page_is_as_before(cli: Cli, bus: Bus):
     assert added
 
 
-def test_what_is_sound_is_said_to_be(cli: Cli, bus: Bus):
+def test_a_sound_bus_is_reported_as_sound(cli: Cli, bus: Bus):
     cli.add("one")
     said = cli("verify")
     assert (said.code, said.out) == (OK, "")

@@ -80,7 +80,7 @@ def test_a_todo_list_comes_through_a_pipe_too(cli: Cli, mine: str):
         ('[{"id": "1"}]', "is new and has no content"),
     ],
 )
-def test_what_is_no_todo_list_is_refused(cli: Cli, mine: str, todos: str, says: str):
+def test_an_invalid_todo_list_is_refused(cli: Cli, mine: str, todos: str, says: str):
     refused = cli("todo", "write", "--session", mine, todos)
     assert (refused.code, refused.out) == (5, "")
     assert says in refused.err

@@ -224,7 +224,7 @@ def test_watch_shows_what_there_is_room_for(cli: Cli):
         assert b"thing 0 " not in watch.seen
 
 
-def test_watch_draws_the_page_anew_when_something_happens(cli: Cli):
+def test_watch_redraws_the_page_when_something_happens(cli: Cli):
     cli.add("First thing", type="risk_alert")
     with cli.start("watch", terminal=True) as watch:
         watch.wait_for("First thing")

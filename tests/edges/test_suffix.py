@@ -72,7 +72,7 @@ def test_a_suffix_that_fits_several_is_refused_and_they_are_listed(fake: Bus):
 
 
 @pytest.mark.parametrize("text", ["", "ABCDE", "AB*DEF", "[A-Z]BC", "ABCDEU", "01M7YR8MB3MXGS4N6BSF10E4Q!", "é" * 8])
-def test_what_is_no_end_of_an_id_is_refused(fake: Bus, text: str):
+def test_an_invalid_suffix_is_refused(fake: Bus, text: str):
     fake.page().add("observation", "one")
     with pytest.raises(InvalidId):
         _resolve(fake, text)

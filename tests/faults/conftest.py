@@ -40,11 +40,18 @@ def new_server(binary: Path) -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture(scope="session")
-def shared_server() -> Iterator[Server]:
-    """One server for all tests that do it no harm; they differ by the name of their bus."""
+def _running_server() -> Iterator[Server]:
     server = Server(embedded_binary(), tcp=True)
     yield server.start()
     server.close()
+
+
+@pytest.fixture
+def shared_server(_running_server: Server) -> Iterator[Server]:
+    """One server for all tests that do it no harm; each finds it empty, since looking for keys goes through all."""
+    yield _running_server
+    with _running_server.client() as client:
+        client.flushall()
 
 
 @pytest.fixture

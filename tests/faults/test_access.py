@@ -107,7 +107,7 @@ def test_every_method_is_tried() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_whoever_may_commit_keeps_a_snapshot_of_the_past(guarded: GuardedServer, bus: Bus, role: str) -> None:
+def test_roles_that_may_commit_keep_a_snapshot_of_the_past(guarded: GuardedServer, bus: Bus, role: str) -> None:
     one = bus.page().add("observation", "x")
     with Bus.connect(guarded.url_of(role)) as mine, only("from a snapshot"):
         assert mine.page().as_of(one.position).list() == [one]
@@ -130,7 +130,7 @@ def test_what_was_archived_is_read_by_every_role(guarded: GuardedServer, bus: Bu
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_whoever_may_commit_pages_out_and_every_role_reads_it(guarded: GuardedServer, bus: Bus, role: str) -> None:
+def test_roles_that_may_commit_page_out_and_every_role_reads_it(guarded: GuardedServer, bus: Bus, role: str) -> None:
     one = bus.page().add("observation", "x", tags=["t"])
     done = bus.page().archive(one.id)
     project(bus)
@@ -301,7 +301,7 @@ def test_a_reader_cannot_send_a_script_of_its_own(guarded: GuardedServer, bus: B
 
 
 @pytest.mark.parametrize("role", sorted(set(ROLES) - {"reader"}))
-def test_whoever_else_connects_loads_the_scripts_for_readers(guarded: GuardedServer, bus: Bus, role: str) -> None:
+def test_any_other_role_loads_the_scripts_that_readers_need(guarded: GuardedServer, bus: Bus, role: str) -> None:
     with guarded.client() as client:
         client.script_flush()
     Bus.connect(guarded.url_of(role), source="subject").close()

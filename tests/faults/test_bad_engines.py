@@ -299,7 +299,7 @@ def test_an_engine_that_is_too_old_is_refused(info: str, named: str) -> None:
     assert not {b"HSETNX", b"EVALSHA", b"EVAL", b"SET", b"XADD"} & set(asked)
 
 
-def test_what_is_no_redis_at_all_is_unreachable() -> None:
+def test_a_server_that_does_not_speak_redis_is_unreachable() -> None:
     with pretending(lambda command: b"HTTP/1.1 400 Bad Request\r\n\r\n") as url, pytest.raises(EngineUnreachable):
         Bus.connect(url)
 

@@ -197,7 +197,7 @@ def test_an_expirer_that_may_not_sweep_ends_with_one_line_and_its_code(
     assert [json.loads(line)["event"] for line in logged] == ["started"]
 
 
-def test_daemons_start_an_embedded_engine_that_was_killed_anew(start: Start, tmp_path: Path) -> None:
+def test_daemons_restart_an_embedded_engine_that_was_killed(start: Start, tmp_path: Path) -> None:
     directory = tmp_path / "e"
     url = f"embedded:{directory}"
     try:

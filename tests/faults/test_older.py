@@ -12,7 +12,7 @@ from tests.faults.history.older import NoOlderVersion, check_out, default_revisi
 from tests.faults.history.round import play_round
 
 
-def test_a_revision_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_revision_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NoOlderVersion, match=r"no-such-revision|not a git repository|git is not installed"):
         check_out("no-such-revision", tmp_path)
 

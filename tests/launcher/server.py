@@ -155,7 +155,6 @@ def _become(program: Program, files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(program.environment)
     time.tzset()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has those in the background ignore it
     os.chdir(program.directory)
     sys.stdin = sys.__stdin__ = _text(0, "rb", sys.stdin)  # type: ignore[misc, assignment]
     sys.stdout = sys.__stdout__ = _text(1, "wb", sys.stdout)  # type: ignore[misc, assignment]

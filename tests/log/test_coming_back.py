@@ -143,7 +143,7 @@ def test_an_engine_that_crashed_and_was_stopped_afterwards_stays_away(directory:
             bus.position()
 
 
-def test_a_directory_that_was_taken_away_is_not_made_anew(directory: Path) -> None:
+def test_a_removed_directory_is_not_created_again(directory: Path) -> None:
     with Bus.connect(f"embedded:{directory}", source="tester") as bus:
         kill(engine_of(directory))
         shutil.rmtree(directory)

@@ -181,7 +181,7 @@ def test_the_pid_of_another_process_is_not_believed(directory):
 
 
 @pytest.mark.parametrize("text", ["", '{"engine": "valk', "[]", '{"engine": "valkey"}', '{"socket": 7}'])
-def test_a_half_written_record_is_no_obstacle(directory, text):
+def test_a_half_written_record_does_not_stop_a_start(directory, text):
     engine = ensure_running(directory)
     with client(engine) as redis:
         redis.set("key", "value")

@@ -174,7 +174,7 @@ def test_who_listens_behind_a_file_of_ones_own_is_told_nothing(directory):
 
 
 @needs_root
-def test_a_connection_that_is_opened_anew_finds_a_stranger_out(directory):
+def test_a_reopened_connection_refuses_a_stranger(directory):
     with Bus.connect(f"embedded:{directory}", source="me") as bus:
         bus.page().add("observation", "before")
         engine = ensure_running(directory)
@@ -191,7 +191,7 @@ def test_a_connection_that_is_opened_anew_finds_a_stranger_out(directory):
 
 
 @needs_root
-async def test_a_connection_under_asyncio_finds_a_stranger_out(directory):
+async def test_an_asyncio_connection_refuses_a_stranger(directory):
     async with AsyncBus.connect(f"embedded:{directory}", source="me") as bus:
         await bus.page().add("observation", "before")
         engine = ensure_running(directory)

@@ -46,7 +46,7 @@ ASKED: dict[str, Callable[[], Step[Any]]] = {
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_an_unknown_reply_is_said_to_be_one(what: str) -> None:
+def test_an_unknown_reply_is_reported_as_unknown(what: str) -> None:
     for reply in ODD:
         conversation = ASKED[what]()
         conversation.send(None)
@@ -54,14 +54,14 @@ def test_an_unknown_reply_is_said_to_be_one(what: str) -> None:
             conversation.send([reply])
 
 
-def test_an_unknown_reason_is_said_to_be_one() -> None:
+def test_an_unknown_reason_is_reported_as_unknown() -> None:
     for conversation in (archiving().trim("1-1"), archiving().raise_floor("o", PLACE, "id")):
         conversation.send(None)
         with pytest.raises(EngineError, match="upgrade"):
             conversation.send([[-1, b"moon"]])
 
 
-def test_a_floor_that_was_lost_is_said_to_be() -> None:
+def test_a_lost_floor_is_reported() -> None:
     conversation = archiving().trim("1-1")
     conversation.send(None)
     with pytest.raises(LogRewound, match="Run the archiver again"):

@@ -37,7 +37,7 @@ def test_each_wrong_token_of_a_client_waits_longer_up_to_a_limit() -> None:
     assert waits[-1] == LONGEST
 
 
-def test_clients_are_counted_apart_and_begin_anew_after_a_while() -> None:
+def test_clients_are_counted_apart_and_start_over_after_a_while() -> None:
     now = [0.0]
     failures = Failures(lambda: now[0])
     assert [failures.add("a"), failures.add("a"), failures.add("b")] == [1, 2, 1]

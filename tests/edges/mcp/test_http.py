@@ -116,7 +116,7 @@ async def test_the_token_says_who_speaks_and_where(served: Served, mode: str):
 
 
 @pytest.mark.parametrize("token", [None, "", "sbmcp_wrong", "ключ"])
-def test_whoever_has_no_token_is_refused(served: Served, token: str | None):
+def test_a_client_without_a_token_is_refused(served: Served, token: str | None):
     encoded = None if token is None else token.encode().decode("latin-1")
     status, said = refusal(served.url, encoded)
     assert status == 401

@@ -41,6 +41,6 @@ def test_tools_of_a_session_need_one():
         ({"agent": "a", "tools": ["everything"]}, InvalidField),
     ],
 )
-def test_what_is_no_identity_is_refused(wrong: dict[str, Any], error: type[Exception]):
+def test_an_invalid_identity_is_refused(wrong: dict[str, Any], error: type[Exception]):
     with pytest.raises(error):
         Identity.of(**wrong)

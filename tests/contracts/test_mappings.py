@@ -1,0 +1,70 @@
+"""Observations, filters and changes that are given as a whole, as the documents of the project write them."""
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.errors import EventIdReused, InvalidField, ReadOnlyField, UnknownField
+
+FIELDS = {"type": "risk_alert", "content": "Fraud ring", "tags": ["security"], "ttl": "2h", "confidence": 0.9}
+
+
+@pytest.mark.parametrize("whole", [FIELDS, NewObservation(**FIELDS)], ids=["a mapping", "a NewObservation"])
+def test_an_observation_may_be_given_whole(page, whole):
+    added = page.add(whole)
+    assert added == page.get(added.id)
+    assert (added.type, added.content, added.tags, added.confidence) == ("risk_alert", "Fraud ring", ["security"], 0.9)
+    assert (added.expires_at - added.created_at).total_seconds() == 7200
+
+
+def test_arguments_beside_a_whole_observation_replace_its_fields(page):
+    added = page.add(FIELDS | {"times": 3}, source="router", tags=["new"])
+    assert (added.source, added.tags, added.occurrences, added.content) == ("router", ["new"], 3, "Fraud ring")
+
+
+def test_a_retry_of_a_whole_observation_is_known(page):
+    first = page.add(FIELDS, event_id="e1")
+    assert page.add(FIELDS | {"event_id": "e1"}) == first == page.add(NewObservation(**FIELDS), event_id="e1")
+    with pytest.raises(EventIdReused):
+        page.add(FIELDS | {"content": "another"}, event_id="e1")
+    assert page.list() == [first]
+
+
+@pytest.mark.parametrize(
+    ("whole", "message"),
+    [
+        ({"type": "observation"}, "content: is missing"),
+        ({"content": "x"}, "type: is missing"),
+        ("observation", "content: is missing"),
+        (FIELDS | {"colour": "red"}, "colour: unknown field"),
+        (FIELDS | {5: 1}, "5: unknown field"),
+        (FIELDS | {"confidence": 2}, "confidence: 2 is not"),
+        (["observation", "x"], "content: is missing"),
+    ],
+)
+def test_what_is_wrong_in_a_whole_observation_is_named(page, whole, message):
+    with pytest.raises(InvalidField, match=f"^{message}"):
+        page.add(whole)
+    assert page.list() == []
+
+
+def test_filters_may_be_given_as_a_mapping(page):
+    page.add("observation", "other")
+    added = [page.add(FIELDS) for _ in range(3)]
+    assert page.list({"type": "risk_alert", "tags": ["security"]}) == added[::-1]
+    assert page.list({"type": "risk_alert", "limit": 1}) == page.list({"type": "risk_alert"}, limit=1) == added[:1:-1]
+    assert len(page.list({})) == 4
+    with pytest.raises(UnknownField, match="^tag: unknown field; use one of: after, context"):
+        page.list({"tag": "security"})
+    with pytest.raises(InvalidField, match="^filters: 5 is not a mapping"):
+        page.list(5)
+
+
+def test_changes_may_be_given_as_a_mapping(page):
+    added = page.add(FIELDS)
+    assert page.update(added.id, {"content": "Larger ring", "confidence": 1.0}).content == "Larger ring"
+    changed = page.update(added.id, {"content": "x"}, owner="agent", expected_version=2)
+    assert (changed.content, changed.owner, changed.version) == ("x", "agent", 3)
+    for patch, error in (({"id": "x"}, ReadOnlyField), ({"colour": "red"}, UnknownField), (5, InvalidField)):
+        with pytest.raises(error):
+            page.update(added.id, patch)
+    assert page.get(added.id) == changed
