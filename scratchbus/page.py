@@ -98,7 +98,6 @@ class Page:
     def list(
         self,
         filters: Mapping[str, Any] | None = None,
-        /,
         *,
         type: str | None = None,
         status: str | Collection[str] | None = None,

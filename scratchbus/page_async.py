@@ -96,7 +96,6 @@ class AsyncPage:
     async def list(
         self,
         filters: Mapping[str, Any] | None = None,
-        /,
         *,
         type: str | None = None,
         status: str | Collection[str] | None = None,

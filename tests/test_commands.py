@@ -37,7 +37,7 @@ COMMANDS: list[tuple[Callable[..., object], type[Given]]] = [
     (Bus.begin_task, tasks.BeginTask),
     (Bus.end_task, tasks.EndTask),
 ]
-ELSEWHERE = {"self", "unknown", "limit", "after", "stale_ok", "line", "session"}
+ELSEWHERE = {"self", "unknown", "limit", "after", "stale_ok", "line", "session", "filters", "patch"}
 """Parameters that are not of the command."""
 OURS = {"back", "waiting"}
 """Fields that callers do not give."""
