@@ -50,15 +50,15 @@ def _spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
     Other arguments replace its fields. Raises InvalidField.
     """
     whole = given["type"]
-    if isinstance(whole, NewObservation | Mapping):
-        fields = whole.model_dump(include=whole.model_fields_set) if isinstance(whole, NewObservation) else whole
-        beside = {name: value for name, value in given.items() if value is not None and (name, value) != ("times", 1)}
-        unknown = {key_text(name): value for name, value in fields.items() if name not in NewObservation.model_fields}
-        given = {**given, **fields, **beside, "type": fields.get("type"), "unknown": {**given["unknown"], **unknown}}
+    if not isinstance(whole, NewObservation | Mapping):
+        return given
+    fields = whole.model_dump(include=whole.model_fields_set) if isinstance(whole, NewObservation) else whole
     for name in ("type", "content"):
-        if given[name] is None:
+        if fields.get(name) is None:
             raise InvalidField(name, "is missing")
-    return given
+    beside = {name: value for name, value in given.items() if value is not None and (name, value) != ("times", 1)}
+    unknown = {key_text(name): value for name, value in fields.items() if name not in NewObservation.model_fields}
+    return {**given, **fields, **beside, "type": fields["type"], "unknown": {**given["unknown"], **unknown}}
 
 
 def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: str | None) -> Step[list[Observation]]:

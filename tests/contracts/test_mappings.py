@@ -34,11 +34,11 @@ def test_a_retry_of_a_whole_observation_is_known(page):
     [
         ({"type": "observation"}, "content: is missing"),
         ({"content": "x"}, "type: is missing"),
-        ("observation", "content: is missing"),
+        ("observation", "content: None is not a text"),
         (FIELDS | {"colour": "red"}, "colour: unknown field"),
         (FIELDS | {5: 1}, "5: unknown field"),
         (FIELDS | {"confidence": 2}, "confidence: 2 is not"),
-        (["observation", "x"], "content: is missing"),
+        (["observation", "x"], "type: "),
     ],
 )
 def test_what_is_wrong_in_a_whole_observation_is_named(page, whole, message):
