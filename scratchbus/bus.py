@@ -201,7 +201,7 @@ class Bus(Memories):
     @property
     def settings(self) -> Settings:
         """The settings in force."""
-        return self._opened.settings
+        return self.core.settings
 
     def status(self) -> Status:
         """Return the status of the engine, the logs, the projections and the pages."""

@@ -230,7 +230,7 @@ class AsyncBus(AsyncMemories):
     @property
     def settings(self) -> Settings:
         """The settings in force."""
-        return self._opened.settings
+        return self.core.settings
 
     async def status(self) -> Status:
         """Return the status of the engine, the logs, the projections and the pages."""

@@ -19,7 +19,7 @@ from scratchbus.errors import RegistryError, ShardsMismatch, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.readmodel.queries import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
-from scratchbus.settings import Settings, load_settings, read_text, shipped
+from scratchbus.settings import load_settings, read_text, shipped
 from scratchbus.status import Status, read_status
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -31,9 +31,8 @@ logger = stderr_logger()
 
 @dataclass(slots=True)
 class Opened:
-    """A bus with its settings and the engine it is on."""
+    """A bus and the engine it is on."""
 
-    settings: Settings
     target: Target
     core: Core
     about: dict[str, str] = field(default_factory=dict)
@@ -59,6 +58,7 @@ def prepare(
         bus=settings.bus,
     )
     core = Core(
+        settings=settings,
         log=Log(
             settings.bus,
             settings.shards or (SHARDS_OF_CLUSTER if engine.kind == "cluster" else 1),
@@ -72,22 +72,10 @@ def prepare(
         ),
         registry=registry,
         by=by,
-        source=settings.source,
         instance=instance,
-        takes_over=settings.instance is not None,
-        max_observations=settings.max_observations,
-        on_full=settings.on_full,
-        default_ttl_ms=settings.ms("default_expiration"),
-        archive_after_ms=settings.ms("auto_archive_after") if settings.auto_archive_resolved else None,
-        keep_final_ms=settings.ms("keep_final"),
-        max_content=settings.max_content,
-        kind=settings.kind,
-        max_note_content=settings.max_note_content,
-        max_note_tags=settings.max_note_tags,
-        max_notepad=settings.max_notepad,
         fresh=Freshness(timeout=settings.seconds("fresh_timeout")),
     )
-    return Opened(settings, engine, core)
+    return Opened(engine, core)
 
 
 def as_registry(given: object) -> Registry:
@@ -112,7 +100,7 @@ def greet(opened: Opened) -> Step[None]:
     if row is None:
         yield from ask(0, "HSETNX", meta, "shards", log.shards)  # safe to repeat
         row = yield from ask(0, "HGET", meta, "shards")
-    if opened.settings.shards not in (None, int(row)):
+    if opened.core.settings.shards not in (None, int(row)):
         raise ShardsMismatch(log.bus, log.shards, int(row))
     log.shards = int(row)
     if log.is_spread:
@@ -125,7 +113,7 @@ def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:
     about: dict[str, str] = {}
     found: dict[str, None] = {}
     for shard in shards:
-        about = yield from check_engine(opened.target.where, opened.settings.ack, shard)
+        about = yield from check_engine(opened.target.where, opened.core.settings.ack, shard)
         found |= dict.fromkeys(risks(about, opened.core.log.replicas))
         yield from load_reading_scripts(shard)
     for risk in found:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -124,6 +125,16 @@ class Settings(BaseModel):
     idempotency_window: Finite = "7d"
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = "info"
+
+    @cached_property
+    def default_ttl_ms(self) -> int | None:
+        """How long an observation lives in milliseconds, None for ever."""
+        return self.ms("default_expiration")
+
+    @cached_property
+    def archive_after_ms(self) -> int | None:
+        """The milliseconds after which a closed observation is archived, None for never."""
+        return self.ms("auto_archive_after") if self.auto_archive_resolved else None
 
     def ms(self, name: DurationName) -> int | None:
         """Return a duration in milliseconds, or None for never."""

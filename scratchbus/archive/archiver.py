@@ -101,7 +101,7 @@ def archive_bus(
     ArchiveUnavailable, LogGap, LogRewound or EngineError. Nothing is lost then, and the next run goes on.
     """
     archive = archive_of(bus.core)
-    ttl = bus.settings.ms("subscription_ttl")
+    ttl = bus.core.settings.ms("subscription_ttl")
     if ttl is not None:
         for name, cursor in bus.converse(drop_idle(bus.core.log.keys(0), ttl)):
             logger.warning("dropped a subscription that nobody consumes", subscription=name, cursor=cursor)
@@ -120,7 +120,7 @@ def run_archiver(bus: Host, stop: threading.Event) -> None:
                     logger.info("archived", **done.model_dump(exclude_none=True))
         except ArchiveBusy as busy:
             logger.debug("standing by", reason=str(busy))
-        stop.wait(bus.settings.seconds("archive_interval"))
+        stop.wait(bus.core.settings.seconds("archive_interval"))
 
 
 class _LogArchiver:
@@ -162,7 +162,7 @@ class _LogArchiver:
         begun = last.chain.last.seq if last else 0
         self._tell(begun, limit)
         for builder in segment_builders(self._bus, catalog, last, self._shard, limit):
-            if not builder.is_full(self._bus.settings.archive_segment) and not self._has_waited(builder, now):
+            if not builder.is_full(self._bus.core.settings.archive_segment) and not self._has_waited(builder, now):
                 break
             last = self._store(catalog, builder, last)
             self.done.trimmed += trimmer.trim(last)
@@ -180,7 +180,7 @@ class _LogArchiver:
 
     def _limits(self, now: int) -> Step[tuple[str, int]]:
         """Return the log's origin, and the number of the last event that need not be kept live."""
-        keys, settings = self._keys, self._bus.settings
+        keys, settings = self._keys, self._bus.core.settings
         newest = now - (settings.ms("retain") or 0)
         origin, old, tail = yield from ask_all(
             self._shard,
@@ -212,7 +212,7 @@ class _LogArchiver:
     def _has_waited(self, builder: SegmentBuilder, now: int) -> bool:
         """Return whether a segment that is not full has waited long enough."""
         waited = now - entry_position(builder.first, self._shard).ms
-        return waited >= (self._bus.settings.ms("retain") or 0) + self._patience_ms
+        return waited >= (self._bus.core.settings.ms("retain") or 0) + self._patience_ms
 
     def _erase(self, catalog: SegmentCatalog, last: Manifest) -> None:
         """Erase events from the archive that were erased from the log.

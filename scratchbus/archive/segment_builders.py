@@ -27,7 +27,7 @@ def segment_builders(
     They hold whole batches, and more than was asked for only if a single batch has more. Raises ArchiveDamaged, LogGap
     or EngineError.
     """
-    most, builder = bus.settings.archive_segment, SegmentBuilder()
+    most, builder = bus.core.settings.archive_segment, SegmentBuilder()
     for entries in _read_ahead(_unarchived(bus, catalog, last, shard, limit)):
         while entries:
             cut = 0 if builder.is_full(most) else _whole_batches(entries, most - len(builder.lines))

@@ -22,12 +22,13 @@ from scratchbus.eventlog.append import MAX_BATCH, append, fresh_id
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.retries import bound_of
-from scratchbus.eventlog.writes import Write, Written
+from scratchbus.eventlog.writes import Op, Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import scope
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.relations import find_pages, may_be_archived
 from scratchbus.readmodel.scope import Core, refresh_registry, type_of
+from scratchbus.settings import Settings
 
 
 def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
@@ -91,7 +92,7 @@ def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id:
     first = event_id or (yield from fresh_id(core.log, page))
     if time.monotonic() - core.registry_checked > scope.REGISTRY_AGE:
         yield from refresh_registry(core)
-    now, why = datetime.now(UTC), reasons()
+    settings, now, why = core.settings, datetime.now(UTC), reasons()
     writes: list[Write] = []
     evidence: list[str] = []
     for index, item in enumerate(items):
@@ -100,11 +101,11 @@ def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id:
             yield from _check_known(core, item.remind_on)
         own = (event_id or item.event_id) is not None
         id = item.event_id or (f"{first}/{index}" if index else first)
-        writes.append(decide(now, Ids(str(ULID()), id, sharing if own else 0), core, kind, item, page, why))
+        writes.append(decide(now, Ids(str(ULID()), id, sharing if own else 0), settings, kind, item, page, why))
         evidence += item.evidence or ()
     if evidence:
         yield from _check_there(core, page, evidence)
-    done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
+    done = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
     if done.recalled is not None:
         found = yield from recall_all(core, page, done.recalled)
         _check_keys(writes, found)
@@ -176,7 +177,7 @@ class Ids(NamedTuple):
 def decide(
     now: datetime,
     ids: Ids,
-    core: Core,
+    settings: Settings,
     kind: ObservationType,
     given: GivenObservation,
     page: str,
@@ -187,9 +188,9 @@ def decide(
     Raises InvalidInput.
     """
     life = kind.lifecycle
-    source = given.source or core.source or check_source(None)
-    by = core.source or source
-    ttl, expires_at = _life_span(now, core, kind, given)
+    source = given.source or settings.source or check_source(None)
+    by = settings.source or source
+    ttl, expires_at = _life_span(now, settings, kind, given)
     said = {name: value for name, value in given.__dict__.items() if value is not None and name not in GUARDS}
     values = {**_UNSAID, **why, "owner": kind.default_owner, **said}
     for name, make in _EMPTY.items():
@@ -206,7 +207,7 @@ def decide(
         ttl=ttl,
         expires_at=expires_at,
     )
-    _check_type(core, kind, values)
+    _check_type(settings, kind, values)
     status, key = values["status"], given.dedupe_key
     values["status_class"] = life.statuses[status]
     if key is None and kind.dedupe:
@@ -217,8 +218,8 @@ def decide(
         argument = f"{len(again)}:{again.decode()}{key}"
     return Write(
         trusted(Added, values),
-        "a",
-        digest_of("add", page, said, core.source, ids.sharing) if ids.sharing else "",
+        Op.ADD,
+        digest_of("add", page, said, settings.source, ids.sharing) if ids.sharing else "",
         status=status,
         status_class=values["status_class"],
         priority=kind.priority,
@@ -231,9 +232,9 @@ def decide(
     )
 
 
-def _check_type(core: Core, kind: ObservationType, values: Mapping[str, Any]) -> None:
+def _check_type(settings: Settings, kind: ObservationType, values: Mapping[str, Any]) -> None:
     """Raise InvalidInput for what the type, or a setting, does not allow."""
-    status, content, limit = values["status"], values["content"], min(kind.max_content, core.max_content)
+    status, content, limit = values["status"], values["content"], min(kind.max_content, settings.max_content)
     if status not in kind.lifecycle.initial:
         known = ", ".join(kind.lifecycle.initial)
         raise InvalidField("status", f"{shown(status)} cannot be the first status; start with: {known}")
@@ -248,7 +249,7 @@ def _check_type(core: Core, kind: ObservationType, values: Mapping[str, Any]) ->
 
 
 def _life_span(
-    now: datetime, core: Core, kind: ObservationType, given: GivenObservation
+    now: datetime, settings: Settings, kind: ObservationType, given: GivenObservation
 ) -> tuple[int | None, datetime | None]:
     """Return how long it lives (ms), or when it ends."""
     if given.expires_at is not None:
@@ -256,7 +257,7 @@ def _life_span(
             raise InvalidTTL("ttl: give ttl or expires_at, not both")
         return None, check_end(given.expires_at, now)
     if given.ttl is None:
-        return kind.ttl_ms(core.default_ttl_ms), None
+        return kind.ttl_ms(settings.default_ttl_ms), None
     return given.ttl if isinstance(given.ttl, int) else None, None
 
 

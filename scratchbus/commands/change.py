@@ -16,7 +16,7 @@ from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
 from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
 
@@ -45,7 +45,7 @@ class Update(Command):
             writes.append(
                 Write(
                     occasion.event(Updated, self.id, changes=cast(Changes, fields)),
-                    "u",
+                    Op.UPDATE,
                     occasion.digest,
                     self.expected_version,
                     expires="" if "expires_at" not in fields else "0" if end is None else str(millis(end)),
@@ -74,9 +74,8 @@ def merged(patch: object, changes: ObservationPatch) -> ObservationPatch:
 def _check_changes(changes: dict[str, Any], kind: ObservationType | None, occasion: Occasion) -> None:
     """Raise InvalidInput for new values that the type, the settings or the time do not allow."""
     if "content" in changes:
-        check_size(
-            "content", changes["content"], min(occasion.core.max_content, kind.max_content if kind else MAX_BYTES)
-        )
+        limit = min(occasion.settings.max_content, kind.max_content if kind else MAX_BYTES)
+        check_size("content", changes["content"], limit)
     if "tags" in changes:
         check_tags(changes["tags"], kind.max_tags if kind else MAX_LABEL)
     if changes.get("expires_at") is not None:
@@ -151,16 +150,16 @@ def _moved(
     behind: str = "",
 ) -> Write:
     """Return the write that changes the status of an observation."""
-    life, core = life_of(kind), occasion.core
+    life, settings = life_of(kind), occasion.settings
     status_class = life.class_of(status)
     archive_after = None
-    if status_class == "closed" and core.archive_after_ms is not None:
-        archive_after = kind.archive_after_ms(core.archive_after_ms) if kind else core.archive_after_ms
+    if status_class == "closed" and settings.archive_after_ms is not None:
+        archive_after = kind.archive_after_ms(settings.archive_after_ms) if kind else settings.archive_after_ms
     reopens = status_class == "open" and before is not None and before.status_class == "closed"
     sources = life.sources_of(status)
     if status_class == "open" and before is not None and before.status_class != "final":
         sources &= life.of_class("closed" if reopens else "open")  # only a reopened one begins a new life
-    ttl = (kind.ttl_ms(core.default_ttl_ms) if kind else core.default_ttl_ms) or 0
+    ttl = (kind.ttl_ms(settings.default_ttl_ms) if kind else settings.default_ttl_ms) or 0
     event = occasion.event(
         StatusChanged,
         command.id,
@@ -174,7 +173,7 @@ def _moved(
     )
     return Write(
         event,
-        "s",
+        Op.CHANGE_STATUS,
         occasion.digest,
         allowed=sources,
         status=status,
@@ -214,5 +213,5 @@ def clear_resolved(core: Core, page: str, given: dict[str, Any]) -> Step[None]:
         life = life_of((yield from type_or_none(core, found[id].type)) if id in found else None)
         event = occasion.event(Cleared, id, f"/{index}" if index else "")
         closed = life.of_class("closed")
-        writes.append(Write(event, "d", occasion.digest, allowed=closed, verb="cleared", lifecycle=life))
+        writes.append(Write(event, Op.CLEAR, occasion.digest, allowed=closed, verb="cleared", lifecycle=life))
     yield from append(core.log, page, writes)

@@ -50,10 +50,10 @@ class Take(Command):
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
-        log, holder = occasion.core.log, self.by or occasion.by
-        event = occasion.event(Claimed, self.id, holder=holder, ttl=self.ttl, fence=self.fence, owner=log.owner)
+        holder = self.by or occasion.by
+        event = occasion.event(Claimed, self.id, holder=holder, ttl=self.ttl, fence=self.fence, owner=occasion.owner)
         argument = f"{self.ttl}:{held_as(holder, event.owner)}"
-        return [_guarded(occasion, event, "c", "claimed", self.fence, argument)]
+        return [_guarded(occasion, event, Op.CLAIM, "claimed", self.fence, argument)]
 
 
 def claim(core: Core, page: str, given: Mapping[str, Any]) -> Step[Claim]:
@@ -133,15 +133,15 @@ def pick(
     check_guards(event_id)
     for name in wanted.types or ():
         yield from type_of(core, name)
-    takes_over = core.takes_over and work is not None
+    takes_over = core.settings.instance is not None and work is not None
     left = (yield from first_end(core.log, core.log.shard(page))) if takes_over else START.stream_id
     soonest, below = 0, ""
     while True:
         asked = time.monotonic()
         occasion = Occasion.of(core, page, event_id, "claim_next", *wanted, holder, ttl_ms)
-        event = occasion.event(Claimed, "", holder=holder, ttl=ttl_ms, picked=True, work=work, owner=core.log.owner)
+        event = occasion.event(Claimed, "", holder=holder, ttl=ttl_ms, picked=True, work=work, owner=occasion.owner)
         argument = f"{least}:{below}:{left}:{ttl_ms}:{held_as(holder, event.owner)}"
-        write = _guarded(occasion, event, "p", "claimed", None, argument, allowed=wanted.types, tags=wanted.tags)
+        write = _guarded(occasion, event, Op.PICK, "claimed", None, argument, allowed=wanted.types, tags=wanted.tags)
         done = yield from append(core.log, page, [write])
         if done.recalled is not None:
             (after,) = yield from recall_all(core, page, done.recalled)
@@ -176,7 +176,7 @@ class Release(Command):
         """See `Command`."""
         event = occasion.event(Released, self.id, **self.back._asdict())
         argument = f"{self.back.backoff}:{self.back.untried:d}:{self.by or occasion.by}"
-        return [_guarded(occasion, event, "e", "released", self.fence, argument)]
+        return [_guarded(occasion, event, Op.END_CLAIM, "released", self.fence, argument)]
 
 
 class Link(Command):
@@ -188,4 +188,4 @@ class Link(Command):
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
         event = occasion.event(Linked, self.id, action=self.action)
-        return [_guarded(occasion, event, "n", "linked", self.fence)]
+        return [_guarded(occasion, event, Op.NOTE, "linked", self.fence)]

@@ -17,7 +17,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, EventIdReused, NotFound, UnknownType
 from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.relations import Relations, Resting, gather, open_relations, resting_on
 from scratchbus.readmodel.scope import Core, type_of
 
@@ -92,7 +92,7 @@ def review(refuted: StatusChanged, dependent: Dependent) -> Write:
         chain=chain,
     )
     return Write(
-        event, "x", "refutation", allowed=frozenset({observation.status}), status=status, status_class="open",
+        event, Op.SETTLE, "refutation", allowed=frozenset({observation.status}), status=status, status_class="open",
         verb="reviewed", lifecycle=life,
     )  # fmt: skip
 

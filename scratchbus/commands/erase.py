@@ -19,7 +19,7 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.consumers import names
 from scratchbus.eventlog.trim import Archiving
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import scratch_page
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import check_subject
@@ -114,7 +114,7 @@ def _entomb(
         version = 0 if head is None else head.version  # an archiver may have dropped the head
         argument = _argument([lease.token, archiving.token], events)
         try:
-            write = Write(tombstone, "r", occasion.digest, version, argument=argument, verb="erased")
+            write = Write(tombstone, Op.ERASE, occasion.digest, version, argument=argument, verb="erased")
             yield from append(core.log, page, [write])
             return
         except EventIdReused:

@@ -21,6 +21,7 @@ from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.writes import Write
 from scratchbus.readmodel.scope import Core
+from scratchbus.settings import Settings
 
 E = TypeVar("E", bound=Event)
 
@@ -36,10 +37,12 @@ class Occasion(NamedTuple):
     """Where, when, by whom and why a command is carried out, and under which event id.
 
     A decision depends on this, on what was given and on the observation or document as it is, and on nothing else.
-    `digest` distinguishes a retry with the caller's own event id from another call; it is "" without such an id.
+    `owner` is the owner token of the claims that are made here. `digest` distinguishes a retry with the caller's own
+    event id from another call; it is "" without such an id.
     """
 
-    core: Core
+    settings: Settings
+    owner: str
     page: str
     by: str
     now: datetime
@@ -51,7 +54,8 @@ class Occasion(NamedTuple):
     def of(cls, core: Core, page: str, event_id: str | None, verb: str, *said: object) -> Occasion:
         """Return the occasion of something that is done now; `said` is what a retry has to repeat."""
         digest = digest_of(verb, page, *said) if event_id else ""
-        return cls(core, page, core.by, datetime.now(UTC), reasons(), event_id or new_event_id(), digest)
+        own_id = event_id or new_event_id()
+        return cls(core.settings, core.log.owner, page, core.by, datetime.now(UTC), reasons(), own_id, digest)
 
     def event(self, kind: type[E], subject: str, behind: str = "", **fields: Any) -> E:
         """Return an event; those of a batch, but the first, have something behind its id."""
@@ -88,7 +92,7 @@ def execute(
 
     The writes of `then`, about the same observation, follow in the same batch.
     """
-    command = kind.parse(given)
+    command, settings = kind.parse(given), core.settings
     occasion = command.on(core, page)
     for _ in range(_TRIES):
         before, its_type = yield from before_of(core, page, command.id, command.event_id)
@@ -97,7 +101,7 @@ def execute(
             behind = f"{occasion.event_id}/{len(writes)}"
             writes += then.decide(occasion._replace(event_id=behind, digest=""), before, its_type)
         try:
-            done = yield from append(core.log, page, writes, room=core.max_observations, on_full=core.on_full)
+            done = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
         except InvalidTransition as error:
             if error.to_status not in error.allowed:
                 raise

@@ -13,7 +13,7 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections.contexts import subject_of
 from scratchbus.readmodel.exposures import exposure_of
 from scratchbus.readmodel.relations import open_relations
@@ -47,7 +47,7 @@ def record(
         observations=dict(observations),
         tokens=tokens,
     )
-    done = yield from append(core.log, page, [Write(event, "g", occasion.digest)])
+    done = yield from append(core.log, page, [Write(event, Op.PUT, occasion.digest)])
     return done.recalled[0] if done.recalled else done.written[0].position
 
 

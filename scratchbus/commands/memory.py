@@ -30,7 +30,7 @@ from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import OPEN_END
 from scratchbus.eventlog.retries import bound_of, says_same
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import session
 from scratchbus.projections.table import is_over, projection_of
 from scratchbus.readmodel.history import history, known_events, walk_back
@@ -77,7 +77,7 @@ class MemoryEdit(Given):
 def put(occasion: Occasion, event: Event, version: int | None, status: str = "") -> Write:
     """Return the write of an event upon a version of its subject; with a status it is the last one."""
     final = "final" if status else ""
-    return Write(event, "g", occasion.digest, version, status=status, status_class=final, argument=session.SUBJECT)
+    return Write(event, Op.PUT, occasion.digest, version, status=status, status_class=final, argument=session.SUBJECT)
 
 
 Revision = Annotated[

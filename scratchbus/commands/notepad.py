@@ -17,6 +17,7 @@ from scratchbus.errors import InvalidField, TooLarge, shown
 from scratchbus.projections.notepad import SUBJECT, NotepadDocument, edited
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
+from scratchbus.settings import Settings
 
 OPERATIONS: tuple[str, ...] = get_args(NotepadOperation)
 _WANTED = {
@@ -66,7 +67,7 @@ class WriteNotepad(MemoryEdit):
 
     def decide(self, occasion: Occasion, document: NotepadDocument | None) -> Event:
         """See `MemoryEdit`. Raises RevisionConflict."""
-        _check_length(occasion.core, self.content)
+        _check_length(occasion.settings, self.content)
         check_based_on("notepad", self.revision, revision_of(document), content_of(document))
         return occasion.event(NotepadWritten, SUBJECT, content=self.content)
 
@@ -98,7 +99,7 @@ class UpdateNotepad(MemoryEdit):
         if self.operation in _NEVER_EMPTY:
             field = "find" if self.operation == "find_replace" else "content"
             _check_there(field, given[field], text, self.replace_all)
-        _check_length(occasion.core, edited(text, event))
+        _check_length(occasion.settings, edited(text, event))
         return event
 
 
@@ -112,7 +113,7 @@ class AppendLine(MemoryEdit):
         """See `MemoryEdit`."""
         before = content_of(document)
         line = f"{self.text}\n" if not before or before.endswith("\n") else f"\n{self.text}\n"
-        _check_length(occasion.core, before + line)
+        _check_length(occasion.settings, before + line)
         return occasion.event(NotepadEdited, SUBJECT, operation="append", content=line)
 
 
@@ -141,7 +142,7 @@ def _count(wanted: str, text: str) -> int:
     return count
 
 
-def _check_length(core: Core, text: str) -> None:
-    if len(text) > core.max_notepad:
+def _check_length(settings: Settings, text: str) -> None:
+    if len(text) > settings.max_notepad:
         advice = "take out what is done, or raise max_notepad"
-        raise TooLarge("notepad", len(text), core.max_notepad, "characters", advice)
+        raise TooLarge("notepad", len(text), settings.max_notepad, "characters", advice)

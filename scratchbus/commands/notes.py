@@ -25,6 +25,7 @@ from scratchbus.projections.table import is_over
 from scratchbus.readmodel.history import history, known_events
 from scratchbus.readmodel.notebooks import CachedNotebook
 from scratchbus.readmodel.scope import Core
+from scratchbus.settings import Settings
 
 _ID = re.compile(PREFIX + r"\d{1,16}")
 _MOST_GIVEN = 1_000  # tags that are looked at
@@ -57,7 +58,7 @@ class AddNote(MemoryEdit):
 
     def decide(self, occasion: Occasion, document: Note | None) -> Event:
         """See `MemoryEdit`."""
-        _check_size(occasion.core, self.content, self.tags)
+        _check_size(occasion.settings, self.content, self.tags)
         return occasion.event(NoteAdded, PREFIX, content=self.content, tags=self.tags)
 
 
@@ -83,7 +84,7 @@ class UpdateNote(_OfOne):
         """See `MemoryEdit`."""
         if self.content is None and self.tags is None:
             raise InvalidField("content", "nothing to change; give content, tags, or both")
-        _check_size(occasion.core, self.content or "", self.tags or [])
+        _check_size(occasion.settings, self.content or "", self.tags or [])
         if document is None:
             raise _not_found(occasion.page, self.id)
         return occasion.event(NoteUpdated, self.id, content=self.content, tags=self.tags)
@@ -212,11 +213,11 @@ def _not_found(page: str, id: str) -> NotFound:
     return NotFound(f"there is no {id} in session {page.removeprefix(PAGES)!r}; list or search its notes for their ids")
 
 
-def _check_size(core: Core, content: str, tags: Sequence[str]) -> None:
+def _check_size(settings: Settings, content: str, tags: Sequence[str]) -> None:
     """Raise TooLarge for what the settings do not allow."""
-    if len(content) > core.max_note_content:
+    if len(content) > settings.max_note_content:
         advice = "shorten it, or split it into several notes"
-        raise TooLarge("content", len(content), core.max_note_content, "characters", advice)
-    if len(tags) > core.max_note_tags:
+        raise TooLarge("content", len(content), settings.max_note_content, "characters", advice)
+    if len(tags) > settings.max_note_tags:
         advice = "keep those by which the note is to be found"
-        raise TooLarge("tags", len(tags), core.max_note_tags, "tags", advice)
+        raise TooLarge("tags", len(tags), settings.max_note_tags, "tags", advice)

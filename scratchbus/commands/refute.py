@@ -16,7 +16,7 @@ from scratchbus.domain.values import CheckedBy
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChangeable
 from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.writes import Appended, Write
+from scratchbus.eventlog.writes import Appended, Op, Write
 from scratchbus.readmodel.exposures import exposure_of
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.queries import get
@@ -45,7 +45,14 @@ class Refute(Command):
         event = occasion.event(StatusChanged, self.id, reason_code="refuted", reason=self.reason, **archived)
         allowed = life.of_class("open") | life.of_class("closed") | {before.status}
         return Write(
-            event, "x", occasion.digest, allowed=allowed, fence=self.fence, verb="refuted", lifecycle=life, **archived
+            event,
+            Op.SETTLE,
+            occasion.digest,
+            allowed=allowed,
+            fence=self.fence,
+            verb="refuted",
+            lifecycle=life,
+            **archived,
         )
 
 

@@ -31,7 +31,7 @@ def read(core: Core, agent: str) -> Step[Revised]:
 def show(core: Core, agent: str) -> Step[str]:
     """Return the text that an agent is shown about itself at the start of a run."""
     content = (yield from read(core, agent)).content if may_see(core, agent) else None
-    return whoami(core.source or core.by, core.kind, content)
+    return whoami(core.by, core.settings.kind, content)
 
 
 class WriteScratchpad(MemoryEdit):
@@ -66,15 +66,16 @@ def write(core: Core, agent: str, kind: type[MemoryEdit], given: Mapping[str, An
 
 def may_see(core: Core, agent: str) -> bool:
     """Return whether the caller has a scratchpad to read: people have none. Raises Unauthorized."""
-    if core.kind == "person":
+    if core.settings.kind == "person":
         return False
     _check_own(core, agent)
     return True
 
 
 def _check_own(core: Core, agent: str) -> None:
-    if core.kind != "subagent" or core.source != agent:
-        raise Unauthorized(agent, core.source, core.kind)
+    caller, kind = core.settings.source, core.settings.kind
+    if kind != "subagent" or caller != agent:
+        raise Unauthorized(agent, caller, kind)
 
 
 def content_of(document: Remembered | None) -> str:

@@ -21,8 +21,8 @@ class Contexts:
 
     def __init__(self, bus: Host) -> None:
         self._bus = bus
-        self._budget = bus.settings.context_budget
-        self._warnings = Warnings(bus.settings.compaction_threshold)
+        self._budget = bus.core.settings.context_budget
+        self._warnings = Warnings(bus.core.settings.compaction_threshold)
 
     def assemble(
         self,

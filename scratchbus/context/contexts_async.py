@@ -19,8 +19,8 @@ class AsyncContexts:
 
     def __init__(self, bus: AsyncHost) -> None:
         self._bus = bus
-        self._budget = bus.settings.context_budget
-        self._warnings = Warnings(bus.settings.compaction_threshold)
+        self._budget = bus.core.settings.context_budget
+        self._warnings = Warnings(bus.core.settings.compaction_threshold)
 
     async def assemble(
         self,

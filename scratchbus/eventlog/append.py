@@ -33,7 +33,7 @@ from scratchbus.eventlog.layouts import CLASSES, read_last
 from scratchbus.eventlog.refusals import refuse
 from scratchbus.eventlog.retries import bound, bound_of, check_same, look_for, positions_of, wanted_of
 from scratchbus.eventlog.revive import TRIES, drop_heads, revive
-from scratchbus.eventlog.writes import OPS, Appended, Guarded, Idle, Write, Written
+from scratchbus.eventlog.writes import Appended, Guarded, Idle, Op, Write, Written
 from scratchbus.telemetry.counters import counts
 
 MAX_BATCH = 1_000
@@ -62,14 +62,14 @@ class Log:
 
     bus: str
     shards: int
-    by: str = "system"
-    owner: str = ""
-    id_days: int = 7
-    replicas: int = 0
-    replica_ms: int = 2_000
+    by: str
+    owner: str
+    id_days: int
+    replicas: int
+    replica_ms: int
+    is_spread: bool
+    past: Past | None
     patience: float = PATIENCE
-    is_spread: bool = False
-    past: Past | None = None
     seen: dict[int, str] = field(default_factory=dict)
     first: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))
@@ -109,7 +109,7 @@ def append(
     refused for. A write whose reply is lost is looked for in the log before it is sent again, so it is never
     appended twice. An EngineError has the id of the first event.
     """
-    if page == SYSTEM_PAGE and any(write.op != OPS["PUT"] for write in writes):
+    if page == SYSTEM_PAGE and any(write.op != Op.PUT for write in writes):
         raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
     where = log.page(page)
     keys, shard = where.keys, where.keys.shard
@@ -123,7 +123,7 @@ def append(
     if len(writes) > 1:
         _check_size(arguments, len(writes))
     first = writes[0].event.id
-    script = ERASE if writes[0].op == OPS["ERASE"] else APPEND
+    script = ERASE if writes[0].op == Op.ERASE else APPEND
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, begun, attempt, revived = "", time.monotonic(), 0, dict[str, list[str]]()
     after = bound_of(first) if writes[0].digest else None

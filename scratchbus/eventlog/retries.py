@@ -18,7 +18,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineLoading, EngineUnreachable, EventIdReused
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
 from scratchbus.eventlog.log_reader import LogReader
-from scratchbus.eventlog.writes import OPS, Write
+from scratchbus.eventlog.writes import Op, Write
 
 if TYPE_CHECKING:
     from scratchbus.eventlog.append import Log  # which looks for what was sent before
@@ -39,9 +39,9 @@ Edits of memories are decided again to compare the rest (`commands/memory.py`). 
 retry, of what is there then.
 """
 
-_BATCHES = {OPS["ADD"], OPS["CLEAR"], OPS["UPDATE"], OPS["CHANGE_STATUS"]}  # of one caller each
+_BATCHES = {Op.ADD, Op.CLEAR, Op.UPDATE, Op.CHANGE_STATUS}  # of one caller each
 
-_UNNAMED = {OPS["ADD"], OPS["PICK"]}  # whose caller does not say which observation
+_UNNAMED = {Op.ADD, Op.PICK}  # whose caller does not say which observation
 
 Wanted = Mapping[bytes, str | None]
 """The ids of the events that are looked for, each with its writer, None where no other event can have the id."""
@@ -155,7 +155,7 @@ def _may_be(write: Write, entry: RawEntry) -> bool:
         return False
     if not event.kind:
         return True  # it is only asked whether it is there
-    if found.kind != event.kind and not (write.op == OPS["ADD"] and found.kind == "repeated"):
+    if found.kind != event.kind and not (write.op == Op.ADD and found.kind == "repeated"):
         return False
     return says_same(event, found, but=_DECIDED.get(found.kind, set()))
 

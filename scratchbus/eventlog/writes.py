@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, TypeVar
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeVar
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.lifecycle import Lifecycle
@@ -14,28 +15,27 @@ from scratchbus.engine.steps import Wrote
 
 E = TypeVar("E", bound=Event)
 
-Op = Literal["a", "u", "s", "x", "n", "d", "c", "p", "e", "l", "g", "r"]
 
-OPS: Final[Mapping[str, Op]] = {
-    "ADD": "a",  # takes room and, unless `argument` is "", a key: "<length of the body of repeated>:<body><key>"
-    "UPDATE": "u",  # not when final, nor while someone else than `argument` holds a live claim
-    "CHANGE_STATUS": "s",  # guarded like UPDATE
-    "SETTLE": "x",  # a status by time or refutation: no claim and no passed expiry stops it; with `argument`
+class Op(StrEnum):
+    """How an event is guarded, by the name that Lua has for it."""
+
+    ADD = "a"  # takes room and, unless `argument` is "", a key: "<length of the body of repeated>:<body><key>"
+    UPDATE = "u"  # not when final, nor while someone else than `argument` holds a live claim
+    CHANGE_STATUS = "s"  # guarded like UPDATE
+    SETTLE = "x"  # a status by time or refutation: no claim and no passed expiry stops it; with `argument`
     # "<stream id>:<ids>" it is refused when something on the page was said since then to rest on one of these
-    "NOTE": "n",  # no guard but existence
-    "CLEAR": "d",  # off the page for good; guarded like NOTE
-    "CLAIM": "c",  # `argument` is "<ttl ms>:<holder>", where the holder is a name or "<name>#<owner token>"
-    "LAPSE": "l",  # of the claim with this `fence`
-    "PICK": "p",  # claims, alone in its batch, the first free one in the order of the open set, of the types in
+    NOTE = "n"  # no guard but existence
+    CLEAR = "d"  # off the page for good; guarded like NOTE
+    CLAIM = "c"  # `argument` is "<ttl ms>:<holder>", where the holder is a name or "<name>#<owner token>"
+    LAPSE = "l"  # of the claim with this `fence`
+    PICK = "p"  # claims, alone in its batch, the first free one in the order of the open set, of the types in
     # `allowed` and with all `tags`; `argument` is "<least priority>:<score to look below, or "">:<stream id>:<ttl
     # ms>:<holder>". What the owner token of this connection holds is picked too, and its claim lapses, if nothing
     # happened to it after that stream id
-    "END_CLAIM": "e",  # `argument` is "<ms in which it is not to be picked>:<1 if this was no attempt, else 0>:<name>"
-    "PUT": "g",  # a versioned subject without lifecycle; not when the subject `argument` of the page is final. One
+    END_CLAIM = "e"  # `argument` is "<ms in which it is not to be picked>:<1 if this was no attempt, else 0>:<name>"
+    PUT = "g"  # a versioned subject without lifecycle; not when the subject `argument` of the page is final. One
     # that ends in "_" gets the time (ms) behind it, or the next that is free
-    "ERASE": "r",  # see append_lua/erasing.lua
-}
-"""How an event is guarded, by the name that Lua has for it."""
+    ERASE = "r"  # see append_lua/erasing.lua
 
 
 class Guarded(NamedTuple):
@@ -67,7 +67,7 @@ class Guarded(NamedTuple):
 GUARDED: Final[Constants] = {
     "WIDTH": str(len(Guarded._fields)),
     **{name.upper(): str(number) for number, name in enumerate(Guarded._fields)},
-    **{name: f"'{op}'" for name, op in OPS.items()},
+    **{name: f"'{op}'" for name, op in Op.__members__.items()},
 }
 """What the append script knows of `Guarded`: the number of each field, counted from 0, and the ops by their names."""
 

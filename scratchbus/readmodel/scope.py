@@ -1,4 +1,4 @@
-"""What every operation of one open bus shares: its log, its registry, its limits, and who speaks."""
+"""What every operation of one open bus shares: its settings, its log, its registry, and who speaks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Protocol, TypeVar, cast
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import TypesChanged
-from scratchbus.domain.ownership import new_instance
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType, Registry
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.domain.values import MAX_BYTES, check_source
+from scratchbus.domain.values import check_source
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -24,7 +23,7 @@ from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.notebooks import Notebooks
 from scratchbus.readmodel.queries import Freshness, read_head
@@ -46,29 +45,17 @@ REGISTRY_AGE = 5.0
 class Core:
     """An open bus, without its connections.
 
-    `takes_over`: its instance was named, so that it goes on with the work that it had before it was restarted.
     `recalled` holds, by page and subject, the last observation that answered a retry, and the event that left it so.
     """
 
+    settings: Settings
     log: Log
     registry: Registry
-    by: str = "anonymous"
-    source: str | None = None
-    instance: str = field(default_factory=new_instance, repr=False)
-    takes_over: bool = False
-    max_observations: int = 100
-    on_full: str = "displace"
-    default_ttl_ms: int | None = None
-    archive_after_ms: int | None = None
-    keep_final_ms: int | None = None
-    max_content: int = MAX_BYTES
-    kind: str = "subagent"
-    max_note_content: int = 4_000
-    max_note_tags: int = 10
-    max_notepad: int = 100_000
+    by: str
+    instance: str = field(repr=False)
+    fresh: Freshness
     notebooks: Notebooks = field(default_factory=Notebooks)
     queues: Queues = field(default_factory=Queues)
-    fresh: Freshness = field(default_factory=Freshness)
     registry_version: int = 0
     registry_checked: float = 0.0
     recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
@@ -85,11 +72,6 @@ class Host(Protocol):
     feeds: Feeds
     keeper: Keeper
 
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        ...
-
     def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
         ...
@@ -105,11 +87,6 @@ class AsyncHost(Protocol):
     core: Core
     feeds: AsyncFeeds
     keeper: AsyncKeeper
-
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        ...
 
     async def converse(self, conversation: Step[T]) -> T:
         """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
@@ -163,7 +140,7 @@ def push_registry(core: Core, registry: Registry, event_id: str | None = None) -
     old = current or core.registry
     digest = digest_of("push_types", registry.text) if event_id is not None else ""
     event = TypesChanged(id=event_id or new_event_id(), page=SYSTEM_PAGE, subject=TYPES, by=core.by, text=registry.text)
-    if event_id is not None and (yield from _is_pushed(core.log, Write(event, "g", digest, version=_NEVER))):
+    if event_id is not None and (yield from _is_pushed(core.log, Write(event, Op.PUT, digest, version=_NEVER))):
         return True
     if current is not None and current.text == registry.text:
         return False
@@ -172,7 +149,7 @@ def push_registry(core: Core, registry: Registry, event_id: str | None = None) -
         if count:
             raise TypeInUse(name, count)
     version = head.version if head else 0
-    done = yield from append(core.log, SYSTEM_PAGE, [Write(event, "g", digest, version=version)])
+    done = yield from append(core.log, SYSTEM_PAGE, [Write(event, Op.PUT, digest, version=version)])
     if done.written:
         core.registry, core.registry_version = registry, done.written[0].version
     return True

@@ -18,7 +18,7 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.layouts import LUA, Head
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.scope import Core, Host
 from scratchbus.scheduling.paging_out import page_out
@@ -84,14 +84,14 @@ def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Wri
     archived: dict[str, Any] = {"status": ARCHIVED, "status_class": "final"}
     if head.status_class == "o" and 0 < head.expires <= now:
         event: Event = StatusChanged(reason_code="expired", **archived, **common)
-        return Write(event, "x", version=head.version, **archived)
+        return Write(event, Op.SETTLE, version=head.version, **archived)
     if head.holder and head.until <= now:
-        return Write(Lapsed(**common), "l", fence=head.fence)
+        return Write(Lapsed(**common), Op.LAPSE, fence=head.fence)
     if 0 < head.wake <= now:
         if head.status_class == "o":
-            return Write(Due(**common), "n", version=head.version, wake="0")
+            return Write(Due(**common), Op.NOTE, version=head.version, wake="0")
         event = StatusChanged(reason_code="auto_archived", **archived, **common)
-        return Write(event, "x", version=head.version, **archived)
+        return Write(event, Op.SETTLE, version=head.version, **archived)
     return None
 
 
@@ -100,7 +100,7 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
 
     Raises what either of them raises, such as EngineError when the engine goes away.
     """
-    interval = bus.settings.seconds("sweep_interval")
+    interval = bus.core.settings.seconds("sweep_interval")
     failures: list[Exception] = []
     # The debug executor runs jobs in the scheduler's own thread, a daemon. The threads of APScheduler's pool are joined
     # when the interpreter exits, so that an engine that hangs would keep the process from ending.
@@ -120,7 +120,7 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
 def _sweep_job(bus: Host, failures: list[Exception]) -> None:
     try:
         count = bus.converse(sweep(bus.core))
-        paged_out = bus.converse(page_out(bus.core, bus.core.keep_final_ms))
+        paged_out = bus.converse(page_out(bus.core, bus.core.settings.ms("keep_final")))
     except Exception as problem:  # raised where reminders are followed
         failures.append(problem)
         return

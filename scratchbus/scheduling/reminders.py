@@ -19,7 +19,7 @@ from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.reader import Chunks, Narrow, decode_wanted
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import evolve
 from scratchbus.readmodel.history import history
@@ -178,7 +178,7 @@ def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
             trigger=str(event.position),
         )
         try:
-            yield from append(core.log, now.page, [Write(due, "n", version=now.version, wake="0")])
+            yield from append(core.log, now.page, [Write(due, Op.NOTE, version=now.version, wake="0")])
             return True
         except (VersionConflict, NotFound):
             now = (yield from get(core.log, now.page, [now.id], core.fresh)).get(now.id)

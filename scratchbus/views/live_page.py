@@ -183,7 +183,7 @@ class Live:
 
     def _begin(self, lost: ScratchbusError | None = None) -> Step[None]:
         now_ms = int(time.monotonic() * 1000 + self._ahead_ms)
-        live, cursor = yield from read_page(self._core.log, self.page, now_ms, self._core.keep_final_ms)
+        live, cursor = yield from read_page(self._core.log, self.page, now_ms, self._core.settings.ms("keep_final"))
         with self.lock:
             self._live, self._cursor = live, cursor
             if lost is not None:

@@ -131,7 +131,7 @@ def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
         decide(
             now,
             Ids(new_id(), "one-id", sharing),
-            bus.core,
+            bus.settings,
             kind,
             GivenObservation.parse(vars(_new(text))),
             page.name,

@@ -8,7 +8,7 @@ from scratchbus import AsyncBus
 from scratchbus.domain.events import Claimed as ClaimedEvent
 from scratchbus.errors import Claimed, Conflict, SettingsError, StaleFence
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from tests.engines import ALL
 from tests.inspection import all_events, log_length
 
@@ -223,7 +223,7 @@ class Stopped:
 
 def test_claim_without_an_owner_behaves_as_before(bus, page, connect, story):
     event = ClaimedEvent(id="old", page="main", subject=story.id, by="me", holder="me", ttl=60_000)
-    bus.converse(append(bus.core.log, "main", [Write(event, "c", argument="60000:me")]))
+    bus.converse(append(bus.core.log, "main", [Write(event, Op.CLAIM, argument="60000:me")]))
     claim = page.get(story.id).claim
     assert (claim.by, claim.fence, claim.owner) == ("me", 1, None)
     with pytest.raises(Claimed):

@@ -30,7 +30,7 @@ from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import encode_document, entry_fields
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel import rebuild_lease as leases
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.catch_up import catch_up
@@ -285,7 +285,7 @@ def test_it_needs_a_reason_and_something_to_erase(bus: Bus, page: Page) -> None:
 def test_a_subject_with_many_events_is_erased_whole(bus: Bus, page: Page) -> None:
     id = page.add("observation", SECRET).id
     updates = [
-        Write(Updated(id=f"u{number}", page=page.name, subject=id, by="x", changes={"content": SECRET}), "u")
+        Write(Updated(id=f"u{number}", page=page.name, subject=id, by="x", changes={"content": SECRET}), Op.UPDATE)
         for number in range(700)
     ]
     bus.converse(append(bus.core.log, page.name, updates))

@@ -10,7 +10,7 @@ from scratchbus.errors import Claimed as ClaimedByOther
 from scratchbus.errors import InvalidTransition, KeyHeld, NotFound, PageFull, StaleFence, VersionConflict
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_event_id, new_id
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from tests.engines import ALL
 from tests.inspection import all_events, log_length
 
@@ -27,25 +27,27 @@ def added(subject: str, key: str = "", priority: int = 20) -> Write:
     event = Added(content="x", priority=priority, dedupe_key=key or None, **about(subject))
     again = '{"v":1,"by":"tester"}'
     argument = f"{len(again)}:{again}{key}" if key else ""
-    return Write(event, "a", status="active", status_class="open", priority=priority, argument=argument)
+    return Write(event, Op.ADD, status="active", status_class="open", priority=priority, argument=argument)
 
 
 def moved(subject: str, status: str, **more: Any) -> Write:
     event = StatusChanged(status=status, status_class=CLASSES[status], reason_code="changed", **about(subject))
     allowed = DEFAULT.sources_of(status)
     return Write(
-        event, "s", status=status, status_class=CLASSES[status], allowed=allowed, argument="tester", lifecycle=DEFAULT,
-        **more,
+        event, Op.CHANGE_STATUS, status=status, status_class=CLASSES[status], allowed=allowed, argument="tester",
+        lifecycle=DEFAULT, **more,
     )  # fmt: skip
 
 
 def updated(subject: str, **more: Any) -> Write:
-    return Write(Updated(changes={"content": "y"}, **about(subject)), "u", argument="tester", lifecycle=DEFAULT, **more)
+    return Write(
+        Updated(changes={"content": "y"}, **about(subject)), Op.UPDATE, argument="tester", lifecycle=DEFAULT, **more
+    )
 
 
 def claimed(subject: str, holder: str = "tester", fence: int | None = None) -> Write:
     event = Claimed(holder=holder, ttl=30_000, fence=fence, **about(subject))
-    return Write(event, "c", argument=f"30000:{holder}", fence=fence, lifecycle=DEFAULT)
+    return Write(event, Op.CLAIM, argument=f"30000:{holder}", fence=fence, lifecycle=DEFAULT)
 
 
 @pytest.fixture
@@ -161,7 +163,7 @@ def test_a_claim_made_in_a_batch_holds_in_it(write, page):
 
 def test_a_claim_given_back_in_a_batch_is_free_in_it(write, page):
     one = page.add("observation", "x").id
-    release = Write(Released(**about(one)), "e", argument="0:0:a")
+    release = Write(Released(**about(one)), Op.END_CLAIM, argument="0:0:a")
     assert write(claimed(one, "a"), release, claimed(one, "b")) == ["claimed", "released", "claimed"]
     assert (page.get(one).claim.by, page.get(one).claim.fence) == ("b", 2)
 
@@ -169,7 +171,7 @@ def test_a_claim_given_back_in_a_batch_is_free_in_it(write, page):
 def test_what_a_batch_cleared_is_gone_in_it(write, page):
     one = page.resolve(page.add("observation", "x").id).id
     with pytest.raises(NotFound, match="item 2 of 2"):
-        write(Write(Cleared(**about(one)), "d"), Write(Linked(action="a", **about(one)), "n"))
+        write(Write(Cleared(**about(one)), Op.CLEAR), Write(Linked(action="a", **about(one)), Op.NOTE))
     assert page.get(one).links == []
 
 
@@ -191,9 +193,9 @@ def test_the_events_of_time_are_skipped_when_they_come_too_late(write, bus, page
 
     def expired(subject: str) -> Write:
         event = StatusChanged(status="archived", status_class="final", reason_code="expired", **about(subject))
-        return Write(event, "x", version=1, status="archived", status_class="final")
+        return Write(event, Op.SETTLE, version=1, status="archived", status_class="final")
 
-    lapse = Write(Lapsed(**about(second.id)), "l", fence=7)
+    lapse = Write(Lapsed(**about(second.id)), Op.LAPSE, fence=7)
     kinds = write(expired(first.id), expired(second.id), expired(third.id), lapse, mode="each")
     assert kinds == ["status_changed"]
     assert page.get(first.id).version == 2
@@ -204,18 +206,18 @@ def test_a_lapse_is_for_a_claim_that_is_over(write, page, clock):
     one = page.add("observation", "x").id
     page.claim(one, ttl="1m")
     with pytest.raises(StaleFence):
-        write(Write(Lapsed(**about(one)), "l", fence=1))
+        write(Write(Lapsed(**about(one)), Op.LAPSE, fence=1))
     clock.advance("2m")
-    assert write(Write(Lapsed(**about(one)), "l", fence=1)) == ["lapsed"]
+    assert write(Write(Lapsed(**about(one)), Op.LAPSE, fence=1)) == ["lapsed"]
     with pytest.raises(StaleFence):
-        write(Write(Lapsed(**about(one)), "l", fence=1))
+        write(Write(Lapsed(**about(one)), Op.LAPSE, fence=1))
 
 
 def test_a_reminder_is_due_at_the_version_it_was_read_at(write, page):
     one = page.add("reminder", "x", remind_on={"type": "risk_alert"}).id
-    assert write(Write(Due(**about(one)), "n", version=1, wake="0")) == ["due"]
+    assert write(Write(Due(**about(one)), Op.NOTE, version=1, wake="0")) == ["due"]
     with pytest.raises(VersionConflict):
-        write(Write(Due(**about(one)), "n", version=1, wake="0"))
+        write(Write(Due(**about(one)), Op.NOTE, version=1, wake="0"))
 
 
 def test_a_batch_is_marked_from_its_first_event_to_its_last(write, bus):

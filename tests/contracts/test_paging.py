@@ -17,7 +17,7 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import scratch_page
 from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
@@ -395,7 +395,7 @@ def archive_all(bus, ids):
                 id=new_event_id(), page="main", subject=id, type="observation", by="tester", status="archived",
                 status_class="final", reason_code="archived",
             ),
-            "s", status="archived", status_class="final", argument="tester",
+            Op.CHANGE_STATUS, status="archived", status_class="final", argument="tester",
         )
         for id in ids
     ]  # fmt: skip

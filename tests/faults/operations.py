@@ -13,7 +13,7 @@ from scratchbus.domain.ownership import held_as, owner_token
 from scratchbus.errors import Conflict, NotFound
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.page import Page
 
 _numbers = count(1)
@@ -207,7 +207,7 @@ def prepare(operation: Operation, bus: Bus) -> list[Any]:
         event = Claimed(
             id=new_id(), page="main", subject=things[0], by="other", holder=SUBJECT["source"], ttl=30_000, owner=owner
         )
-        write = Write(event, "c", argument=f"30000:{held_as(event.holder, owner)}")
+        write = Write(event, Op.CLAIM, argument=f"30000:{held_as(event.holder, owner)}")
         things.append(bus.converse(append(bus.core.log, "main", [write])).written[0].fence)
     return things
 

@@ -18,7 +18,7 @@ from scratchbus.errors import Conflict, EngineUnreachable, NotFound
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import Outcome
 from scratchbus.eventlog.ids import new_event_id, new_id
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.scheduling.expiry import sweep
 from scratchbus.scheduling.reminders import react
@@ -260,7 +260,7 @@ def test_a_write_on_a_network_that_is_down_says_that_it_may_have_happened(direct
 
 
 def a_link(id: str, action: str) -> Write:
-    return Write(Linked(id=new_event_id(), page="main", subject=id, by="subject", action=action), "n")
+    return Write(Linked(id=new_event_id(), page="main", subject=id, by="subject", action=action), Op.NOTE)
 
 
 @pytest.mark.faults

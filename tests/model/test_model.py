@@ -94,7 +94,7 @@ class PageMachine(RuleBasedStateMachine):
         return self.buses[client].page()
 
     def source(self, client: int) -> str:
-        return str(self.buses[client].core.source)
+        return str(self.buses[client].settings.source)
 
     @property
     def now(self) -> int:

@@ -1,7 +1,7 @@
 -- The only writer of the log: checks a whole batch first, then writes all of it.
 --
 -- What it takes is declared in append_script.py. From FIRST on the arguments have the fields of each event (`Guarded` in
--- writes.py), each known by its number, counted from 0. How an event is guarded is its op; see `OPS` in writes.py.
+-- writes.py), each known by its number, counted from 0. How an event is guarded is its op; see `Op` in writes.py.
 --
 -- A fence counts only from the connection that holds the claim: one with the same owner token.
 --
