@@ -92,22 +92,18 @@ def command(name: str | None = None, *, examples: Sequence[str] = ()) -> Callabl
     return click.command(name, cls=BusCommand, examples=examples)
 
 
-def fence_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--fence`, which proves a claim."""
-    help = "The fence of your claim, printed by `claim`."
-    return click.option("--fence", type=int, metavar="N", help=help)(function)
+fence_option = click.option("--fence", type=int, metavar="N", help="The fence of your claim, printed by `claim`.")
+"""Adds `--fence`, which proves a claim."""
 
+event_id_option = click.option(
+    "--event-id", metavar="TEXT", help="An id that makes retries safe: the same id is applied once."
+)
+"""Adds `--event-id`, which makes a retry safe."""
 
-def event_id_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--event-id`, which makes a retry safe."""
-    help = "An id that makes retries safe: the same id is applied once."
-    return click.option("--event-id", metavar="TEXT", help=help)(function)
-
-
-def revision_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--revision`, the revision that a replacement is based on."""
-    help = "Replace only this revision; 0 means that it is empty."
-    return click.option("--revision", type=int, metavar="N", help=help)(function)
+revision_option = click.option(
+    "--revision", type=int, metavar="N", help="Replace only this revision; 0 means that it is empty."
+)
+"""Adds `--revision`, the revision that a replacement is based on."""
 
 
 def content_argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -123,10 +123,7 @@ def show_history(session: Invocation, events: Sequence[scratchbus.Event]) -> Non
 
 def show_event(session: Invocation, event: scratchbus.Event) -> None:
     """Show one event of the log on one line."""
-    if session.as_json:
-        session.out.document(scratchbus.document_of(event))
-    else:
-        session.out.row(columns_of(*LOG), event)
+    session.out.row(columns_of(*LOG), event)
 
 
 def exporter(session: Invocation, form: str) -> Callable[[scratchbus.Event], None]:

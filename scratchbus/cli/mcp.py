@@ -145,10 +145,7 @@ def add(
     """
     identity = _identity(session, who, groups)
     made = _tokens(tokens).add(name, identity)
-    if session.as_json:
-        session.out.document({"name": name, "token": made, **_document(identity)})
-    else:
-        session.out.line(made)
+    session.out.text({"name": name, "token": made, **_document(identity)}, made)
 
 
 @token.command("ls")

@@ -10,8 +10,7 @@ import scratchbus
 from scratchbus.cli.commands import BusGroup, content_argument, given, revision_option, session_memory
 from scratchbus.cli.event_view import show_history
 from scratchbus.cli.invocation import Invocation
-from scratchbus.cli.output import Cell
-from scratchbus.cli.text import paragraphs
+from scratchbus.cli.output import Cell, paragraphs
 
 
 @click.group(cls=BusGroup)

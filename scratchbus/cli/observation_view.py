@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import scratchbus
 from scratchbus.cli.event_view import show_history
 from scratchbus.cli.invocation import Invocation
-from scratchbus.cli.output import WIDE, Cell, Column, Columns
-from scratchbus.cli.text import STATUS_STYLES, ago, ahead, clock, compact, id_cell, one_line, paragraphs, type_style
+from scratchbus.cli.output import WIDE, Cell, Column, Columns, paragraphs
+from scratchbus.cli.text import STATUS_STYLES, ago, ahead, clock, compact, id_cell, one_line, type_style
 
 
 def type_cell(observation: scratchbus.Observation) -> Cell:
@@ -59,30 +60,16 @@ def columns_at(now: datetime | None = None) -> Columns[scratchbus.Observation]:
 
 def show_change(session: Invocation, verb: str, observation: scratchbus.Observation) -> None:
     """Show an observation that was just changed, on one line."""
-    out = session.out
-    if out.is_terminal:
-        out.sentence(
-            Cell(one_line(verb), "green"),
-            id_cell(observation.id),
-            times_cell(observation),
-            type_cell(observation),
-            content_cell(observation),
-        )
-    elif out.as_json:
-        out.document(scratchbus.document_of(observation))
-    else:
-        out.row(columns_at(), observation)
+    said = (id_cell(observation.id), times_cell(observation), type_cell(observation), content_cell(observation))
+    session.out.row(columns_at(), observation, brief=(Cell(one_line(verb), "green"), *said))
 
 
 def show_watched(session: Invocation, change: str, id: str, observation: scratchbus.Observation | None) -> None:
     """Show what happened to an observation and its state now, on one line; None if it is off the page."""
-    if session.as_json:
-        state = scratchbus.document_of(observation) if observation else {}
-        session.out.document({"change": change, "id": id, **state})
-    elif observation is None:
-        session.out.line(f"{change:<14}  {id}")
-    else:
-        session.out.row([Column("change", lambda each: Cell(change), 14), *columns_at()], observation)
+    what, about = Column[Any]("change", lambda _: Cell(change), 14), Column[Any]("id", lambda _: Cell(id))
+    state = scratchbus.document_of(observation) if observation else {}
+    columns = [what, *columns_at()] if observation else [what, about]
+    session.out.row(columns, observation, {"change": change, "id": id, **state})
 
 
 def show_card(
@@ -95,17 +82,13 @@ def show_card(
 
     Of its evidence it says which was refuted, and which is on another page.
     """
-    out = session.out
-    if out.as_json:
-        document = scratchbus.document_of(observation)
-        if history is not None:
-            document["history"] = [scratchbus.document_of(event) for event in history]
-        out.document(document)
-        return
+    out, document = session.out, scratchbus.document_of(observation)
+    if history is not None:
+        document["history"] = list(map(scratchbus.document_of, history))
     status = status_cell(observation)._replace(short=None)
     title = (id_cell(observation.id), type_cell(observation), status, times_cell(observation))
-    out.block(title, paragraphs(observation.content), _details(observation, evidence))
-    if history is not None:
+    out.block(document, title, paragraphs(observation.content), _details(observation, evidence))
+    if history is not None and not out.as_json:
         out.line("")
         show_history(session, history)
 
@@ -228,12 +211,9 @@ def show_differences(session: Invocation, differences: Sequence[scratchbus.Diffe
     """Show how a page differs from another, and how many differences of each kind there are; note `nothing` if none."""
     out = session.out
     for each in differences:
-        if out.as_json:
-            out.document(scratchbus.document_of(each))
-            continue
-        out.sentence(*_headline(each))
+        out.result(scratchbus.document_of(each), *_headline(each))
         for name, values in each.changes().items():
-            if name not in _DERIVED:
+            if name not in _DERIVED and not out.as_json:
                 before, after = map(_value, values)
                 out.sentence(Cell(f"    {name + ':':<13}"), Cell(before, "red"), Cell("→"), Cell(after, "green"))
     counts: Counter[str] = Counter(each.kind for each in differences)

@@ -129,6 +129,13 @@ class Output:
         else:
             self.sentence(*cells)
 
+    def text(self, document: Mapping[str, Any], text: str) -> None:
+        """Print the document if JSON was asked for, else a text: as paragraphs on a terminal, unchanged into a pipe."""
+        if self.as_json:
+            self.document(document)
+        elif text:
+            self.line(paragraphs(text) if self.is_terminal else text)
+
     # -- tables --------------------------------------------------------------------------------------------------------
 
     def listing(
@@ -159,9 +166,18 @@ class Output:
             for row in rows:
                 self.line(_plain(columns, row, widths))
 
-    def row(self, columns: Columns[T], item: T) -> None:
-        """Print one row of a table whose other rows are printed later."""
-        if self.is_terminal:
+    def row(
+        self, columns: Columns[T], item: T, document: Mapping[str, Any] | None = None, *, brief: Sequence[Cell] = ()
+    ) -> None:
+        """Print one row of a table whose other rows are printed later; a document if JSON was asked for.
+
+        A terminal shows `brief` instead, if it is given.
+        """
+        if self.as_json:
+            self.document(scratchbus.document_of(item) if document is None else document)
+        elif self.is_terminal and brief:
+            self.sentence(*brief)
+        elif self.is_terminal:
             self.console.print(self.rich_table(columns, [item], as_part=True))
         else:
             self.line(_plain(columns, [column.cell(item).plain for column in columns]))
@@ -196,8 +212,13 @@ class Output:
 
     # -- cards ---------------------------------------------------------------------------------------------------------
 
-    def block(self, title: Sequence[Cell], body: str, pairs: Iterable[tuple[str, Cell]]) -> None:
-        """Print a title, a text and named details, as a card on a terminal."""
+    def block(
+        self, document: Mapping[str, Any], title: Sequence[Cell], body: str, pairs: Iterable[tuple[str, Cell]]
+    ) -> None:
+        """Print the document if JSON was asked for, else a title, a text and named details: a card on a terminal."""
+        if self.as_json:
+            self.document(document)
+            return
         if not self.is_terminal:
             self.line("  ".join(cell.plain for cell in title if cell.text))
             for text in body.splitlines():
@@ -223,6 +244,12 @@ class Output:
     def _write(self, line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
+
+
+def paragraphs(text: str) -> str:
+    """Return a text with its line breaks, and a mark for each other character that is not printable."""
+    lines = (line.expandtabs(4) for line in text.splitlines())
+    return "\n".join("".join(char if char.isprintable() else "�" for char in line) for line in lines)
 
 
 def _one_line(text: str) -> str:

@@ -17,7 +17,7 @@ from scratchbus.cli.commands import (
 )
 from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import Cell
-from scratchbus.cli.text import TODO_MARKS, one_line, paragraphs, plural
+from scratchbus.cli.text import TODO_MARKS, one_line, plural
 from scratchbus.errors import InvalidField, shown
 
 _STYLES = {"in_progress": "bold", "completed": "dim", "cancelled": "dim"}
@@ -74,7 +74,7 @@ def set_todo(
 def inject_todo(session: Invocation, of: str, plan: scratchbus.Todo) -> None:
     """Print the todo list as the text that survives compaction; nothing if no item is open."""
     text = plan.format_for_injection()
-    _show_text(session, {"session": of, "text": text}, text)
+    session.out.text({"session": of, "text": text}, text or "")
 
 
 def _json_of(text: str) -> Any:
@@ -111,7 +111,7 @@ def show_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad)
     Only the agent itself may read it: AGENT is the source, unless --source or the settings name another one.
     """
     content, revision = pad.read_with_revision()
-    _show_text(session, {"agent": agent, "content": content, "revision": revision}, content)
+    session.out.text({"agent": agent, "content": content, "revision": revision}, content)
 
 
 @scratchpad.command(
@@ -139,12 +139,4 @@ def write_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad
 def whoami(session: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
     """Print the text that an agent gets at the start of a run."""
     text = pad.whoami()
-    _show_text(session, {"agent": agent, "text": text}, text)
-
-
-def _show_text(session: Invocation, document: dict[str, Any], text: str | None) -> None:
-    """Print a document, or a text: unchanged into a pipe, as paragraphs on a terminal, not at all if it is empty."""
-    if session.as_json:
-        session.out.document(document)
-    elif text:
-        session.out.line(paragraphs(text) if session.out.is_terminal else text)
+    session.out.text({"agent": agent, "text": text}, text)

@@ -51,15 +51,12 @@ def up(session: Invocation, metrics_host: str, metrics_port: int | None) -> None
     if session.settings().archive_url:
         runs.append(run_archiver)
     names = ", ".join(run.__name__.removeprefix("run_") for run in runs)
-    if session.as_json:
-        metrics = {"metrics": exporter.url} if exporter else {}
-        session.out.document({**engine_document(status), **metrics, "pid": os.getpid()})
-    else:
-        ends = "Ctrl-C; the engine stays" + (", `scratchbus stop` stops it" if status.directory else "")
-        pairs = [*connection_hint(status), ("runs", Cell(names))]
-        pairs += [("metrics", Cell(exporter.url, "cyan"))] if exporter else []
-        pairs += [("ends", Cell(ends))]
-        session.out.block([Cell("scratchbus is up", "bold green")], "", pairs)
+    metrics = {"metrics": exporter.url} if exporter else {}
+    ends = "Ctrl-C; the engine stays" + (", `scratchbus stop` stops it" if status.directory else "")
+    pairs = [*connection_hint(status), ("runs", Cell(names))]
+    pairs += [*((name, Cell(url, "cyan")) for name, url in metrics.items()), ("ends", Cell(ends))]
+    document = {**engine_document(status), **metrics, "pid": os.getpid()}
+    session.out.block(document, [Cell("scratchbus is up", "bold green")], "", pairs)
 
     def connect() -> scratchbus.Bus:
         return scratchbus.Bus.connect(session.url, source=source, config=session.config, bus=session.bus)

@@ -57,11 +57,11 @@ def _default_bus() -> str:
 def show_status(session: Invocation, status: scratchbus.Status) -> None:
     """Show the status of a bus."""
     out = session.out
-    if out.as_json:
-        out.document({**status.model_dump(mode="json"), **engine_document(status)})
-        return
     name = "" if status.bus == _default_bus() else f"bus {status.bus}"
-    out.block([Cell("scratchbus", "bold"), Cell(name)], "", [*connection_hint(status), *_state(status)])
+    title, pairs = [Cell("scratchbus", "bold"), Cell(name)], [*connection_hint(status), *_state(status)]
+    out.block({**status.model_dump(mode="json"), **engine_document(status)}, title, "", pairs)
+    if out.as_json:
+        return
     if status.subscriptions:
         worst = sorted(status.subscriptions, key=lambda each: (-each.dead_letters, -each.lag, each.name))
         _section(out, _subscription_columns(), worst[:_MOST], len(worst), "subscription")

@@ -66,12 +66,6 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
 
 
-def paragraphs(text: str) -> str:
-    """Return a text with its line breaks, and a mark for each other character that is not printable."""
-    lines = (line.expandtabs(4) for line in text.splitlines())
-    return "\n".join("".join(char if char.isprintable() else "�" for char in line) for line in lines)
-
-
 def compact(value: Any) -> str:
     """Return a JSON value on one line."""
     import json  # late, as all that `--help` does not need

@@ -74,17 +74,13 @@ def push(session: Invocation, file: str, event_id: str | None) -> None:
         changes = registry.changes_from(bus.types)
         has_changed = bus.push_types(registry, event_id=event_id)
         version = bus.types_version
-    if session.as_json:
-        session.out.document(
-            {
-                "changed": has_changed, "version": version, "types": sorted(registry.types),
-                "added": changes.added, "removed": changes.removed, "modified": changes.changed,
-            }
-        )  # fmt: skip
-    elif has_changed:
-        session.out.sentence(Cell("published", "green"), Cell(f"version {version}: {_summary(changes)}"))
-    else:
-        session.out.sentence(Cell(f"The bus already has these types, as version {version}"))
+    document = {
+        "changed": has_changed, "version": version, "types": sorted(registry.types),
+        "added": changes.added, "removed": changes.removed, "modified": changes.changed,
+    }  # fmt: skip
+    published = (Cell("published", "green"), Cell(f"version {version}: {_summary(changes)}"))
+    cells = published if has_changed else (Cell(f"The bus already has these types, as version {version}"),)
+    session.out.result(document, *cells)
 
 
 def _summary(changes: scratchbus.RegistryChanges) -> str:

@@ -110,7 +110,7 @@ def test_everything_that_output_prints_is_harmless(capsys: pytest.CaptureFixture
         out.sentence(*row)
         out.table(columns, row, titled=True)
         out.row(columns, row[1])
-        out.block(row, HOSTILE, [("name", row[0])])
+        out.block({}, row, HOSTILE, [("name", row[0])])
         out.document({HOSTILE: HOSTILE})
     said = capsys.readouterr()
     assert_harmless(said.out + said.err)

@@ -2,7 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scratchbus.cli.text import ago, ahead, clock, compact, one_line, paragraphs, short, span
+from scratchbus.cli.output import paragraphs
+from scratchbus.cli.text import ago, ahead, clock, compact, one_line, short, span
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
