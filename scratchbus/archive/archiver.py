@@ -8,8 +8,6 @@ manifest ends.
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -130,8 +128,7 @@ class _LogArchiver:
         self._bus, self._shard, self._report = bus, shard, report
         self._archive, self._origin = archive, ""
         self._keys: ShardKeys = bus.core.log.keys(shard)
-        who = f"{bus.core.by}@{socket.gethostname()}:{os.getpid()}"
-        self._lease = Archiving(self._keys, token_hex(8), who, round(lease * 1000))
+        self._lease = Archiving(self._keys, token_hex(8), bus.core.process, round(lease * 1000))
         self._patience_ms = round(patience * 1000)
         self.done = Archived(shard=shard)
 

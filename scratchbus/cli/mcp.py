@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 import scratchbus
-from scratchbus.cli.commands import BusGroup
+from scratchbus.cli.commands import BusGroup, given
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.daemon import metrics_options, start_exporter
@@ -175,8 +175,8 @@ def _identity(session: Invocation, who: dict[str, str | None], groups: list[str]
     name = who["agent"] or session.settings().source
     if name is None:
         raise click.UsageError("the server needs an agent; give --agent NAME")
-    kind, page = who["kind"] or "subagent", session.page or "main"
-    return scratchbus.McpIdentity.of(name, kind=kind, page=page, session=who["session"], tools=groups)
+    where = given(kind=who["kind"] or None, page=session.page or None, session=who["session"])
+    return scratchbus.McpIdentity.of(name, tools=groups, **where)
 
 
 def _document(identity: scratchbus.McpIdentity) -> dict[str, Any]:

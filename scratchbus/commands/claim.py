@@ -15,7 +15,7 @@ from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import START
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import CheckedBy, Duration, duration_ms, moment
+from scratchbus.domain.values import CheckedBy, Duration, check_source, duration_ms, moment
 from scratchbus.engine.steps import Abandoned, Step
 from scratchbus.errors import EventIdReused, InvalidTTL
 from scratchbus.eventlog.append import append, first_end
@@ -129,7 +129,7 @@ def pick(
     What has less than the `least` priority is left alone. For work, an instance that was named also takes what it held
     before it was restarted. Raises UnknownType.
     """
-    holder, ttl_ms = core.acting(by), _ttl_ms(ttl)
+    holder, ttl_ms = core.by if by is None else check_source(by, "by"), _ttl_ms(ttl)
     check_guards(event_id)
     for name in wanted.types or ():
         yield from type_of(core, name)

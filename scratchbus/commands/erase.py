@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from functools import partial
 from secrets import token_hex
 from typing import cast
@@ -45,7 +43,7 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     if not reason:
         raise InvalidField("reason", "say why it is erased; the tombstone records it")
     check_guards(event_id)
-    keys, who = core.log.keys(core.log.shard(page)), f"{core.by}@{socket.gethostname()}:{os.getpid()}"
+    keys, who = core.log.keys(core.log.shard(page)), core.process
     known = yield from history(core.log, page, id)
     if not known:
         raise not_found(page, id)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -80,7 +78,7 @@ def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
     Raises PositionLost, LogRewound or CodeTooOld too; then the live state is as it was.
     """
     began, log = time.monotonic(), core.log
-    work = _Work(log, f"{core.by}@{socket.gethostname()}:{os.getpid()}", progress)
+    work = _Work(log, core.process, progress)
     for shard in range(log.shards):
         work.note(shard, 0, (yield from _read_end(log, shard)))
     for shard in range(log.shards):

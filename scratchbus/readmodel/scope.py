@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +15,6 @@ from scratchbus.domain.events import TypesChanged
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType, Registry
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.domain.values import check_source
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -60,9 +61,10 @@ class Core:
     registry_checked: float = 0.0
     recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
 
-    def acting(self, by: str | None = None) -> str:
-        """Return who does something."""
-        return self.by if by is None else check_source(by, "by")
+    @property
+    def process(self) -> str:
+        """The name under which this process holds leases."""
+        return f"{self.by}@{socket.gethostname()}:{os.getpid()}"
 
 
 class Host(Protocol):

@@ -5,9 +5,7 @@ It never waits and has no connection; `Subscription` and `AsyncSubscription` dri
 
 from __future__ import annotations
 
-import os
 import random
-import socket
 import time
 from collections.abc import Callable
 from secrets import token_hex
@@ -75,7 +73,7 @@ class Consumer:
         self._patience = seconds("handler_timeout", terms.handler_timeout)
         self._lease_ms = round(lease * 1000)
         self._make, self._owner, self._wake, self._feed = make, owner, wake, feed
-        self._who = f"{core.by}@{socket.gethostname()}:{os.getpid()}"
+        self._who = core.process
         self._token = token_hex(8)
         self._is_known = False
         self._tags = Tags(core)
