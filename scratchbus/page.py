@@ -24,7 +24,7 @@ from scratchbus.domain.observation import Claim, NewObservation, Observation, Ob
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.projections.filters import Filter
+from scratchbus.projections.filters import Filter, keywords_of
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Host
 from scratchbus.readmodel.short_ids import whole_id
@@ -119,7 +119,7 @@ class Page:
         is not on the page.
         """
         if filters is not None:
-            return self.list(**looking.keywords_of(filters, locals()))
+            return self.list(**keywords_of(filters, locals()))
         wanted = Filter.parse(locals())
         return self._bus.converse(looking.list_all(self._bus.core, self._stored(stale_ok), wanted, limit, after))
 
@@ -130,8 +130,8 @@ class Page:
     def update(
         self,
         id: str,
-        patch: ObservationPatch | None = None,
         /,
+        patch: ObservationPatch | None = None,
         *,
         expected_version: int | None = None,
         event_id: str | None = None,

@@ -22,7 +22,7 @@ from scratchbus.domain.observation import Claim, NewObservation, Observation, Ob
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.projections.filters import Filter
+from scratchbus.projections.filters import Filter, keywords_of
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.readmodel.short_ids import whole_id
@@ -117,7 +117,7 @@ class AsyncPage:
         is not on the page.
         """
         if filters is not None:
-            return await self.list(**looking.keywords_of(filters, locals()))
+            return await self.list(**keywords_of(filters, locals()))
         wanted = Filter.parse(locals())
         return await self._bus.converse(looking.list_all(self._bus.core, self._stored(stale_ok), wanted, limit, after))
 
@@ -128,8 +128,8 @@ class AsyncPage:
     async def update(
         self,
         id: str,
-        patch: ObservationPatch | None = None,
         /,
+        patch: ObservationPatch | None = None,
         *,
         expected_version: int | None = None,
         event_id: str | None = None,

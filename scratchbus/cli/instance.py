@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,8 +40,12 @@ def _kept_key(directory: Path) -> str:
     try:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(os.urandom(32).hex())
-        with suppress(FileExistsError):  # another command was faster
+        try:
             os.link(fresh, path)
+        except FileExistsError:
+            pass  # another command was faster
+        except OSError:
+            fresh.replace(path)  # a file system without hard links
     finally:
         fresh.unlink(missing_ok=True)
     return _read(path) or os.urandom(32).hex()

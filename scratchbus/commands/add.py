@@ -36,7 +36,7 @@ def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
 
     `given` are the arguments of `Page.add` by name, those that it does not know under "unknown".
     """
-    if given["content"] is None:
+    if not isinstance(given["type"], str):
         given = _spread(given)
     for name in given["unknown"]:
         raise UnknownField(name, NewObservation.model_fields)
@@ -46,7 +46,7 @@ def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
 
 
 def _spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of an `add` that has no content, because its first argument is the whole observation.
+    """Return the arguments of an `add` whose first argument is the whole observation.
 
     Other arguments replace its fields. Raises InvalidField.
     """
@@ -54,10 +54,11 @@ def _spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(whole, NewObservation | Mapping):
         return given
     fields = whole.model_dump(include=whole.model_fields_set) if isinstance(whole, NewObservation) else whole
-    for name in ("type", "content"):
-        if fields.get(name) is None:
-            raise InvalidField(name, "is missing")
     beside = {name: value for name, value in given.items() if value is not None and (name, value) != ("times", 1)}
+    if fields.get("type") is None:
+        raise InvalidField("type", "is missing")
+    if fields.get("content") is None and "content" not in beside:
+        raise InvalidField("content", "is missing")
     unknown = {key_text(name): value for name, value in fields.items() if name not in NewObservation.model_fields}
     return {**given, **fields, **beside, "type": fields["type"], "unknown": {**given["unknown"], **unknown}}
 

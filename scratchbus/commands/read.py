@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Protocol
 
 from scratchbus.commands.outcome import check_statuses, not_found
 from scratchbus.domain.checks import check_limit, check_some
@@ -14,7 +14,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id, check_page
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, NotFound, UnknownField, UnknownType, key_text, shown
+from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.reader import Narrow
 from scratchbus.projections.filters import Filter
@@ -96,20 +96,6 @@ class StoredPage:
             return head.added
         found = yield from self.get([id])  # the head of what is final may have been dropped
         return found[id].added_seq if id in found else None
-
-
-def keywords_of(filters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a `list` whose filters were given as a mapping, which the others complete.
-
-    Raises InvalidField or UnknownField.
-    """
-    keywords = {name: value for name, value in given.items() if name not in ("self", "filters")}
-    if not isinstance(filters, Mapping):
-        raise InvalidField("filters", f"{shown(filters)} is not a mapping; write list(type=…)")
-    for name in filters:
-        if name not in keywords:
-            raise UnknownField(key_text(name), keywords)
-    return keywords | dict(filters)
 
 
 def get_one(page: Reads, id: str) -> Step[Observation | None]:

@@ -7,6 +7,7 @@ lookaround. Its \w, \d and \s match ASCII only, so this module replaces them by 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -18,7 +19,7 @@ _CLASSES = {
     "s": r"\t-\r\x1c-\x20\x{85}\pZ",
 }
 _ANYWHERE = {r"\Z": r"\z", r"\D": r"\P{Nd}"}
-_TOKEN = re.compile(r"\\.|\[\^?\]?|\]", re.DOTALL)
+_TOKEN = re.compile(r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\.|\[\^?\]?|\]", re.DOTALL)
 
 
 class UnfitPattern(ValueError):
@@ -49,7 +50,9 @@ class Pattern(Protocol):
 def linear_pattern(text: str) -> Pattern:
     """Compile a Python regular expression with RE2, which searches in linear time. Raises UnfitPattern."""
     try:
-        re.compile(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of what may come to mean something else to Python
+            re.compile(text)
     except (re.error, OverflowError, RecursionError) as problem:
         raise UnfitPattern(f"is not a regular expression: {problem}") from None
     options = re2.Options()
@@ -77,6 +80,8 @@ def _with_unicode_classes(text: str) -> str:
         found_text = found[0]
         if found_text[0] in "[]":
             is_inside = not found_text.endswith("]") if is_inside else found_text != "]"
+        elif len(found_text) > 2:
+            return rf"\x{{{found_text[2:]}}}"
         elif found_text in _ANYWHERE:
             return _ANYWHERE[found_text]
         elif own := _CLASSES.get(found_text[1]):

@@ -193,8 +193,11 @@ def first_end(log: Log, shard: int) -> Step[str]:
 def _reach(log: Log, shard: int) -> Step[str]:
     """Return the stream id that the log of a shard ends with now, before anything is written from here."""
     tail = yield from ask(shard, "GET", log.keys(shard).tail)
-    seen = log.seen[shard] = read_last(tail, shard)[0].stream_id
-    log.bounds[shard] = bound(seen)
+    seen = read_last(tail, shard)[0].stream_id
+    log.bounds[shard], log.seen[shard] = (
+        bound(seen),
+        seen,
+    )  # in this order: another thread reads what has been seen first
     log.first.setdefault(shard, seen)
     return seen
 

@@ -81,30 +81,47 @@ def _repair(*, log: Key, tail: Key, pages: Key, repaired: Key, ids: Key) -> None
 def repair(log: Log) -> Step[list[ForeignEntry]]:
     """Remove what is behind the tails of all logs, so that events can be appended again; return what it was.
 
-    Raises LogError for a log whose tail is lost or damaged, from which nothing is removed.
+    What is removed is logged at once. Raises LogError, once all others are repaired, for a log whose tail is lost or
+    damaged, from which nothing is removed.
     """
     removed: list[ForeignEntry] = []
+    refused: list[int] = []
     for shard in range(log.shards):
-        keys, is_done = log.keys(shard), False
-        while not is_done:
-            command = _repair(
-                log=keys.log, tail=keys.tail, pages=keys.pages, repaired=keys.repaired, ids=keys.ids
-            )  # whose reply may be lost: to send it twice does no harm, so it is sent as a read is
-            (reply,) = yield Call(shard, (command,))
-            match reply:
-                case [b"sound"] | [b"replaced"]:
-                    is_done = True
-                case [b"copied", int()]:
-                    pass
-                case [b"removed", *entries]:
-                    removed += (ForeignEntry.of(entry, shard) for entry in entries)
-                case [b"refused"]:
-                    raise LogError(
-                        f"shard {shard}: {keys.tail} does not name an event of the log, so where the log ends is not"
-                        " known; restore the engine from a backup"
-                    )
-                case _:
-                    raise _repair.unknown(reply)
-    for each in removed:
-        logger.warning("an entry was removed from the log", shard=each.shard, entry=each.stream_id)
+        try:
+            removed += yield from _repair_shard(log, shard)
+        except LogError:
+            refused.append(shard)
+    if refused:
+        told = f"; removed from the others: {', '.join(each.stream_id for each in removed)}" if removed else ""
+        raise LogError(
+            f"shard {', '.join(map(str, refused))}: the tail names no event of the log, so where it ends is not known;"
+            f" restore the engine from a backup{told}"
+        )
     return removed
+
+
+def _repair_shard(log: Log, shard: int) -> Step[list[ForeignEntry]]:
+    """Remove what is behind the tail of a log. Raises LogError where that is not known."""
+    keys = log.keys(shard)
+    removed: list[ForeignEntry] = []
+    while True:
+        command = _repair(
+            log=keys.log, tail=keys.tail, pages=keys.pages, repaired=keys.repaired, ids=keys.ids
+        )  # whose reply may be lost: to send it twice does no harm, so it is sent as a read is
+        (reply,) = yield Call(shard, (command,))
+        match reply:
+            case [b"sound"] | [b"replaced"]:
+                return removed
+            case [b"copied", int()]:
+                pass
+            case [b"removed", *entries]:
+                found = [ForeignEntry.of(entry, shard) for entry in entries]
+                for each in found:
+                    logger.warning(
+                        "an entry was removed from the log", shard=shard, entry=each.stream_id, fields=each.fields
+                    )
+                removed += found
+            case [b"refused"]:
+                raise LogError(f"shard {shard}: the tail names no event")
+            case _:
+                raise _repair.unknown(reply)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from itertools import islice, takewhile
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 from scratchbus.domain.checks import as_time, check_names, check_object, check_text
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.values import CheckedBy, Given, millis
+from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 from scratchbus.projections import scratch_page
 from scratchbus.projections.page_in_memory import LivePage
 
@@ -58,6 +60,22 @@ class Filter(Given):
             and (self.since is None or observation.added_ms >= millis(self.since))
             and (not self.waiting or (observation.is_open and observation.remind_on is not None))
         )
+
+
+def keywords_of(filters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of a `list` whose filters were given as a mapping; keywords beside it replace those.
+
+    Raises InvalidField or UnknownField.
+    """
+    keywords = {name: value for name, value in given.items() if name not in ("self", "filters")}
+    if not isinstance(filters, Mapping):
+        raise InvalidField("filters", f"{shown(filters)} is not a mapping; write list(type=…)")
+    for name in filters:
+        if name not in keywords:
+            raise UnknownField(key_text(name), keywords)
+    defaults = {"limit": 100, "stale_ok": False}
+    beside = {name: value for name, value in keywords.items() if value is not None and value != defaults.get(name)}
+    return {**keywords, **filters, **beside}
 
 
 def matching(page: LivePage, wanted: Filter, limit: int | None, below: int | None) -> list[Observation]:

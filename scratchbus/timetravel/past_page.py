@@ -13,7 +13,7 @@ from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.projections.filters import Filter
+from scratchbus.projections.filters import Filter, keywords_of
 from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel.past import PastMoment, PastReads
 
@@ -39,6 +39,7 @@ class PastPage(PastMoment):
 
     def list(
         self,
+        filters: Mapping[str, Any] | None = None,
         *,
         type: str | None = None,
         status: str | Collection[str] | None = None,
@@ -53,8 +54,11 @@ class PastPage(PastMoment):
     ) -> Observations:
         """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
-        Raises UnknownType or InvalidField for a value that no observation can have.
+        A mapping `filters` stands for keywords of the same names. Raises UnknownField, UnknownType or InvalidField for
+        a value that no observation can have.
         """
+        if filters is not None:
+            return self.list(**keywords_of(filters, locals()))
         wanted = Filter.parse(locals())
         return self._bus.converse(read.list_all(self._bus.core, self._past.reads, wanted, limit, after))
 

@@ -11,7 +11,7 @@ from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.projections.filters import Filter
+from scratchbus.projections.filters import Filter, keywords_of
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.timetravel.past import PastMoment, PastReads
 
@@ -37,6 +37,7 @@ class AsyncPastPage(PastMoment):
 
     async def list(
         self,
+        filters: Mapping[str, Any] | None = None,
         *,
         type: str | None = None,
         status: str | Collection[str] | None = None,
@@ -51,8 +52,11 @@ class AsyncPastPage(PastMoment):
     ) -> Observations:
         """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
-        Raises UnknownType or InvalidField for a value that no observation can have.
+        A mapping `filters` stands for keywords of the same names. Raises UnknownField, UnknownType or InvalidField for
+        a value that no observation can have.
         """
+        if filters is not None:
+            return await self.list(**keywords_of(filters, locals()))
         wanted = Filter.parse(locals())
         return await self._bus.converse(read.list_all(self._bus.core, self._past.reads, wanted, limit, after))
 

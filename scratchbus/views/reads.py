@@ -16,7 +16,7 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import Duration, check_id, check_page, duration_ms
 from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
 from scratchbus.eventlog.reader import STOPPABLE_BLOCK_MS, Stop
-from scratchbus.projections.filters import Filter, matching
+from scratchbus.projections.filters import Filter, keywords_of, matching
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.scope import Core
 from scratchbus.views.live_page import Change, Live, Watcher
@@ -49,6 +49,7 @@ class ViewReads:
 
     def list(
         self,
+        filters: Mapping[str, Any] | None = None,
         *,
         type: str | None = None,
         status: str | Collection[str] | None = None,
@@ -65,9 +66,12 @@ class ViewReads:
 
         `type`, `tags` and `owner` use indexes; `status` and `source` are checked on the way; `text` (in the content,
         any case) and `context` scan every remaining observation. Observations that have been final for `keep_final`
-        are not in a view; `Page.list` has them. Raises UnknownType or InvalidField for a value that no observation
-        can have, and NotFound when `after` is not on the page.
+        are not in a view; `Page.list` has them. A mapping `filters` stands for keywords of the same names. Raises
+        UnknownField, UnknownType or InvalidField for a value that no observation can have, and NotFound when `after`
+        is not on the page.
         """
+        if filters is not None:
+            return self.list(**keywords_of(filters, locals()))
         wanted = Filter.parse(locals())
         check_limit(limit)
         live = self._open()

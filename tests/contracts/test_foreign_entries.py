@@ -15,6 +15,7 @@ import pytest
 
 from scratchbus import AsyncBus, NewObservation
 from scratchbus.archive.export import line_of
+from scratchbus.engine.steps import ask
 from scratchbus.errors import LogBlocked, LogError
 from scratchbus.eventlog.keys import PageKeys
 from tests.contracts.test_bounds import read_everything
@@ -193,6 +194,23 @@ def test_nothing_is_removed_from_a_log_without_a_tail(bus, page, story):
     send(bus, "SET", keys.tail, tail)
 
 
+@pytest.mark.engines("embedded-4-shards")
+def test_a_shard_that_cannot_be_repaired_keeps_nothing_from_the_others(bus):
+    pages = {bus.core.log.shard(name): name for name in map(str, range(50))}
+    for shard, name in pages.items():
+        bus.page(name).add("observation", f"{shard}")
+    keys = [keys_of(bus, pages[shard]) for shard in range(4)]
+    for shard in (0, 3):
+        bus.converse(ask(shard, "XADD", keys[shard].log, "9999999999999-7", "by", "hand"))
+    tail = bus.converse(ask(2, "GETDEL", keys[2].tail))
+    with pytest.raises(LogError, match=r"^shard 2: .* from the others: 9999999999999-7, 9999999999999-7$"):
+        bus.repair()
+    bus.converse(ask(2, "SET", keys[2].tail, tail))
+    assert [status.foreign for status in bus.status().shards] == [0, 0, 0, 0]
+    for shard in range(4):
+        bus.page(pages[shard]).add("observation", "later")
+
+
 def test_a_repair_that_was_cut_short_is_completed(bus, page, story):
     other = page.add("observation", "other")
     add_by_hand(bus, "9999999999999-0")
@@ -316,6 +334,7 @@ def _waits(bus, seen, stop):
 
 @pytest.mark.parametrize("id", ["18446744073709551614-5", AT_ONCE])
 @pytest.mark.parametrize("follow", [_each, _all_pages, _deliveries, _changes, _waits])
+@pytest.mark.alone
 def test_followers_wait_and_go_on_after_the_repair(connect, bus, page, story, follow, id):
     seen: list[str] = []
     stop, mine = threading.Event(), connect()

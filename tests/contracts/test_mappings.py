@@ -17,8 +17,8 @@ def test_an_observation_may_be_given_whole(page, whole):
 
 
 def test_arguments_beside_a_whole_observation_replace_its_fields(page):
-    added = page.add(FIELDS | {"times": 3}, source="router", tags=["new"])
-    assert (added.source, added.tags, added.occurrences, added.content) == ("router", ["new"], 3, "Fraud ring")
+    added = page.add(FIELDS | {"times": 3}, "Small ring", source="router", tags=["new"])
+    assert (added.source, added.tags, added.occurrences, added.content) == ("router", ["new"], 3, "Small ring")
 
 
 def test_a_retry_of_a_whole_observation_is_known(page):
@@ -52,6 +52,7 @@ def test_filters_may_be_given_as_a_mapping(page):
     added = [page.add(FIELDS) for _ in range(3)]
     assert page.list({"type": "risk_alert", "tags": ["security"]}) == added[::-1]
     assert page.list({"type": "risk_alert", "limit": 1}) == page.list({"type": "risk_alert"}, limit=1) == added[:1:-1]
+    assert page.list({"type": "risk_alert", "limit": 2}, type="observation", limit=1)[0].content == "other"
     assert len(page.list({})) == 4
     with pytest.raises(UnknownField, match=r"^tag: unknown field; use one of: after, context"):
         page.list({"tag": "security"})
@@ -59,11 +60,24 @@ def test_filters_may_be_given_as_a_mapping(page):
         page.list(5)
 
 
+def test_filters_of_views_and_of_the_past_may_be_given_as_a_mapping(bus, page):
+    page.add("observation", "other")
+    added = page.add(FIELDS)
+    with bus.view("main") as view:
+        view.wait_for(added)
+        for way in (view, page.as_of(bus.position())):
+            assert [one.id for one in way.list({"type": "risk_alert"}, limit=5)] == [added.id]
+            with pytest.raises(UnknownField, match=r"^tag: unknown field"):
+                way.list({"tag": "security"})
+
+
 def test_changes_may_be_given_as_a_mapping(page):
     added = page.add(FIELDS)
     assert page.update(added.id, {"content": "Larger ring", "confidence": 1.0}).content == "Larger ring"
     changed = page.update(added.id, {"content": "x"}, owner="agent", expected_version=2)
     assert (changed.content, changed.owner, changed.version) == ("x", "agent", 3)
+    assert page.update(added.id, patch={"content": "x"}, event_id="e2").version == 4
+    changed = page.get(added.id)
     for patch, error in (({"id": "x"}, ReadOnlyField), ({"colour": "red"}, UnknownField), (5, InvalidField)):
         with pytest.raises(error):
             page.update(added.id, patch)

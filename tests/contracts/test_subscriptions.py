@@ -320,6 +320,7 @@ def test_a_handler_that_never_returns_loses_its_lease(connect):
                 late.ack()
 
 
+@pytest.mark.alone
 def test_a_lease_lasts_as_long_as_its_consumer_is_there(connect):
     one = connect("one", subscription_lease="2s")
     two = connect("two", subscription_lease="2s")

@@ -50,6 +50,7 @@ def problem_of(schema, value):
     [
         ({"properties": {"a": {"pattern": "^T-[0-9]+$"}}}, [{"a": "T-1"}, {"a": 5}, {}], [{"a": "T-"}]),
         ({"properties": {"a": {"pattern": r"\d"}}}, [{"a": "٣"}], [{"a": "x"}]),
+        ({"properties": {"a": {"pattern": r"^[\u00e0-\u00ff]+\u0021?$"}}}, [{"a": "é"}, {"a": "é!"}], [{"a": "e"}]),
         ({"patternProperties": {"^n_": {"type": "number"}}}, [{"n_a": 1, "b": "x"}], [{"n_a": "x"}]),
         (
             {"properties": {"a": {}}, "patternProperties": {"^n_": {}, "^m": {}}, "additionalProperties": False},

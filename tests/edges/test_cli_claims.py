@@ -115,6 +115,21 @@ def test_the_key_of_a_terminal_is_for_its_user_alone(cli: Cli, monkeypatch: pyte
     assert [each.name for each in home.iterdir()] == [key.name]
 
 
+def test_the_key_of_a_terminal_is_kept_without_hard_links_too(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    def refuse(*_: object) -> None:
+        raise PermissionError("this file system has none")
+
+    monkeypatch.setattr("os.link", refuse)
+    monkeypatch.setenv("SCRATCHBUS_HOME", str(tmp_path))
+    assert cli("active").code == 0
+    (key,) = tmp_path.iterdir()
+    first = key.read_text()
+    assert cli("active").code == 0
+    assert (key.read_text(), stat.S_IMODE(key.stat().st_mode)) == (first, 0o600)
+
+
 def test_without_a_place_for_a_key_each_command_is_on_its_own(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):

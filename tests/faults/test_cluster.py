@@ -191,6 +191,7 @@ def test_every_master_is_asked_whether_it_syncs(cluster: Cluster, bus_name: str)
             ask(master, "CONFIG", "SET", "appendfsync", "everysec")
 
 
+@pytest.mark.alone
 def test_too_few_replicas_are_told_when_connecting_and_an_error_on_every_shard(
     cluster: Cluster, bus_name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,7 @@ from scratchbus.errors import EngineError
 from tests import launcher
 from tests.faults.checker import Acknowledged, check
 from tests.faults.servers import DURABLE, Server
-from tests.inspection import project
+from tests.inspection import keys_of, project
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
@@ -158,6 +158,22 @@ def test_daemons_outlive_an_engine_that_takes_no_writes_for_a_while(
         for log in logs:
             said = [json.loads(line)["event"] for line in log.read_text().splitlines()]
             assert [said.count(word) for word in ("started", "waiting", "going on", "stopped")] == [1, 1, 1, 1]
+        assert check(bus) == []
+
+
+def test_daemons_outlive_an_entry_added_by_hand(
+    new_server: Callable[..., Server], start: Start, tmp_path: Path
+) -> None:
+    server = new_server(**DURABLE)
+    with Bus.connect(server.url, source="writer") as bus, server.client() as client:
+        bus.page().add("reminder", "ends while nobody can write", ttl="100ms")
+        client.xadd(keys_of(bus).log, {"by": "hand"}, id="9999999999999-1")
+        daemons = [start(name, server.url) for name in ("up", "expirer")]
+        logs = [tmp_path / "up-0.err", tmp_path / "expirer-1.err"]
+        eventually(lambda: all(b'"waiting"' in log.read_bytes() and b"repair" in log.read_bytes() for log in logs))
+        assert [entry.stream_id for entry in bus.repair()] == ["9999999999999-1"]
+        eventually(lambda: everything_is_over(bus))
+        end(daemons)
         assert check(bus) == []
 
 

@@ -94,6 +94,7 @@ def test_wrong_tokens_are_logged_without_being_told_and_slowed(embedded_url: str
 
 
 @pytest.mark.real
+@pytest.mark.alone
 def test_a_right_token_is_answered_at_once_while_wrong_ones_wait(embedded_url: str, tmp_path: Path) -> None:
     with serving(embedded_url, tmp_path / "tokens.yaml", "--tools", "observations") as served:
         right = served.token()
@@ -154,6 +155,7 @@ async def test_beyond_those_that_wait_a_client_has_no_token_checked(monkeypatch:
 
 
 @pytest.mark.real
+@pytest.mark.alone
 async def test_wrong_tokens_beyond_those_that_wait_are_refused_at_once(embedded_url: str, tmp_path: Path) -> None:
     with serving(embedded_url, tmp_path / "tokens.yaml", "--tools", "observations") as served:
         right, parts = served.token(), urlsplit(served.url)

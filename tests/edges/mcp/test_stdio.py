@@ -162,6 +162,7 @@ def test_a_signal_ends_it_at_once(embedded_url: str, page_name: str, number: sig
         assert b"Traceback" not in client.process.stderr.read()
 
 
+@pytest.mark.alone
 def test_a_signal_ends_it_though_its_client_takes_nothing(embedded_url: str, page_name: str):
     with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
         client.greet()
