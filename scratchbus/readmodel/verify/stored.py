@@ -151,8 +151,8 @@ class StoredKeys:
 
     def _may_be_paged_out(self, page: str, id: str, row: bytes | None) -> bool:
         """Return whether the row of a document may be missing, and then note it as absent."""
-        document = self.base.observation(page, id)
-        is_absent = row is None and document is not None and may_be_paged_out(document)
+        document = self.base.observation(page, id) if row is None else None
+        is_absent = document is not None and may_be_paged_out(document)
         if is_absent:
             self.absent.add((page, id))
         return is_absent
