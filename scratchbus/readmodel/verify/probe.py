@@ -66,9 +66,9 @@ class Probe:
                 entries = yield from self._read(state.at, until)
                 if not entries:
                     break
-                items = decode_items(entries, self._shard)
+                items, is_level = decode_items(entries, self._shard), state.at == tip.at
                 for entry, item in items:
-                    if item.position > tip.at:  # the read model may be behind
+                    if is_level or item.position > tip.at:  # the read model may be behind
                         tip.apply(entry, item, self._verified.add)
                 if state is base:
                     base.apply(items, tip.gaps)
