@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from scratchbus.domain.events import Erased
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
 from scratchbus.engine.steps import Call, Step
@@ -70,6 +71,8 @@ class Probe:
                 for entry, item in items:
                     if is_level or item.position > tip.at:  # the read model may be behind
                         tip.apply(entry, item, self._verified.add)
+                        if isinstance(item, Erased):
+                            base.forget(item)
                 if state is base:
                     base.apply(items, tip.gaps)
                 self._note(tip.at.seq)

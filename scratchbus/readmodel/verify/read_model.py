@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
+from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.checkpoint import Checkpoint
 from scratchbus.eventlog.codec import Poison, RawEntry, entry_id, read_document
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.positions import WIDTH, pack
 from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.state_commands import commands
+
+
+def offset_of(packed: bytearray, ms: int, seq: int) -> int:
+    """Return where the first of these packed positions is that is not before this one."""
+    starts = range(0, len(packed), WIDTH)
+    return WIDTH * bisect_left(starts, pack((ms, seq)), key=lambda at: bytes(packed[at : at + WIDTH]))
 
 
 class ReadModel:
@@ -48,6 +58,17 @@ class ReadModel:
         for command in commands(self._keys, fold, Checkpoint(build=self.build)):
             self._run(command)
         self.at, self.event_id = items[-1][1].position, entry_id(items[-1][0])
+
+    def forget(self, tombstone: Erased) -> None:
+        """Drop what the append script drops with erased events, in the moment in which it writes their tombstone."""
+        held = self.positions[self._keys.page(tombstone.page, self.build).positions]
+        for place in tombstone.positions:
+            self.rejected.discard(place)
+            with suppress(InvalidInput):  # a tombstone that was tampered with
+                ms, seq, _ = Position.parse(place)
+                at = offset_of(held, ms, seq)
+                if held[at : at + WIDTH] == pack((ms, seq)):
+                    del held[at : at + WIDTH]
 
     def observation(self, page: str, id: str) -> Observation | None:
         """Return an observation on a page."""

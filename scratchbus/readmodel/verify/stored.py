@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -20,7 +19,7 @@ from scratchbus.projections.scratch_page import may_be_paged_out
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.verify.expected import PageState, State
-from scratchbus.readmodel.verify.read_model import ReadModel
+from scratchbus.readmodel.verify.read_model import ReadModel, offset_of
 
 
 class StoredKey(NamedTuple):
@@ -122,10 +121,9 @@ class StoredKeys:
 
     def positions_differ(self, key: str, held: bytes) -> bool:
         """Return whether the stored positions of a page are not those of its events; below the floor some may lack."""
-        expected, width = self.base.positions[key], positions.WIDTH
-        floor = positions.pack(self.floor[:2])
-        below = bisect_right(range(0, len(expected), width), floor, key=lambda at: bytes(expected[at : at + width]))
-        return len(held) % width > 0 or len(held) > len(expected) or not held.endswith(expected[below * width :])
+        expected = self.base.positions[key]
+        above = expected[offset_of(expected, self.floor.ms, self.floor.seq + 1) :]
+        return len(held) % positions.WIDTH > 0 or len(held) > len(expected) or not held.endswith(above)
 
     # -- what the append script writes -----------------------------------------------------------------------------
 
