@@ -17,7 +17,7 @@ from scratchbus.archive.stores import Store
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
 from scratchbus.eventlog.archived import Checked, Fault, Stretch
-from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position, text_of
+from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_id, entry_position, text_of
 
 T = TypeVar("T")
 
@@ -183,7 +183,7 @@ class Archive:
         if entry is None:  # erased: its line still says when it was
             ms, _ = place_of(lines[seq - manifest.chain.first.seq])
             return Position(ms, seq, shard), ""
-        return entry_position(entry, shard), entry_fields(entry).get(b"id", b"").decode("utf-8", "replace")
+        return entry_position(entry, shard), entry_id(entry)
 
 
 def _is_behind(entry: RawEntry, after: Position) -> bool:

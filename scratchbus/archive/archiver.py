@@ -35,7 +35,7 @@ from scratchbus.errors import (
     SettingsError,
 )
 from scratchbus.eventlog.below_floor import read_floor
-from scratchbus.eventlog.codec import entry_fields, entry_position
+from scratchbus.eventlog.codec import entry_id, entry_position
 from scratchbus.eventlog.consumers import drop_idle
 from scratchbus.eventlog.gaps import erased_between
 from scratchbus.eventlog.keys import ShardKeys
@@ -199,8 +199,7 @@ class _LogArchiver:
         tail, found = self._bus.converse(
             ask_all(self._shard, [("GET", self._keys.tail), ("XRANGE", self._keys.log, end.at, end.at)])
         )
-        is_there = bool(found) and entry_fields(found[0]).get(b"id", b"").decode("utf-8", "replace") == end.id
-        if end_of(tail, self._shard).seq < end.seq or (found and not is_there):
+        if end_of(tail, self._shard).seq < end.seq or (found and entry_id(found[0]) != end.id):
             raise ArchiveForeign(
                 f"{catalog.where} ends at {end.at}, an event that the log of shard {self._shard} does not have; the log"
                 " was rewound or restored from an older backup: set archive_url to a new location for it"

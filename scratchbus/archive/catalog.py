@@ -118,9 +118,8 @@ class SegmentCatalog:
 
     def sweep(self, manifest: Manifest) -> None:
         """Delete the files of a segment's events that its manifest does not name."""
-        named = (manifest.name, manifest.files.segment.name, manifest.files.index.name)
         for name in (name.removeprefix(self.folder) for name in self.store.list(self.folder)):
-            if number_of(name) == manifest.chain.first.seq and name not in named:
+            if number_of(name) == manifest.chain.first.seq and name not in manifest.names:
                 self.store.delete(self.folder + name)
 
     def manifest(self, first: int) -> Manifest:

@@ -119,7 +119,7 @@ class LogCheck:
         except ValueError as problem:
             self._say(name, str(problem))
             return None
-        self._named |= {name, manifest.files.segment.name, manifest.files.index.name}
+        self._named |= {name} | manifest.names
         if manifest.name != name:
             self._say(name, f"it is {manifest.name} under another name")
         if folder_of(manifest.chain.bus, manifest.chain.shard) != self._folder:
@@ -253,11 +253,8 @@ class LogCheck:
             return
         for name in self._store.list(self._folder):
             content = self._store.get(name) if is_manifest(name.removeprefix(self._folder)) else None
-            try:
-                files = Manifest.parse(content).files if content else None
-            except ValueError:
-                continue  # it was reported
-            self._named |= {files.segment.name, files.index.name} if files else set()
+            with suppress(ValueError):  # which was reported
+                self._named |= Manifest.parse(content).names if content else set()
         for name in rest:
             if name not in self._named and self._store.get(self._folder + name) is not None:
                 self._say(name, "no manifest names it: an archiver was interrupted, or someone put it there")

@@ -11,7 +11,7 @@ from scratchbus.domain.position import BusPosition
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position, is_batch_end
+from scratchbus.eventlog.codec import RawEntry, entry_id, entry_position, is_batch_end
 from scratchbus.eventlog.consumers import read_cursors
 from scratchbus.eventlog.keys import CURSORS, SYSTEM_PAGE
 from scratchbus.eventlog.lag import end_of, in_ms
@@ -53,11 +53,8 @@ class Trimmer:
         seq = min(self._limit, last.chain.last.seq, self._bus.converse(self._still_read()))
         end = self._batch_end(seq, floor.seq)
         if end is not None:
-            position, id = (
-                entry_position(end, self._shard),
-                entry_fields(end).get(b"id", b"").decode("utf-8", "replace"),
-            )
-            if self._bus.converse(self._lease.raise_floor(self._origin, position, id)):
+            position = entry_position(end, self._shard)
+            if self._bus.converse(self._lease.raise_floor(self._origin, position, entry_id(end))):
                 floor = position
         (first,) = self._bus.converse(ask_all(self._shard, [("XRANGE", self._keys.log, "-", "+", "COUNT", 1)]))
         begin = entry_position(first[0], self._shard) if first else floor

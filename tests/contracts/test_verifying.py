@@ -103,6 +103,22 @@ def test_writers_projectors_and_rebuilds_meanwhile_are_no_findings(
     assert next(count) > 40
 
 
+def test_an_erasure_meanwhile_is_no_finding(bus: Bus, page, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [page.add("observation", f"{number}").id for number in range(9)]
+    project(bus)
+    look, erased = Probe.look, list[str]()
+
+    def disturbed(self, commands):
+        commands = list(commands)
+        if "heads:main" in str(commands) and not erased:  # its shard is folded by now, and nothing compared yet
+            erased.append(page.erase(ids[4], reason="private").id)
+        return (yield from look(self, commands))
+
+    monkeypatch.setattr(Probe, "look", disturbed)
+    assert bus.verify().findings == []
+    assert erased
+
+
 def test_what_is_not_folded_yet_is_no_finding_but_what_is_wrong_there_is(bus: Bus, page) -> None:
     live(bus)
     project(bus)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -46,10 +45,6 @@ class PageState:
     subjects: MutableMapping[str, Subject] = field(default_factory=dict)
     holders: MutableMapping[str, str | None] = field(default_factory=dict)
 
-    def branch(self) -> PageState:
-        """Return a copy on write of this page."""
-        return PageState(ChainMap({}, self.documents), ChainMap({}, self.subjects), ChainMap({}, self.holders))
-
     def observation(self, id: str) -> Observation | None:
         """Return an observation on the page."""
         found = self.documents.get(id)
@@ -63,10 +58,6 @@ class PageState:
     def live(self) -> Iterator[Observation]:
         """Yield the observations on the page."""
         return (document for document in self.documents.values() if isinstance(document, Observation))
-
-    def kept(self) -> Iterator[str]:
-        """Yield the subjects of the memories."""
-        return (subject for subject, document in self.documents.items() if isinstance(document, Remembered))
 
     def open(self) -> Iterator[str]:
         """Yield the ids of the open observations."""
@@ -108,23 +99,12 @@ class State:
     event_id: str = ""
     batch: tuple[int, int] = (1, 1)
     pages: dict[str, PageState] = field(default_factory=dict)
-    rejected: set[str] = field(default_factory=set)
     gaps: dict[str, int] = field(default_factory=dict)
     erased: set[int] = field(default_factory=set)
-    trunk: State | None = None
-
-    def branch(self) -> State:
-        """Return a copy on write of this state; it has only its own gaps."""
-        return State(self.at, self.event_id, self.batch, trunk=self)
-
-    def names(self) -> set[str]:
-        """Return the names of all pages."""
-        return set(self.pages) | (self.trunk.names() if self.trunk else set())
 
     def peek(self, name: str) -> PageState:
         """Return a page to read, an empty one if there is none."""
-        found = self.pages.get(name)
-        return found if found is not None else self.trunk.peek(name) if self.trunk else PageState()
+        return self.pages.get(name) or PageState()
 
     def apply(self, entry: RawEntry, item: Event | Poison, say: Say) -> None:
         """Fold one entry, and report what is wrong with its place in the log."""
@@ -160,7 +140,7 @@ class State:
         """Return a page to change, a new one if there is none."""
         found = self.pages.get(name)
         if found is None:
-            found = self.pages[name] = self.trunk.peek(name).branch() if self.trunk else PageState()
+            found = self.pages[name] = PageState()
         return found
 
     def _follow(self, here: Position, now: tuple[int, int], say: Say) -> None:
@@ -187,7 +167,6 @@ class State:
 
     def _reject(self, page: str, subject: str, at: Position, reason: str, say: Say) -> None:
         say("event", str(at), f"could not be folded: {reason}")
-        self.rejected.add(at.stream_id)
         there = self.page(page)
         if subject in there.documents:
             there.documents[subject] = damage(there.documents[subject], at.ms, at.seq)

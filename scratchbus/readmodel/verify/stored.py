@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from scratchbus.domain.memories import Session
-from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
-from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.codec import encode_document
-from scratchbus.eventlog.keys import SYSTEM_PAGE, PageKeys, ShardKeys
+from scratchbus.eventlog import paged_out, positions
+from scratchbus.eventlog.codec import encode_document, read_document
+from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document
@@ -20,8 +19,7 @@ from scratchbus.projections.scratch_page import may_be_paged_out
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.verify.expected import PageState, State
-
-_INDEXES = ("type", "tag", "owner", "waiting")  # whose keys name a page and a value
+from scratchbus.readmodel.verify.read_model import ReadModel, offset_of
 
 
 class StoredKey(NamedTuple):
@@ -52,35 +50,27 @@ class StoredKeys:
     """The keys of a shard: by `base` those of the read model, and by `tip` those that the append script writes.
 
     `absent` are the pages and ids of what may be paged out, since its document is not stored, or an index does not have
-    it (`unindexed`): only one look at all of it shows whether it is. `relations` follow from the same events as `base`.
+    it (`unindexed`): only one look at all of it shows whether it is.
     """
 
     def __init__(self, keys: ShardKeys) -> None:
         self.keys = keys
-        self.build = 0
         self.floor = START
-        self.base = State()
-        self.tip = self.base.branch()
-        self.relations: dict[str, set[str]] = {name: set() for name in scratch_page.RELATIONS}
+        self.base = ReadModel(keys)
+        self.tip = State()
         self.absent: set[tuple[str, str]] = set()
         self.unindexed: set[tuple[str, str]] = set()
 
     def names(self) -> set[str]:
         """Return the keys that must be there now."""
-        common = PageKeys(self.keys, "", self.build)
-        names = {self.keys.pages, common.due, common.gaps, *map(common.relation, scratch_page.RELATIONS)}
-        for page in self.tip.names():
+        names = {self.keys.pages, *self.base.rows, *self.base.positions}
+        for page in self.tip.pages:
             names |= {self.keys.heads(page), self.keys.open(page), self.keys.dedupe(page)}
-        for page in self.base.names():
-            mine = PageKeys(self.keys, page, self.build)
-            names |= {mine.docs, mine.memory, mine.all}
-            for document in self.base.peek(page).live():
-                names |= {mine.index(*index) for index in scratch_page.index_entries(document)}
         return names
 
     def find(self, key: str) -> StoredKey | None:
         """Return what must be in a key; None when it is not one of those that are compared member by member."""
-        name, build = key.removeprefix(self.keys.tag), f"p{self.build}:"
+        name, build = key.removeprefix(self.keys.tag), f"p{self.base.build}:"
         kind, _, page = name.removeprefix(build).partition(":")
         if name.startswith(build):
             return self._find_in_build(key, kind, page)
@@ -90,7 +80,7 @@ class StoredKeys:
 
         match kind:
             case "pages":
-                return StoredKey("page", key, "hash", lambda: self.tip.names(), self._soonest, _moment_difference)
+                return StoredKey("page", key, "hash", lambda: self.tip.pages, self._soonest, _moment_difference)
             case "heads":
                 return StoredKey(
                     "head", key, "hash", lambda: tip().sure(), lambda id: tip().head(id),
@@ -108,54 +98,37 @@ class StoredKeys:
         return None
 
     def _find_in_build(self, key: str, kind: str, page: str) -> StoredKey | None:
-        index = kind, ""
-        if kind in _INDEXES:  # the names of other keys may have a "#" in them
-            page, _, value = page.partition("#")
-            index = kind, value
+        rows = self.base.rows[key]
 
-        def base() -> PageState:
-            return self.base.peek(page)
-
-        def document(id: str) -> Observation | None:
-            return base().observation(id)
-
-        def ids() -> Iterator[str]:
-            return (one.id for one in base().live())
-
-        def added(id: str) -> int | None:
-            one = document(id)
-            is_in = one is not None and (kind == "all" or index in scratch_page.index_entries(one))
-            return one.added_seq if one is not None and is_in else None
+        def document(subject: str) -> Document | None:
+            return read_document(subject, rows[subject]) if subject in rows else None
 
         match kind:
-            case "docs":
+            case "docs" | "memory":
                 may_lack = partial(self._may_be_paged_out, page)
-                return StoredKey("document", key, "hash", ids, document, _document_difference, may_lack)
+                return StoredKey("document", key, "hash", lambda: rows, document, _document_difference, may_lack)
             case "paged":
                 return StoredKey("paged", key, "hash", tuple, str, partial(self._bucket_difference, page))
-            case "memory":
-                return StoredKey(
-                    "document", key, "hash", lambda: base().kept(), lambda subject: base().memory(subject),
-                    _document_difference,
-                )  # fmt: skip
-            case "all" | "type" | "tag" | "owner" | "waiting":
-                may_lack = partial(self._may_be_unindexed, page)
-                return StoredKey("index", key, "zset", lambda: filter(added, ids()), added, _score_difference, may_lack)
-            case "due":
-                return StoredKey("due", key, "zset", self._due, self._moment, _score_difference)
             case "gaps":
-                return StoredKey("gap", key, "hash", lambda: self.base.gaps, self.base.gaps.get, _text_difference)
-        if kind in scratch_page.RELATIONS:
-            known = self.relations[kind]
-            return StoredKey(
-                "relation", key, "zset", lambda: known, lambda one: 0 if one in known else None, _score_difference
-            )
+                return StoredKey("gap", key, "hash", lambda: rows, rows.get, _text_difference)
+            case "all" | "type" | "tag" | "owner" | "waiting":  # the names of other keys may have a "#" in them
+                may_lack = partial(self._may_be_unindexed, page.partition("#")[0])
+                return StoredKey("index", key, "zset", lambda: rows, rows.get, _score_difference, may_lack)
+        if kind == "due" or kind in scratch_page.RELATIONS:
+            name = "due" if kind == "due" else "relation"
+            return StoredKey(name, key, "zset", lambda: rows, rows.get, _score_difference)
         return None
+
+    def positions_differ(self, key: str, held: bytes) -> bool:
+        """Return whether the stored positions of a page are not those of its events; below the floor some may lack."""
+        expected = self.base.positions[key]
+        above = expected[offset_of(expected, self.floor.ms, self.floor.seq + 1) :]
+        return len(held) % positions.WIDTH > 0 or len(held) > len(expected) or not held.endswith(above)
 
     # -- what the append script writes -----------------------------------------------------------------------------
 
     def _soonest(self, page: str) -> int | None:
-        return self.tip.peek(page).soonest() if page in self.tip.names() else None
+        return self.tip.peek(page).soonest() if page in self.tip.pages else None
 
     def _may_lack_head(self, page: str, id: str, row: bytes | None) -> bool:
         """Return whether a head may be missing since nothing more happens to it, or another one may be there."""
@@ -176,8 +149,8 @@ class StoredKeys:
 
     def _may_be_paged_out(self, page: str, id: str, row: bytes | None) -> bool:
         """Return whether the row of a document may be missing, and then note it as absent."""
-        document = self.base.peek(page).observation(id)
-        is_absent = row is None and document is not None and may_be_paged_out(document)
+        document = self.base.observation(page, id) if row is None else None
+        is_absent = document is not None and may_be_paged_out(document)
         if is_absent:
             self.absent.add((page, id))
         return is_absent
@@ -192,7 +165,7 @@ class StoredKeys:
         """Judge the ids of a bucket, which may be paged in by the time their places are compared."""
         wrong = []
         for id, added in paged_out.ids_in(row).items():
-            document = self.base.peek(page).observation(paged_out.whole(id))
+            document = self.base.observation(page, paged_out.whole(id))
             if document is None or document.added_seq != added:
                 wrong.append(f"{paged_out.whole(id)} was not added by event {added}")
             self.absent.add((page, paged_out.whole(id)))
@@ -200,7 +173,7 @@ class StoredKeys:
 
     def problem_of_absent(self, page: str, id: str, row: bytes | None, index: paged_out.IndexEdit) -> str:
         """Describe what is wrong with a document that must be either stored or paged out."""
-        expected = self.base.peek(page).observation(id)
+        expected = self.base.observation(page, id)
         place = index.find(id)
         if place is None or expected is None:
             if expected is None or row is None:
@@ -212,19 +185,6 @@ class StoredKeys:
         if not may_be_paged_out(expected):
             return "is paged out and not final"
         return _differences(place, paged_out.PagedOut.of(expected), paged_out.PagedOut._fields)
-
-    # -- what waits for its time -----------------------------------------------------------------------------------
-
-    def _due(self) -> Iterator[str]:
-        for page in self.base.names():
-            for document in self.base.peek(page).live():
-                if scratch_page.next_moment(document) is not None:
-                    yield f"{document.id}@{page}"
-
-    def _moment(self, member: str) -> int | None:
-        id, _, page = member.partition("@")
-        document = self.base.peek(page).observation(id)
-        return scratch_page.next_moment(document) if document is not None else None
 
 
 def _presence(expected: object, row: bytes | None) -> str:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
 
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidInput, shown
-from scratchbus.eventlog import paged_out, positions
+from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import read_floor
@@ -38,7 +37,7 @@ _APART = (
 )  # fmt: skip
 """The keys, up to their first colon, that are not compared member by member."""
 
-_APART_IN_BUILD = ("rejected", "positions", "snapshots", "places", "paging")
+_APART_IN_BUILD = ("rejected", "snapshots", "places", "paging")
 """The same, of a build of the state."""
 
 
@@ -94,29 +93,33 @@ class _Shard:
         except (InvalidInput, ValueError) as problem:
             self._verified.add("checkpoint", checkpoint_key(self._keys), f"cannot be read: {problem}")
             return
-        self._wanted.build = checkpoint.build
+        self._wanted.base.build = checkpoint.build
         self._wanted.floor = (yield from read_floor(self._log, self._shard)).position
-        yield from self._looker.fold_base(checkpoint.position)
         yield from self._look([])
         for key in sorted((yield from self._scan()) | self._wanted.names()):
             stored = self._wanted.find(key)
             if stored is not None:
                 yield from self._compare(stored)
+            elif key.startswith(self._common.positions):
+                yield from self._compare_positions(key)
             elif key.startswith(self._keys.ids) and not key.endswith("retried"):
                 yield from self._compare_ids(key)
             else:
                 self._recognise(key.removeprefix(self._keys.tag))
         yield from self._compare_paged()
-        yield from self._compare_lasts()
         yield from self._read_snapshots()
         yield from self._compare_rejected()
         yield from self._compare_ends()
         base, tip = self._wanted.base, self._wanted.tip
         self._verified.events = tip.at.seq
-        self._verified.pages = len(tip.names())
-        self._verified.documents = sum(
-            1 for name in base.names() for _ in chain(base.peek(name).live(), base.peek(name).kept())
-        )
+        self._verified.pages = len(tip.pages)
+        names = [PageKeys(self._keys, page, base.build) for page in tip.pages]
+        self._verified.documents = sum(len(base.rows[each.docs]) + len(base.rows[each.memory]) for each in names)
+
+    @property
+    def _common(self) -> PageKeys:
+        """The keys of the read model that belong to no page."""
+        return PageKeys(self._keys, "", self._wanted.base.build)
 
     def _check_archive(self, past: Past) -> Step[None]:
         """Check that the archive is complete and unchanged, and has nothing that was erased."""
@@ -189,14 +192,14 @@ class _Shard:
         for page, id in sorted(self._wanted.absent):
             pages[page].append(id)
         for page, ids in pages.items():
-            names = PageKeys(self._keys, page, self._wanted.build)
+            names = PageKeys(self._keys, page, self._wanted.base.build)
             for some in batches(ids, _AT_ONCE):
                 buckets = sorted({paged_out.bucket_of(id) for id in some})
                 spans = sorted(
                     {
                         paged_out.range_of(document.added_seq)
                         for id in some
-                        if (document := self._wanted.base.peek(page).observation(id))
+                        if (document := self._wanted.base.observation(page, id))
                     }
                 ) or ["0"]
                 rows, found, places = yield from self._look(
@@ -215,25 +218,16 @@ class _Shard:
                     if wrong := self._wanted.problem_of_absent(page, id, row, index):
                         self._verified.add("paged", f"{names.paged} {id}", wrong)
 
-    def _compare_lasts(self) -> Step[None]:
-        """Check that the positions of each page end with that of its last event."""
-        for some in batches(list(self._looker.places), _AT_ONCE):
-            keys = [self._looker.positions(page) for page in some]
-            found = yield from self._look(
-                [*(("STRLEN", key) for key in keys), *(("GETRANGE", key, -16, -1) for key in keys)]
-            )
-            for page, key, size, row in zip(some, keys, found, found[len(some) :], strict=False):
-                last = self._looker.places[page]
-                is_last = size % positions.WIDTH == 0 and (
-                    row == positions.pack(last[:2]) or last <= self._wanted.floor
-                )
-                if not is_last and page not in self._looker.strays:
-                    self._verified.add("position", key, f"do not end with that of its last event, {last}")
+    def _compare_positions(self, key: str) -> Step[None]:
+        """Compare the positions of a page with those of its events."""
+        (held,) = yield from self._look([("GET", key)])
+        if self._wanted.positions_differ(key, held or b""):
+            self._verified.add("position", key, "are not those of its events")
 
     def _read_snapshots(self) -> Step[None]:
         """Check that all snapshots can be read."""
-        for page in self._looker.places:
-            names = PageKeys(self._keys, page, self._wanted.build)
+        for page in self._wanted.tip.pages:
+            names = PageKeys(self._keys, page, self._wanted.base.build)
             for place in (yield from snapshots.stored(self._keys, names)):
                 snapshot = yield from snapshots.nearest(self._keys, names, place)
                 if (
@@ -246,7 +240,7 @@ class _Shard:
 
     def _compare_rejected(self) -> Step[None]:
         """Check that exactly the events that cannot be folded were set aside."""
-        key, held, at = PageKeys(self._keys, "", self._wanted.build).rejected, set[str](), "-"
+        key, held, at = self._common.rejected, set[str](), "-"
         while True:
             (entries,) = yield from self._look([("XRANGE", key, at, "+", "COUNT", _AT_ONCE)])
             held |= {entry[0].decode() for entry in entries}
@@ -268,7 +262,6 @@ class _Shard:
             ]
         )
         base, tip = self._wanted.base, self._wanted.tip
-        yield from self._looker.fold(base.branch(), tip.at, self._verified.add)
         said = said_end(tail, self._shard)
         if last and (said.seq or not origin) and not up_to(said, last):
             yield from self._list_foreign()
@@ -295,11 +288,9 @@ class _Shard:
         kind, _, rest = name.partition(":")
         if kind in _APART:
             return
-        if kind[:1] == "p" and kind[1:].isdigit():
-            part, _, page = rest.partition(":")
-            is_known = int(kind[1:]) != self._wanted.build or part in _APART_IN_BUILD
-            if is_known and (part != "positions" or page in self._looker.places or int(kind[1:]) != self._wanted.build):
-                return
+        is_of_build = kind[:1] == "p" and kind[1:].isdigit()
+        if is_of_build and (int(kind[1:]) != self._wanted.base.build or rest.partition(":")[0] in _APART_IN_BUILD):
+            return
         if kind == "import":
             what = "is of an import that is at work, or was cut short; import the file again to complete it"
             self._verified.add("import", self._keys.tag + name, what)

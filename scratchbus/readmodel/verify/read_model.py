@@ -1,0 +1,101 @@
+"""The read model that follows from the log: what the projector's own fold writes, kept in dictionaries."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.scripts import Command
+from scratchbus.errors import InvalidInput
+from scratchbus.eventlog.checkpoint import Checkpoint
+from scratchbus.eventlog.codec import Poison, RawEntry, entry_id, read_document
+from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.positions import WIDTH, pack
+from scratchbus.projections.table import projection_of
+from scratchbus.readmodel.fold import Fold, needed
+from scratchbus.readmodel.state_commands import commands
+
+
+def offset_of(packed: bytearray, ms: int, seq: int) -> int:
+    """Return where the first of these packed positions is that is not before this one."""
+    starts = range(0, len(packed), WIDTH)
+    return WIDTH * bisect_left(starts, pack((ms, seq)), key=lambda at: bytes(packed[at : at + WIDTH]))
+
+
+class ReadModel:
+    """One build of a shard's read model, folded up to `at`, the event `event_id`.
+
+    `rows` has the members of each hash and sorted set with their values or scores, by key; `positions` the packed
+    positions of each page, by key; `rejected` the stream ids of the events that could not be folded.
+    """
+
+    def __init__(self, keys: ShardKeys) -> None:
+        self.build = 0
+        self.at: Position = START
+        self.event_id = ""
+        self.rows: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        self.positions: defaultdict[str, bytearray] = defaultdict(bytearray)
+        self.rejected: set[str] = set()
+        self._keys = keys
+
+    def apply(self, items: Sequence[tuple[RawEntry, Event | Poison]], gaps: Mapping[str, int]) -> None:
+        """Fold the next entries; `gaps` says before which of them how many others are missing."""
+        fold = Fold(self._keys.shard)
+        for page, subjects in needed(item for _, item in items).items():
+            for subject in subjects:
+                fold.load((page, subject), self._row(page, subject))
+        for entry, item in items:
+            fold.apply(entry, item)
+            place = item.position.stream_id
+            if place in gaps:
+                fold.gaps[place] = gaps[place]
+        for command in commands(self._keys, fold, Checkpoint(build=self.build)):
+            self._run(command)
+        self.at, self.event_id = items[-1][1].position, entry_id(items[-1][0])
+
+    def forget(self, tombstone: Erased) -> None:
+        """Drop what the append script drops with erased events, in the moment in which it writes their tombstone."""
+        held = self.positions[self._keys.page(tombstone.page, self.build).positions]
+        for place in tombstone.positions:
+            self.rejected.discard(place)
+            with suppress(InvalidInput):  # a tombstone that was tampered with
+                ms, seq, _ = Position.parse(place)
+                at = offset_of(held, ms, seq)
+                if held[at : at + WIDTH] == pack((ms, seq)):
+                    del held[at : at + WIDTH]
+
+    def observation(self, page: str, id: str) -> Observation | None:
+        """Return an observation on a page."""
+        row = self._row(page, id)
+        found = read_document(id, row) if row is not None else None
+        return found if isinstance(found, Observation) else None
+
+    def _row(self, page: str, subject: str) -> bytes | None:
+        rows = self.rows.get(getattr(self._keys.page(page, self.build), projection_of(subject).store))
+        return rows.get(subject) if rows else None
+
+    def _run(self, command: Command) -> None:
+        """Do to the dictionaries what a command would do to the engine."""
+        verb, key, arguments = str(command[0]), str(command[1]), command[2:]
+        match verb:
+            case "HSET":
+                self.rows[key].update(zip(map(str, arguments[::2]), arguments[1::2], strict=True))
+            case "ZADD":
+                self.rows[key].update(zip(map(str, arguments[1::2]), arguments[::2], strict=True))
+            case "HDEL" | "ZREM":
+                for member in arguments:
+                    self.rows[key].pop(str(member), None)
+            case "DEL":
+                self.rows[key].clear()
+            case "APPEND":
+                self.positions[key] += arguments[0]
+            case "XADD":
+                self.rejected.add(arguments[0].decode())
+            case _:
+                raise NotImplementedError(f"{verb} in the commands of a fold")
