@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scratchbus.engine.steps import Pause, Step, ask
+from scratchbus.engine.steps import Pause, Step, ask, ask_all
 from scratchbus.errors import RebuildHeld, ScratchbusError
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.checkpoint import Outcome
+from scratchbus.eventlog.checkpoint import Outcome, checkpoint_key
 from scratchbus.eventlog.lag import end_of
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
@@ -86,11 +86,30 @@ def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
     for shard in range(log.shards):
         if work.ends[shard]:
             yield from _rebuild_shard(work, shard)
+        elif (yield from _has_state_alone(log, shard)):
+            yield from _drop_state(work, shard)
     return Rebuilt(sum(work.done.values()), time.monotonic() - began)
 
 
 def _read_end(log: Log, shard: int) -> Step[int]:
     return end_of((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
+
+
+def _has_state_alone(log: Log, shard: int) -> Step[bool]:
+    """Return whether a shard has state but never had an event: an older version folded an entry added by hand."""
+    keys = log.keys(shard)
+    names = (checkpoint_key(keys), keys.tail, keys.origin, keys.pages)
+    has_state, *others = yield from ask_all(shard, [("EXISTS", name) for name in names])
+    return bool(has_state) and not any(others)
+
+
+def _drop_state(work: _Work, shard: int) -> Step[None]:
+    """Delete state that is of no event, and last its checkpoint: until then no one reads it or adds to it."""
+    lease = yield from take(work.log.keys(shard), work.who)
+    yield from clear(lease, kept=())
+    if not (yield from lease.switch()):
+        yield from lease.leave()  # the first event was appended meanwhile
+        yield from _rebuild_shard(work, shard)
 
 
 def _rebuild_shard(work: _Work, shard: int) -> Step[None]:

@@ -12,7 +12,7 @@ from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, read_floor
-from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_unchecked
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_items, entry_position
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
@@ -118,7 +118,7 @@ class Probe:
                 last = places[page][-1]
                 self._verified.add("position", self.positions(page), f"are not those of its events, up to {last}")
         self.places |= {page: folded[-1] for page, folded in places.items()}
-        if (yield from read_checkpoint(self._keys)).build != self._wanted.build:
+        if (yield from read_unchecked(self._keys)).build != self._wanted.build:
             raise Moved
 
     def _differing(self, places: dict[str, list[Position]]) -> Step[list[str]]:
