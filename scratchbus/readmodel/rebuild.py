@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
-from scratchbus.errors import RebuildHeld, ScratchbusError
+from scratchbus.errors import LogGap, RebuildHeld, ScratchbusError
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Outcome, checkpoint_key
 from scratchbus.eventlog.lag import end_of
@@ -77,7 +77,7 @@ def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
     """Fold the state of all shards again and switch to it; until then readers use the old one.
 
     Raises RebuildHeld while someone else does so; one that was killed is taken over from, and its leavings are removed.
-    Raises PositionLost, LogRewound or CodeTooOld too; then the live state is as it was.
+    Raises PositionLost, LogRewound, LogGap or CodeTooOld too; then the live state is as it was.
     """
     began, log = time.monotonic(), core.log
     work = _Work(log, f"{core.by}@{socket.gethostname()}:{os.getpid()}", progress)
@@ -129,15 +129,24 @@ def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
     """Fold a shard's log from its beginning until the new build may take the place of the live one, and switch."""
     shard, end = lease.keys.shard, work.ends[lease.keys.shard]
     pace, known, is_live = Pace(end, time.monotonic()), None, False
+    last_progress = time.monotonic()
     while not is_live:
         began, seen = time.monotonic(), end
         folded, known = yield from fold_once(work.log, shard, known, CHUNK, lease.build)
         end = (yield from lease.keep()).seq
         now, done = time.monotonic(), known.position.seq
         work.note(shard, done, end)
+        if folded.events:
+            last_progress = now
         if folded.outcome is not Outcome.DONE:
             yield Pause(0.02)  # the reply was lost, or another server took over
         elif folded.is_all:
             is_live = yield from lease.switch()
+            if not is_live and now - last_progress > _TERM:
+                raise LogGap(
+                    f"shard {shard}: the log ends at {known.position}, before its tail or the state in use; events are"
+                    " missing: restore the engine from a backup"
+                )
+            yield Pause(0 if is_live else 0.02)
         else:
             yield Pause(pace.rest(now, now - began, end - done, end - seen))
