@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
-from scratchbus.errors import LogGap, RebuildHeld, ScratchbusError
+from scratchbus.errors import LogError, LogGap, LogRewound, RebuildHeld, ScratchbusError
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.checkpoint import Outcome, checkpoint_key
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.eventlog.lag import end_of
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
@@ -138,15 +138,22 @@ def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
         work.note(shard, done, end)
         if folded.events:
             last_progress = now
-        if folded.outcome is not Outcome.DONE:
-            yield Pause(0.02)  # the reply was lost, or another server took over
-        elif folded.is_all:
-            is_live = yield from lease.switch()
-            if not is_live and now - last_progress > _TERM:
-                raise LogGap(
-                    f"shard {shard}: the log ends at {known.position}, before its tail or the state in use; events are"
-                    " missing: restore the engine from a backup"
-                )
-            yield Pause(0 if is_live else 0.02)
-        else:
+        if folded.outcome is Outcome.DONE and not folded.is_all:
             yield Pause(pace.rest(now, now - began, end - done, end - seen))
+            continue
+        is_live = folded.outcome is Outcome.DONE and (yield from lease.switch())
+        if not is_live:  # a reply was lost, another server took over, or more was folded meanwhile
+            if now - last_progress > _TERM:
+                raise _unfinished(known, folded.outcome)
+            yield Pause(0.02)
+
+
+def _unfinished(known: Checkpoint, outcome: Outcome) -> LogError:
+    """Return the error for a log that does not go on, or whose events cannot be folded."""
+    shard, advice = known.position.shard, "restore the engine from a backup"
+    if outcome is Outcome.DONE:
+        return LogGap(
+            f"shard {shard}: the log ends at {known.position}, before its tail or the state in use; events are missing:"
+            f" {advice}"
+        )
+    return LogRewound(f"shard {shard}: the origin of the log, or its event behind {known.position}, is lost; {advice}")
