@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scratchbus.errors import LogRewound
+from scratchbus.errors import LogRewound, NotFound
 from tests.contracts.test_bounds import read_everything
 from tests.engines import ONE
 from tests.inspection import keys_of, project, send
@@ -51,3 +51,26 @@ def test_a_rebuild_without_an_origin_gives_up(bus, page, monkeypatch):
     send(bus, "DEL", keys_of(bus).origin)
     with pytest.raises(LogRewound, match="restore"):
         bus.rebuild()
+
+
+@pytest.mark.parametrize("head", [None, *GARBAGE])
+def test_a_forged_open_observation_is_neither_picked_nor_in_the_way(connect, head):
+    with connect(max_observations=3) as bus:
+        page = bus.page("main")
+        story = page.add("observation", "story")
+        for score in ("1", "inf"):
+            send(bus, "ZADD", keys_of(bus).open("main"), score, f"forged {score}")
+            if head is not None:
+                send(bus, "HSET", keys_of(bus).heads("main"), f"forged {score}", head)
+        assert page.claim_next().id == story.id
+        assert page.claim_next() is None
+        added = [page.add("risk_alert", f"{number}").id for number in range(3)]
+        assert page.list()[0].id == added[-1]
+
+
+@pytest.mark.parametrize("head", GARBAGE)
+def test_an_observation_with_a_forged_head_is_not_found(bus, page, head):
+    story = page.add("observation", "story")
+    send(bus, "HSET", keys_of(bus).heads("main"), story.id, head)
+    with pytest.raises(NotFound):
+        page.update(story.id, content="x")
