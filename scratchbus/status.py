@@ -163,7 +163,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
         floor=floor.stream_id if floor.seq else None,
         foreign=foreign,
     )
-    return status, [name.decode() for name in names]
+    return status, [name.decode("utf-8", "replace") for name in names]
 
 
 def _read_gaps(keys: ShardKeys, build: int) -> Step[list[Gap]]:
@@ -197,7 +197,7 @@ def _count_claims(core: Core, pages: list[str]) -> Step[dict[str, int]]:
         heads = [("HMGET", keys.heads(page), *ids) for page, ids in zip(some, found, strict=True) if ids]
         *rows, time = yield from ask_all(shard, [*heads, ("TIME",)])
         now = in_ms(time)
-        counts = iter(sum(row is not None and Head.parse(row).until > now for row in each) for each in rows)
+        counts = iter(sum(head is not None and head.until > now for head in map(Head.readable, each)) for each in rows)
         claims |= {page: next(counts) if ids else 0 for page, ids in zip(some, found, strict=True)}
     return claims
 

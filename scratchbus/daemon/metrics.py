@@ -140,6 +140,8 @@ def _state_of(status: Status) -> Iterator[Metric]:
     yield _gauge("projection_lag_events", "Events not folded yet.", names, [(at, each.lag) for at, each in folds])
     yield _gauge("projection_lag_seconds", "The age of the oldest.", names, [(at, x.lag_seconds) for at, x in folds])
     yield _gauge("rejected_events", "Events that could not be folded.", names, [(at, x.rejected) for at, x in folds])
+    foreign = [(at, each.foreign) for at, each in shards]
+    yield _gauge("foreign_entries", "Entries added by hand, which block writes.", ["shard"], foreign)
     yield _gauge("missing_events", "Events that a log lacks.", ["shard"], [(at, each.missing) for at, each in shards])
     names, rows = ["subscription"], [([each.name], each) for each in status.subscriptions]
     yield _gauge("subscription_lag_events", "Events behind its cursor.", names, [(at, each.lag) for at, each in rows])

@@ -10,9 +10,10 @@ from typing import NamedTuple, NoReturn
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
-from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask
-from scratchbus.errors import CodeTooOld, StateTooOld
+from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, ask_all
+from scratchbus.errors import CodeTooOld, InvalidPosition, LogRewound, StateTooOld
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import CHECKPOINT, LUA
 from scratchbus.projections import scratch_page
 
@@ -54,7 +55,10 @@ class Checkpoint(NamedTuple):
     @classmethod
     @lru_cache(maxsize=1_024)  # most reads find the checkpoint as the read before them did
     def parse(cls, row: bytes | None, shard: int) -> Checkpoint:
-        """Read the stored form; None is the beginning. Raises StateTooOld or CodeTooOld for state of another form."""
+        """Read the stored form; None is the beginning.
+
+        Raises StateTooOld or CodeTooOld for state of another form, LogRewound for an id that no event can have.
+        """
         if not row:
             return cls(START._replace(shard=shard))
         stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
@@ -63,7 +67,12 @@ class Checkpoint(NamedTuple):
         id, event_id, build, form, origin, token = stored.groups()
         if int(form) not in (scratch_page.FORM, scratch_page.PAGED):
             _refuse(shard, int(form))
-        position = Position.parse(id)._replace(shard=shard)
+        try:
+            position = Position.parse(id)._replace(shard=shard)
+        except InvalidPosition:
+            raise not_folded_from(shard, id) from None
+        if position.seq == 0:
+            raise not_folded_from(shard, id)
         return cls(position, event_id, int(build), origin, token, int(form) == scratch_page.PAGED)
 
     def __str__(self) -> str:
@@ -80,16 +89,46 @@ def _refuse(shard: int, form: int) -> NoReturn:
     raise StateTooOld(f"{what}; run `scratchbus rebuild`")
 
 
+def not_folded_from(shard: int, id: object) -> LogRewound:
+    """Return the error for state of another log, or that an older version folded from an entry added by hand."""
+    return LogRewound(
+        f"shard {shard}: the state was folded up to {id}, not an event of this log; run `scratchbus rebuild`"
+    )
+
+
+def check_end(checkpoint: Checkpoint, tail: bytes | None, origin: bytes | None) -> None:
+    """Raise LogRewound for a checkpoint behind the tail, which is read after it; not if that is lost or damaged."""
+    if tail is None and origin is not None:
+        return
+    shard = checkpoint.position.shard
+    try:
+        end = end_of(tail, shard)
+    except InvalidPosition:
+        return
+    if checkpoint.position > end:
+        raise not_folded_from(shard, checkpoint.position)
+
+
 def checkpoint_key(keys: ShardKeys, build: int | None = None) -> str:
     """Return where the checkpoint of the live state is kept, or that of a build that is being made."""
     return keys.live if build is None else keys.page("", build).checkpoint
 
 
 def read_checkpoint(keys: ShardKeys, build: int | None = None) -> Step[Checkpoint]:
-    """Return the checkpoint of the live state, or of a build that is being made."""
-    row = yield from ask(keys.shard, "GET", checkpoint_key(keys, build))
+    """Return the checkpoint of the live state, or of a build that is being made.
+
+    Raises StateTooOld or CodeTooOld for state of another form, LogRewound for state that is not of this log.
+    """
+    names = (checkpoint_key(keys, build), keys.tail, keys.origin)
+    row, tail, origin = yield from ask_all(keys.shard, [("GET", name) for name in names])
     checkpoint = Checkpoint.parse(row, keys.shard)
+    check_end(checkpoint, tail, origin)
     return checkpoint if row or build is None else checkpoint._replace(build=build)
+
+
+def read_unchecked(keys: ShardKeys) -> Step[Checkpoint]:
+    """Return the checkpoint of the live state, also one behind the tail."""
+    return Checkpoint.parse((yield from ask(keys.shard, "GET", checkpoint_key(keys))), keys.shard)
 
 
 class Outcome(Enum):

@@ -225,7 +225,9 @@ def cursors_of(log: Log, state: dict[str, str]) -> list[Position]:
 
 def names(keys: ShardKeys) -> Step[list[str]]:
     """Return the names of all subscriptions."""
-    return sorted(name.decode() for name in (yield from ask(keys.shard, "SMEMBERS", keys.subscriptions)))
+    return sorted(
+        name.decode("utf-8", "replace") for name in (yield from ask(keys.shard, "SMEMBERS", keys.subscriptions))
+    )
 
 
 def read_hash(keys: ShardKeys, key: str) -> Step[dict[str, str]]:
@@ -235,7 +237,10 @@ def read_hash(keys: ShardKeys, key: str) -> Step[dict[str, str]]:
 
 def texts(row: list[bytes]) -> dict[str, str]:
     """Return the reply of HGETALL as texts."""
-    return {name.decode(): value.decode() for name, value in zip(row[::2], row[1::2], strict=True)}
+    return {
+        name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for name, value in zip(row[::2], row[1::2], strict=True)
+    }
 
 
 def removed(name: str) -> NotFound:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import LARGEST
 from scratchbus.engine.scripts import Constants
+from scratchbus.errors import shown
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.projections import scratch_page
 
@@ -98,12 +99,22 @@ class Head(NamedTuple):
 
     @classmethod
     def parse(cls, row: bytes) -> Head:
-        """Read the stored form."""
+        """Read the stored form. Raises ValueError for what is not one."""
         fields: list[Any] = row.decode().split("|", len(cls._fields) - 1)
+        if len(fields) != len(cls._fields):
+            raise ValueError(f"{shown(row)} is not a head")
         for at in _NUMBERS:
             fields[at] = int(fields[at] or 0)
         fields[_TAGS] = fields[_TAGS] or NO_TAGS
         return cls(*fields)
+
+    @classmethod
+    def readable(cls, row: bytes | None) -> Head | None:
+        """Read the stored form; None if there is none, or someone wrote something else there by hand."""
+        try:
+            return None if row is None else cls.parse(row)
+        except ValueError:
+            return None
 
     def __str__(self) -> str:
         """The stored form."""

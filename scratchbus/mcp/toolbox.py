@@ -22,6 +22,7 @@ from scratchbus.errors import (
     EngineLoading,
     EngineUnreachable,
     InvalidInput,
+    LogBlocked,
     LogError,
     NotReplicated,
     ScratchbusError,
@@ -219,7 +220,8 @@ async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
     try:
         return await tool(arguments)
     except (EngineError, LogError) as problem:
-        if problem.event_id is None or not tool.takes("event_id") or not isinstance(problem, _PASSING):
+        may_pass = isinstance(problem, _PASSING) and not isinstance(problem, LogBlocked)  # which an admin must repair
+        if problem.event_id is None or not tool.takes("event_id") or not may_pass:
             raise
         return await tool({**arguments, "event_id": problem.event_id})
 

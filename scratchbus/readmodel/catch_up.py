@@ -15,8 +15,8 @@ from scratchbus.engine.steps import Pause, Step, ask, ask_all
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
-from scratchbus.eventlog.codec import decode_items, entry_fields, entry_position, text_of
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, checkpoint_key, commit, not_folded_from
+from scratchbus.eventlog.codec import RawEntry, decode_items, entry_fields, entry_id, entry_position, text_of
 from scratchbus.eventlog.gaps import find_gaps
 from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
 from scratchbus.projections.projection import Store
@@ -91,27 +91,50 @@ def _read_stretch(
 ) -> Step[tuple[Checkpoint, Chunk]]:
     """Read the events behind the checkpoint, and in the same round trip that it is still the one that was known."""
     shard = begin.position.shard
+    keys = log.keys(shard)
 
     def stored(row: bytes | None) -> Checkpoint:
         return Checkpoint.parse(row, shard) if row else begin
 
     guess = known or stored((yield from ask(shard, "GET", key)))
     while True:
+        also = [
+            ("GET", key),
+            ("XREVRANGE", keys.log, guess.position.stream_id, "-", "COUNT", 1),
+            ("GET", keys.tail),
+            ("GET", keys.origin),
+        ]
         try:
-            found = yield from LogReader(log, guess.position, chunk=chunk).read(("GET", key))
+            found = yield from LogReader(log, guess.position, chunk=chunk).read(*also)
         except PositionLost:
             checkpoint = stored((yield from ask(shard, "GET", key)))
             if checkpoint.position == guess.position:
                 raise
             guess = checkpoint  # others have folded what was trimmed since
             continue
-        checkpoint = stored(found.replies[0])
+        row, here, tail, origin = found.replies
+        checkpoint = stored(row)
         if checkpoint.position != guess.position:
             guess = checkpoint
             continue
         if checkpoint.origin and checkpoint.origin != found.origin:
             raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
+        check_end(checkpoint, tail, origin)
+        _check_order(checkpoint, [*here, *found.entries[:1]])
         return checkpoint._replace(origin=found.origin), found
+
+
+def _check_order(checkpoint: Checkpoint, beside: Sequence[RawEntry]) -> None:
+    """Raise LogRewound unless the checkpoint fits between these entries, the one at or before it and the next one."""
+    at = checkpoint.position
+    for entry in beside:
+        place = entry_position(entry, at.shard)
+        if place == at:
+            fits = entry_id(entry) == checkpoint.event_id
+        else:
+            fits = place.seq != at.seq and (place.seq < at.seq) == (place < at)
+        if not fits:
+            raise not_folded_from(at.shard, at)
 
 
 def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoint: Checkpoint, key: str) -> Step[bool]:

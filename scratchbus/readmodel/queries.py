@@ -21,7 +21,7 @@ from scratchbus.engine.steps import Call, Pause, Step, ask
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, read_checkpoint
 from scratchbus.eventlog.codec import decode_document, decode_items, decode_observations, text_of
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
@@ -140,6 +140,10 @@ def look(
             build = keys.build = checkpoint.build
             ahead = None
             continue
+        if reply[2] and not reply[1]:
+            yield from read_checkpoint(keys)  # which raises if the log is empty, not if only its tail is lost
+        elif freshness.stale_ok:
+            check_end(checkpoint, reply[1], None)
         if reply[3] != -1:
             fold = ahead.fold if ahead else Fold(shard, store=store)
             if (yield from _fold_rest(log, page, checkpoint, fold, reply, stale=freshness.stale_ok)):

@@ -23,7 +23,7 @@ local entries, touched = {}, {}
 if MOST >= 0 and is_behind then
   local behind = seq_of(tail) - seq_of(reached)
   local rest = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MOST)
-  if #rest < behind then return {now, tail, checkpoint, -1} end
+  if #rest ~= behind then return {now, tail, checkpoint, -1} end -- some are missing, or the state is of another log
   local seen = {}
   for _, entry in ipairs(rest) do
     if field_of(entry, 'page') == PAGE then

@@ -13,6 +13,8 @@ local function tell(checkpoint)
   return tonumber(build or 1), origin or ''
 end
 
+local function ms_of(text) return tonumber(string.match(text or '', @MS@) or 0) end
+
 local holder, till = field('token'), tonumber(field('until')) or 0
 local live = call('GET', LIVE) or ''
 
@@ -35,8 +37,10 @@ if OPERATION == 'switch' then
   local new = call('GET', NEXT) or ''
   local _, made = tell(new)
   local _, was = tell(live)
-  if made ~= (call('GET', ORIGIN) or '') or (was == made and seq_of(live) > seq_of(new)) then return {2} end
-  call('SET', LIVE, new)
+  local tail = call('GET', TAIL) -- what is behind it was not an event; older versions folded it
+  local is_of_log = was == made and seq_of(live) <= seq_of(tail) and ms_of(live) <= ms_of(tail)
+  if made ~= (call('GET', ORIGIN) or '') or (is_of_log and seq_of(live) > seq_of(new)) then return {2} end
+  if new == '' then call('DEL', LIVE) else call('SET', LIVE, new) end
   call('DEL', NEXT)
 end
 call('HDEL', LEASE, 'token', 'holder', 'until')

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scratchbus.engine.steps import Pause, Step, ask
-from scratchbus.errors import RebuildHeld, ScratchbusError
+from scratchbus.engine.steps import Pause, Step, ask, ask_all
+from scratchbus.errors import LogError, LogGap, LogRewound, RebuildHeld, ScratchbusError
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.checkpoint import Outcome
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.eventlog.lag import end_of
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
@@ -75,7 +75,7 @@ def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
     """Fold the state of all shards again and switch to it; until then readers use the old one.
 
     Raises RebuildHeld while someone else does so; one that was killed is taken over from, and its leavings are removed.
-    Raises PositionLost, LogRewound or CodeTooOld too; then the live state is as it was.
+    Raises PositionLost, LogRewound, LogGap or CodeTooOld too; then the live state is as it was.
     """
     began, log = time.monotonic(), core.log
     work = _Work(log, core.process, progress)
@@ -84,11 +84,30 @@ def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
     for shard in range(log.shards):
         if work.ends[shard]:
             yield from _rebuild_shard(work, shard)
+        elif (yield from _has_state_alone(log, shard)):
+            yield from _drop_state(work, shard)
     return Rebuilt(sum(work.done.values()), time.monotonic() - began)
 
 
 def _read_end(log: Log, shard: int) -> Step[int]:
     return end_of((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
+
+
+def _has_state_alone(log: Log, shard: int) -> Step[bool]:
+    """Return whether a shard has state but never had an event: an older version folded an entry added by hand."""
+    keys = log.keys(shard)
+    names = (checkpoint_key(keys), keys.tail, keys.origin, keys.pages)
+    has_state, *others = yield from ask_all(shard, [("EXISTS", name) for name in names])
+    return bool(has_state) and not any(others)
+
+
+def _drop_state(work: _Work, shard: int) -> Step[None]:
+    """Delete state that is of no event, and last its checkpoint: until then no one reads it or adds to it."""
+    lease = yield from take(work.log.keys(shard), work.who)
+    yield from clear(lease, kept=())
+    if not (yield from lease.switch()):
+        yield from lease.leave()  # the first event was appended meanwhile
+        yield from _rebuild_shard(work, shard)
 
 
 def _rebuild_shard(work: _Work, shard: int) -> Step[None]:
@@ -108,15 +127,31 @@ def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
     """Fold a shard's log from its beginning until the new build may take the place of the live one, and switch."""
     shard, end = lease.keys.shard, work.ends[lease.keys.shard]
     pace, known, is_live = Pace(end, time.monotonic()), None, False
+    last_progress = time.monotonic()
     while not is_live:
         began, seen = time.monotonic(), end
         folded, known = yield from fold_once(work.log, shard, known, CHUNK, lease.build)
         end = (yield from lease.keep()).seq
         now, done = time.monotonic(), known.position.seq
         work.note(shard, done, end)
-        if folded.outcome is not Outcome.DONE:
-            yield Pause(0.02)  # the reply was lost, or another server took over
-        elif folded.is_all:
-            is_live = yield from lease.switch()
-        else:
+        if folded.events:
+            last_progress = now
+        if folded.outcome is Outcome.DONE and not folded.is_all:
             yield Pause(pace.rest(now, now - began, end - done, end - seen))
+            continue
+        is_live = folded.outcome is Outcome.DONE and (yield from lease.switch())
+        if not is_live:  # a reply was lost, another server took over, or more was folded meanwhile
+            if now - last_progress > _TERM:
+                raise _unfinished(known, folded.outcome)
+            yield Pause(0.02)
+
+
+def _unfinished(known: Checkpoint, outcome: Outcome) -> LogError:
+    """Return the error for a log that does not go on, or whose events cannot be folded."""
+    shard, advice = known.position.shard, "restore the engine from a backup"
+    if outcome is Outcome.DONE:
+        return LogGap(
+            f"shard {shard}: the log ends at {known.position}, before its tail or the state in use; events are missing:"
+            f" {advice}"
+        )
+    return LogRewound(f"shard {shard}: the origin of the log, or its event behind {known.position}, is lost; {advice}")

@@ -176,5 +176,5 @@ def count_open(log: Log, type_name: str) -> Step[int]:
             ids = yield from ask(shard, "ZRANGE", keys.open(page), 0, -1)
             for at in range(0, len(ids), 1000):
                 (rows,) = yield from ask_all(shard, [("HMGET", keys.heads(page), *ids[at : at + 1000])])
-                count += sum(row is not None and Head.parse(row).type == type_name for row in rows)
+                count += sum(head is not None and head.type == type_name for head in map(Head.readable, rows))
     return count

@@ -57,7 +57,8 @@ def _sweep_some(core: Core, shard: int) -> Step[tuple[int, int]]:
     by_page: dict[str, list[Write]] = defaultdict(list)
     for member, row in zip(rows[::2], rows[1::2], strict=True):
         subject, _, page = member.decode().partition("@")
-        write = _due_write(core, page, subject, Head.parse(row), now) if row else None
+        head = Head.readable(row)
+        write = _due_write(core, page, subject, head, now) if head else None
         if write is not None:  # else the head has moved on, and the projection follows
             by_page[page].append(write)
     done = 0

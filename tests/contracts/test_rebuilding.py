@@ -6,7 +6,7 @@ import pytest
 
 from scratchbus import NewObservation, because
 from scratchbus.engine.steps import Pause
-from scratchbus.errors import CodeTooOld, LogRewound, RebuildHeld, StateTooOld
+from scratchbus.errors import CodeTooOld, LogGap, LogRewound, RebuildHeld, StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import rebuild_lease as lease
@@ -288,3 +288,15 @@ def test_it_rests_while_others_publish_and_less_when_the_end_does_not_come_neare
     assert rests == sorted(rests, reverse=True)
     assert rests[-1] < 0.001
     assert [pace.rest(100 + 11 * n, 0.01, 9000 // 2**n, 10) for n in range(12)][-1] == pytest.approx(0.09)
+
+
+@pytest.mark.damages_the_log
+def test_one_of_a_log_whose_end_is_missing_gives_up(bus, page, monkeypatch):
+    """`XADD` with `MAXLEN` can do that, which everyone may who appends."""
+    monkeypatch.setattr("scratchbus.readmodel.rebuild._TERM", 0.2)
+    page.add("observation", "one")
+    project(bus)
+    send(bus, "XADD", keys_of(bus).log, "MAXLEN", "1", "9999999999999-0", "colour", "red")
+    with pytest.raises(LogGap, match="restore the engine"):
+        bus.rebuild()
+    assert build_of(bus) == 1

@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scratchbus import Bus
 from scratchbus.telemetry.counters import BOUNDS, Durations
 from tests import launcher
+from tests.inspection import keys_of, send
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
@@ -58,6 +59,7 @@ def test_a_projector_tells_what_it_folded_and_how_far_behind_everything_is(bus, 
         url = address(start("projector", "--metrics-port", "0"))
         assert url.startswith("http://127.0.0.1:")
         eventually(lambda: scrape(url)[1].get(("scratchbus_events_folded_total",)) == 5, "it has folded all")
+        send(bus, "XADD", keys_of(bus).log, "9999999999999-0", "colour", "red")
         families, samples = scrape(url)
     assert samples["scratchbus_up",] == 1
     assert samples["scratchbus_commits_total", "done"] >= 1
@@ -72,6 +74,7 @@ def test_a_projector_tells_what_it_folded_and_how_far_behind_everything_is(bus, 
     assert samples["scratchbus_page_live_claims", "main"] == 1
     assert samples["scratchbus_engine_memory_bytes",] > 0
     assert samples["process_resident_memory_bytes",] > 0
+    assert samples["scratchbus_foreign_entries", "0"] == 1
     kinds = {name: families[f"scratchbus_{name}"].type for name in ("events_folded", "append_seconds", "up")}
     assert kinds == {"events_folded": "counter", "append_seconds": "histogram", "up": "gauge"}
 

@@ -284,6 +284,9 @@ TRIES: dict[str, Try] = {
         ADMINISTERS, _nothing, lambda bus: bus.page("_own").add("observation", "x", event_id="own")
     ),
     "delete the log": Try(ADMINISTERS, _nothing, _raw("DEL", "@:log")),
+    "trim the log with XADD, which no access list can tell from appending": Try(
+        APPENDS, _some, lambda bus, _: _raw("XADD", "@:log", "MAXLEN", "1000000", "9999999999999-0", "by", "hand")(bus)
+    ),
     "trim the log": Try(ADMINISTERS, _some, lambda bus, _: _raw("XTRIM", "@:log", "MAXLEN", "0")(bus)),
     "put something in the log's place": Try(ADMINISTERS, _nothing, _raw("SET", "@:log", "x")),
     "flush the server": Try(NOBODY, _nothing, _raw("FLUSHALL")),

@@ -12,7 +12,7 @@ local function load_head(subject)
     head = false
     if row then
       local @HEAD_VARIABLES@ = match(row, @HEAD@)
-      head = @HEAD_TABLE@
+      head = version and @HEAD_TABLE@ -- else someone wrote it by hand
     end
     heads[subject] = head
   end

@@ -23,8 +23,8 @@ local function pick(types, tags, least, below, own)
     for i, row in ipairs(call('HMGET', HEADS, unpack(ids))) do
       local status, type, expires, holder, till, last, rest, marked
       status, type, priority, added, expires, holder, till, last, rest, marked =
-        match(row, @HEAD(status, type, priority, added, expires, holder, until, position, rest, tags)@)
-      local fits = status ~= 'pending_review' and (types == '' or find(types, ',' .. type .. ',', 1, true))
+        match(row or '', @HEAD(status, type, priority, added, expires, holder, until, position, rest, tags)@)
+      local fits = status and status ~= 'pending_review' and (types == '' or find(types, ',' .. type .. ',', 1, true))
         and (expires == '0' or tonumber(expires) > now)
       for _, tag in ipairs(wanted) do fits = fits and find(marked, tag, 1, true) end
       if fits then
@@ -36,7 +36,7 @@ local function pick(types, tags, least, below, own)
         if soonest == 0 or free < soonest then soonest = free end
       end
     end
-    below = int(tonumber(priority) * @SPAN@ + tonumber(added))
+    below = priority and int(tonumber(priority) * @SPAN@ + tonumber(added)) or call('ZSCORE', OPEN, ids[#ids])
   end
   return nil, {'idle', now, soonest, below, -1}
 end

@@ -45,6 +45,8 @@ local function members()
   return out
 end
 
+-- Returns true when there is room, since what was added to the open set by hand is left out.
+
 local function victim(priority)
   local from = 0
   mine = mine or members()
@@ -54,8 +56,15 @@ local function victim(priority)
     for _, subject in ipairs(rows) do
       if not left[subject] and not mine[subject] then
         local head = load_head(subject)
-        if tonumber(head.priority) > priority then return nil end
-        if not is_held(head) then return subject end
+        if not head then -- someone added it by hand
+          left[subject] = true
+          size = size - 1
+          if size < ROOM then return true end
+        elseif tonumber(head.priority) > priority then
+          return nil
+        elseif not is_held(head) then
+          return subject
+        end
       end
     end
     from = from + 64
@@ -72,8 +81,10 @@ local function make_room(priority, id, subject)
   while size >= ROOM do
     local old = ON_FULL == 'displace' and victim(priority)
     if not old then return false end
-    n = n + 1
-    retire(old, id .. '.d' .. n, (string.gsub(own_body('@DISPLACED@'), '#new#', subject, 1)))
+    if old ~= true then
+      n = n + 1
+      retire(old, id .. '.d' .. n, (string.gsub(own_body('@DISPLACED@'), '#new#', subject, 1)))
+    end
   end
   return true
 end

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from functools import partial
 
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all
-from scratchbus.errors import ArchiveDamaged, ArchiveForeign, InvalidInput, shown
+from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound, shown
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import read_floor
-from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_unchecked
 from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import erased_between, not_erased
@@ -89,8 +89,8 @@ class _Shard:
         if self._log.past is not None:
             yield from self._check_archive(self._log.past)
         try:
-            checkpoint = yield from read_checkpoint(self._keys)
-        except (InvalidInput, ValueError) as problem:
+            checkpoint = yield from read_unchecked(self._keys)
+        except (LogRewound, ValueError) as problem:
             self._verified.add("checkpoint", checkpoint_key(self._keys), f"cannot be read: {problem}")
             return
         self._wanted.base.build = checkpoint.build

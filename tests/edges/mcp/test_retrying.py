@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scratchbus import AsyncBus
-from scratchbus.engine.steps import Call, Interrupted
+from scratchbus.engine.steps import Call, Interrupted, ask
 from tests.edges.mcp.conftest import Connect
 
 
@@ -64,6 +64,21 @@ async def test_a_tool_that_fails_again_names_the_event_id(connect: Connect) -> N
         assert f"retry it with event_id={event.id!r}" in said
         again = await agent.do("add_observation", type="observation", content="once", event_id=event.id)
     assert again["id"] == event.subject
+
+
+async def test_a_tool_that_a_foreign_entry_blocks_names_the_command_and_is_not_retried(connect: Connect) -> None:
+    async with connect("analyst") as agent:
+        assert agent.bus is not None
+        log = agent.bus.core.log
+        shard = log.shard("main")
+        await agent.bus.converse(ask(shard, "XADD", log.keys(shard).log, "9999999999999-0", "colour", "red"))
+        with losing(agent.bus, 0) as writes:
+            said = await agent.fail("add_observation", type="observation", content="once")
+        assert len(writes) == 1
+        assert "9999999999999-0" in said
+        assert "`scratchbus repair`" in said
+        await agent.bus.repair()
+        assert (await agent.do("add_observation", type="observation", content="once"))["id"]
 
 
 async def test_every_writing_tool_takes_an_event_id(connect: Connect) -> None:

@@ -1,0 +1,76 @@
+"""What a writer may put into the keys of the append script by hand: it fails no one's reads, nor writes beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scratchbus.errors import LogRewound, NotFound
+from tests.contracts.test_bounds import read_everything
+from tests.engines import ONE
+from tests.inspection import keys_of, project, send
+
+pytestmark = [pytest.mark.engines(*ONE), pytest.mark.damages_the_log]
+
+GARBAGE = [b"", b"x", b"|", b"\xff\xfe", b"9" * 400]
+
+
+@pytest.mark.parametrize("value", GARBAGE)
+def test_a_forged_moment_of_a_page_is_replaced_by_the_next_write(bus, page, value):
+    story = page.add("observation", "story")
+    send(bus, "HSET", keys_of(bus).pages, "main", value)
+    added = page.add("observation", "plain")
+    send(bus, "HSET", keys_of(bus).pages, "main", value)
+    page.update(story.id, content="guarded")
+    assert [each.id for each in page.list()] == [added.id, story.id]
+    assert bus.repair() == []
+
+
+@pytest.mark.parametrize("value", GARBAGE)
+def test_status_and_readers_go_past_a_forged_head_and_verify_names_it(bus, page, value):
+    story = page.add("observation", "story")
+    project(bus)
+    send(bus, "HSET", keys_of(bus).heads("main"), story.id, value)
+    assert bus.status().open == 1
+    assert page.list() == [story]
+    assert "head" in [each.kind for each in bus.verify().findings]
+    page.add("observation", "beside it")
+
+
+def test_status_goes_past_names_that_are_no_text(bus, page):
+    story = page.add("observation", "story")
+    send(bus, "HSET", keys_of(bus).pages, b"\xff", "1")
+    send(bus, "SADD", bus.core.log.keys(0).subscriptions, b"\xff")
+    assert bus.status().open == 1
+    assert [each.id for each in read_everything(bus, page)] == [story.id]
+
+
+def test_a_rebuild_without_an_origin_gives_up(bus, page, monkeypatch):
+    monkeypatch.setattr("scratchbus.readmodel.rebuild._TERM", 0.2)
+    page.add("observation", "story")
+    project(bus)
+    send(bus, "DEL", keys_of(bus).origin)
+    with pytest.raises(LogRewound, match="restore"):
+        bus.rebuild()
+
+
+@pytest.mark.parametrize("head", [None, *GARBAGE])
+def test_a_forged_open_observation_is_neither_picked_nor_in_the_way(connect, head):
+    with connect(max_observations=3) as bus:
+        page = bus.page("main")
+        story = page.add("observation", "story")
+        for score in ("1", "inf"):
+            send(bus, "ZADD", keys_of(bus).open("main"), score, f"forged {score}")
+            if head is not None:
+                send(bus, "HSET", keys_of(bus).heads("main"), f"forged {score}", head)
+        assert page.claim_next().id == story.id
+        assert page.claim_next() is None
+        added = [page.add("risk_alert", f"{number}").id for number in range(3)]
+        assert page.list()[0].id == added[-1]
+
+
+@pytest.mark.parametrize("head", GARBAGE)
+def test_an_observation_with_a_forged_head_is_not_found(bus, page, head):
+    story = page.add("observation", "story")
+    send(bus, "HSET", keys_of(bus).heads("main"), story.id, head)
+    with pytest.raises(NotFound):
+        page.update(story.id, content="x")
