@@ -10,7 +10,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import archived_after, read_floor
-from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, read_unchecked
 from scratchbus.eventlog.codec import entry_fields, read_document
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
@@ -55,7 +55,7 @@ def read_shard(log: Log, shard: int) -> Step[ShardState]:
         archived, at = archived + stretch.entries, stretch.at
     entries = archived + (yield from ask(shard, "XRANGE", keys.log, f"({floor.position.stream_id}", "+"))
     names = {name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))}
-    checkpoint = yield from read_checkpoint(keys)
+    checkpoint = yield from read_unchecked(keys)
     common = PageKeys(keys, "", checkpoint.build)
     rejected = yield from ask(shard, "XRANGE", common.rejected, "-", "+")
     pages = {}
