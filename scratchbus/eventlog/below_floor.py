@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Fetch, Step, ask_all
-from scratchbus.errors import PositionLost
+from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog.archived import Past, Stretch
 from scratchbus.eventlog.codec import RawEntry, entry_position, text_of
 from scratchbus.eventlog.gaps import count_all_erased, not_erased
@@ -51,6 +51,14 @@ def lost(shard: int, what: str) -> PositionLost:
     return PositionLost(f"shard {shard}: {what} was archived; set archive_url to the location of the archive")
 
 
+def not_of(floor: Floor, position: Position) -> LogRewound:
+    """Return the error for a position that is not of the log that is archived up to this floor."""
+    return LogRewound(
+        f"shard {position.shard}: {position} is not of the log that is archived up to {floor.position}, which was"
+        " flushed, replaced or rewound; read it again from the start"
+    )
+
+
 def from_archive(log: Log, shard: int, what: str, call: Callable[[Past], T]) -> Step[T]:
     """Ask the archive. Raises PositionLost where none is set; `what` says in it what is wanted."""
     if log.past is None:
@@ -62,8 +70,11 @@ def from_archive(log: Log, shard: int, what: str, call: Callable[[Past], T]) -> 
 def archived_after(log: Log, floor: Floor, after: Position, limit: int, page: str = "") -> Step[Stretch]:
     """Return the next archived entries behind a position; without entries only when none are left below the floor.
 
-    Raises PositionLost where there is no archive.
+    Raises PositionLost where there is no archive, and LogRewound for a position of another log: its events had later
+    numbers at earlier times.
     """
+    if after < floor.position and after.seq >= floor.position.seq:
+        raise not_of(floor, after)
     shard, stretch = after.shard, Stretch([], after, "")
     while not stretch.entries and (at := stretch.at) < floor.position:
         what = f"what comes behind {at}" if at.seq or at.ms else "the beginning of the log"

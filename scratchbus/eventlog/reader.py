@@ -11,7 +11,7 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import LogGap
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Stretch
-from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, read_floor
+from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, not_of, read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_id, entry_position
 from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
@@ -121,6 +121,8 @@ def _read_archived(log: Log, cursor: Cursor) -> Step[Stretch]:
     stretch = Stretch([], cursor.position, cursor.event_id)
     if (floor := cursor.below) is None:
         return stretch
+    if cursor.origin not in ("", floor.origin):
+        raise not_of(floor, cursor.position)
     for limit in (CHUNK, LONGEST_BATCH):
         stretch = yield from archived_after(log, floor, cursor.position, limit)
         if not stretch.entries:

@@ -31,7 +31,7 @@ from scratchbus.eventlog.positions import WIDTH
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.readmodel.rebuild import rebuild
 from tests.engines import ONE
-from tests.inspection import archive, keys_of, log_length, outdate, project, send
+from tests.inspection import archive, forget, keys_of, log_length, now_ms, outdate, project, send
 from tests.travelling import WAYS, only
 from tests.waiting import eventually
 
@@ -809,3 +809,20 @@ def test_an_archiver_whose_floor_is_lost_every_time_says_what_to_do(bus, monkeyp
     archive(bus)
     assert list(bus.events()) == before
     assert bus.verify().findings == []
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_reader_of_a_log_that_was_flushed_is_told_so_though_the_new_one_is_archived_already(bus, follow):
+    read = bus.events(follow=follow)
+    fill(bus)
+    for _ in range(30):
+        last = next(read)
+    forget(bus)
+    eventually(lambda: now_ms(bus) > last.ms)
+    fill(bus, 12)
+    archive(bus)
+    assert last.position < floor_of(bus)
+    assert last.seq > floor_of(bus).seq
+    for again in (read, bus.events(after=last.position, follow=follow)):
+        with pytest.raises(LogRewound):
+            next(again)
