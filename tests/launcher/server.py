@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
 PACKAGES = ("scratchbus", "daemons")
@@ -24,6 +25,12 @@ PACKAGES = ("scratchbus", "daemons")
 
 LIBRARIES = ("apscheduler.schedulers.background", "fakeredis", "rich.console", "uvicorn")
 """Libraries that those import only when they need them."""
+
+
+def _tell(client: socket.socket, number: int) -> None:
+    """Send a client a number, unless it was killed meanwhile."""
+    with suppress(ConnectionError):
+        client.sendall(number.to_bytes(8, "big"))
 
 
 class Program(NamedTuple):
@@ -70,9 +77,14 @@ class Launcher:
 
     def _launch(self) -> Program | None:
         client, _ = self._listening.accept()
-        size, files, _, _ = socket.recv_fds(client, 8, 3)
-        request = _read(client, int.from_bytes(size, "big")) if len(files) == 3 else b""
+        files: list[int] = []
+        request = b""
+        with suppress(ConnectionError):  # a client may be killed at any moment
+            size, files, _, _ = socket.recv_fds(client, 8, 3)
+            request = _read(client, int.from_bytes(size, "big")) if len(files) == 3 else b""
         if not request:
+            for file in files:
+                os.close(file)
             client.close()
             return None
         if not self._has_imported:
@@ -88,7 +100,7 @@ class Launcher:
             os.close(file)
         self._clients[pid] = client
         self._selector.register(client, selectors.EVENT_READ, pid)
-        client.sendall(pid.to_bytes(8, "big"))
+        _tell(client, pid)
         return None
 
     def _leave(self, client: socket.socket) -> None:
@@ -108,12 +120,15 @@ class Launcher:
             with self._clients.pop(pid) as client:
                 if client in self._selector.get_map():
                     self._selector.unregister(client)
-                    client.sendall(status.to_bytes(8, "big"))
+                    _tell(client, status)
 
     def _abandon(self, pid: int) -> None:
-        """Kill a program whose client has ended."""
+        """Kill a program whose client has ended, unless it has just ended itself."""
+        if pid not in self._clients:
+            return
         self._selector.unregister(self._clients[pid])
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
     def _end(self) -> None:
         for pid in self._clients:

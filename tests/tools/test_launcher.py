@@ -1,0 +1,19 @@
+"""The launcher of the tests goes on whatever happens to those that ask it for programs."""
+
+import random
+import subprocess
+import time
+
+import pytest
+
+from tests import launcher
+
+
+@pytest.mark.faults
+def test_the_launcher_outlives_clients_that_are_killed_at_any_moment():
+    for _ in range(150):
+        with subprocess.Popen(launcher.command("-c", "pass"), stderr=subprocess.DEVNULL) as client:
+            time.sleep(random.uniform(0, 0.12))
+            client.kill()
+    said = subprocess.run(launcher.command("-c", "print(5)"), capture_output=True, text=True, check=True).stdout
+    assert said == "5\n"
