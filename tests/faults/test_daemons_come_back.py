@@ -217,7 +217,7 @@ def test_daemons_restart_an_embedded_engine_that_was_killed(start: Start, tmp_pa
     directory = tmp_path / "e"
     url = f"embedded:{directory}"
     try:
-        with Bus.connect(url, source="writer") as bus:
+        with Bus.connect(url, source="writer", ack="fsync", appendfsync="always") as bus:
             bus.page().add("reminder", "ends after the engine was killed", ttl="100ms")
         daemons = [start(name, url) for name in ("projector", "expirer")]
         engine = ensure_running(directory)

@@ -24,6 +24,10 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.real
 
 
+DURABLE: dict[str, Any] = {"ack": "fsync", "appendfsync": "always"}
+"""With `everysec`, an engine answers before it writes while a sync to a slow disk goes on, for up to two seconds."""
+
+
 def engine_of(directory: Path) -> EmbeddedEngine:
     running = find_running(directory)
     assert running is not None
@@ -35,7 +39,7 @@ def contents(bus: Bus) -> list[str]:
 
 
 def test_an_open_bus_starts_an_engine_that_was_killed_and_nothing_acknowledged_is_lost(directory: Path) -> None:
-    with Bus.connect(f"embedded:{directory}", source="tester", max_observations=1000) as bus:
+    with Bus.connect(f"embedded:{directory}", source="tester", max_observations=1000, **DURABLE) as bus:
         said: list[str] = []
         for round in range(3):
             said += [bus.page().add("observation", f"{round}-{number}").content for number in range(50)]
@@ -51,7 +55,7 @@ def test_an_open_bus_starts_an_engine_that_was_killed_and_nothing_acknowledged_i
 async def test_an_open_async_bus_starts_it_too_beside_its_event_loop(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with AsyncBus.connect(f"embedded:{directory}", source="tester") as bus:
+    async with AsyncBus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
         said = [(await bus.page().add("observation", f"{number}")).content for number in range(20)]
         kill(engine_of(directory))
         starters: list[threading.Thread] = []
@@ -69,7 +73,7 @@ async def test_an_open_async_bus_starts_it_too_beside_its_event_loop(
 
 
 def test_many_threads_that_notice_at_once_get_one_engine(directory: Path) -> None:
-    with Bus.connect(f"embedded:{directory}", source="tester", max_observations=1000) as bus:
+    with Bus.connect(f"embedded:{directory}", source="tester", max_observations=1000, **DURABLE) as bus:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: bus.page().add("observation", f"{number}"), range(40)))
             kill(engine_of(directory))
@@ -81,7 +85,7 @@ def test_a_follower_goes_on_when_the_engine_is_killed(directory: Path, monkeypat
     monkeypatch.setattr(reader, "STOPPABLE_BLOCK_MS", 20)
     seen: list[str] = []
     halt = threading.Event()
-    with Bus.connect(f"embedded:{directory}", source="tester") as bus:
+    with Bus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
 
         def follow() -> None:
             seen.extend(each.content for each in bus.events(follow=True, stop=halt) if isinstance(each, Added))
@@ -124,7 +128,7 @@ def test_an_open_bus_does_not_start_an_engine_that_was_stopped(directory: Path) 
 
 
 async def test_an_open_async_bus_does_not_either(directory: Path) -> None:
-    async with AsyncBus.connect(f"embedded:{directory}", source="tester") as bus:
+    async with AsyncBus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
         await bus.page().add("observation", "before")
         assert stop(directory)
         for operation in (bus.page().list, bus.position):
@@ -136,7 +140,7 @@ async def test_an_open_async_bus_does_not_either(directory: Path) -> None:
 
 
 def test_an_engine_that_crashed_and_was_stopped_afterwards_stays_away(directory: Path) -> None:
-    with Bus.connect(f"embedded:{directory}", source="tester") as bus:
+    with Bus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
         kill(engine_of(directory))
         stop(directory)
         with pytest.raises(EngineUnreachable, match="was stopped"):
@@ -144,7 +148,7 @@ def test_an_engine_that_crashed_and_was_stopped_afterwards_stays_away(directory:
 
 
 def test_a_removed_directory_is_not_created_again(directory: Path) -> None:
-    with Bus.connect(f"embedded:{directory}", source="tester") as bus:
+    with Bus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
         kill(engine_of(directory))
         shutil.rmtree(directory)
         with pytest.raises(EngineUnreachable):
