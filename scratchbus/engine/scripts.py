@@ -46,9 +46,9 @@ _FOLDER = files(__package__.partition(".")[0])
 class Script(Generic[P]):
     """A Lua script, called with named keys and arguments; returns the command that runs it.
 
-    It is sent by its digest, and whole when the engine does not have it. One that only reads is sent as such, so that a
-    user who may only read may run it; that user may not send it whole, so others load it: when they connect, and when
-    the engine turns out not to have a script of theirs.
+    It is sent by its digest, and in full if the engine does not have it. A script that only reads is sent as read-only,
+    so that users who may only read can run it. They may not send it in full; other users load it, when they connect and
+    when a script of theirs is missing.
     """
 
     known: ClassVar[dict[str, str]] = {}

@@ -53,7 +53,7 @@ def _trim(
 
 
 class FloorLost(LogRewound):
-    """The floor that an archiver had raised is gone: the server that took over did not have it yet."""
+    """An archiver had raised the floor, but the server that took over does not have the new one."""
 
     def __init__(self, shard: int) -> None:
         super().__init__(
