@@ -98,7 +98,7 @@ def _state(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
             yield "", Cell(f"{plural(shard.rejected, 'event')} could not be read and are set aside", "bold red")
         if shard.foreign:
             count = f"{shard.foreign:,} {'entry' if shard.foreign == 1 else 'entries'}"
-            text = f"{count} behind the end, added by hand, which block all writes"
+            text = f"{count} behind the end, added by hand: nothing can be written"
             yield "", Cell(f"{text}; run `scratchbus repair`", "bold red")
         for gap in shard.gaps:
             text = f"missing before {gap.before}: {plural(gap.missing, 'event')}, which a backup may have"
