@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 
 from scratchbus.domain.position import START, Position
@@ -140,6 +141,12 @@ KNOWN_ID = StoredText({"digest": "%w+", "stream_id": _REST})
 """What is remembered of an event id that the caller chose."""
 
 
+@lru_cache
+def head_start(status: str, status_class: str, type: str, priority: int) -> str:
+    """Return what the stored form of a new head begins with, up to when it was added."""
+    return f"1|{status}|{CLASSES[status_class]}|{type}|{priority}"
+
+
 def read_last(row: bytes | None, shard: int) -> tuple[Position, str]:
     """Return the position and the id of the event that a tail or a floor names; the start for None."""
     id, _, event_id = (row or b"").decode("utf-8", "replace").partition("|")
@@ -158,6 +165,9 @@ def _head_text(**values: str) -> str:
     """Return a Lua expression for the stored form of a head, each field the variable of its name or another value."""
     text = HEAD.text(*(values.get(name, name) for name in _VARIABLES))
     return text.replace("' .. '", "")  # literals that meet become one
+
+
+_STARTED = " .. '|' .. status .. '|' .. status_class .. '|' .. type .. '|' .. priority"
 
 
 def _head_table(**values: str) -> str:
@@ -202,7 +212,7 @@ LUA: Final[Constants] = {
     "NEW_HEAD_TABLE": _head_table(
         version="0", expires="'0'", wake="'0'", position="''", tags="''", **_NEW_HEAD
     ),
-    "NEW_HEAD_TEXT": _head_text(version="'1'", **_NEW_HEAD),
+    "ADDED_HEAD_TEXT": _head_text(version="start", wake="'0'", **_NEW_HEAD).replace(_STARTED, ""),
     "CHECKPOINT": CHECKPOINT.pattern,
     "CHECKPOINT_KEY": f"'{ShardKeys('', 0).checkpoint(scratch_page.NAME).removeprefix(ShardKeys('', 0).tag)}'",
     "LAST": LAST.pattern,
@@ -218,6 +228,7 @@ LUA: Final[Constants] = {
 }  # fmt: skip
 """What scripts know of stored forms, and of the names of keys.
 
-Some are code that uses Lua variables: ENTRY those named in `ENTRY`; HEAD_TABLE, NEW_HEAD_TABLE and NEW_HEAD_TEXT those
-named as the fields of a head (`till` for `until`); HEAD_TEXT a table `head`.
+Some are code that uses Lua variables: ENTRY those named in `ENTRY`; HEAD_TABLE, NEW_HEAD_TABLE and ADDED_HEAD_TEXT
+those named as the fields of a head (`till` for `until`), the last one `start` for what `head_start` returns; HEAD_TEXT
+a table `head`.
 """
