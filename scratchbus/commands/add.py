@@ -52,9 +52,10 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
     Raises InvalidInput for the first value that is not acceptable. What depends on the type, the settings or the time
     is still to be decided.
     """
-    said = {name: value for name, value in given.items() if value is not None}
-    for name in _REQUIRED:
-        said.setdefault(name)
+    said = dict.fromkeys(_REQUIRED)
+    for name, value in given.items():
+        if value is not None:
+            said[name] = value
     try:
         return _SAID.validate_python(said)  # type: ignore[no-any-return]  # it is a dict of these
     except ValidationError as error:

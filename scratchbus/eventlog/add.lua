@@ -44,7 +44,7 @@ local soonest = tonumber(stored or '') and stored or @FOREVER@ -- someone may ha
 local rows, scores, number, k, of = {}, {}, tonumber(seq), '0', '/' .. (count == 1 and '1' or string.format('%.0f', count))
 local kind, prev, first, id, position = 'added', '', nil, nil, nil
 for at = FIRST, #ARGV, WIDTH do
-  local span, start, life, tags, subject, type, body
+  local subject, type, span, start, life, tags, body
   @ADDITION@ = unpack(ARGV, at, at + WIDTH - 1)
   seq, number, k = one_more(seq), number + 1, one_more(k)
   position = NOW .. '-' .. seq

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic_core import to_json
 
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import START, Position
 from scratchbus.engine.connections import PATIENCE, backoff
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, Wrote, ask, ask_all
@@ -31,7 +31,7 @@ from scratchbus.eventlog.append_script import ADD, APPEND, ERASE
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.codec import encode_body, encode_tags
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys, shard_of
-from scratchbus.eventlog.layouts import CLASSES, SPAN, head_start, read_last
+from scratchbus.eventlog.layouts import CLASSES, SPAN, read_last
 from scratchbus.eventlog.refusals import refuse
 from scratchbus.eventlog.retries import bound, bound_of, check_same, look_for, positions_of, wanted_of
 from scratchbus.eventlog.revive import TRIES, drop_heads, revive
@@ -41,6 +41,7 @@ from scratchbus.telemetry.counters import counts
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 _MOST_PAGES = 10_000  # whose keys are remembered
+_NOTHING = START.stream_id  # what an empty log ends with
 _CROWDED = 1.0  # for how many seconds additions to a page go to the whole script, once one needed it
 
 
@@ -138,7 +139,7 @@ def append(
     keys, shard = where.keys, where.keys.shard
     before = log.seen.get(shard) or (yield from _reach(log, shard))
     begun = time.monotonic()
-    is_plain = log.crowded.get(page, 0.0) < begun
+    is_plain = before != _NOTHING and log.crowded.get(page, 0.0) < begun
     for write in writes:
         is_plain = is_plain and write.is_plain
         if ids.OPEN_END in write.event.id:
@@ -198,9 +199,10 @@ def append(
             is_plain, events = False, list(chain.from_iterable(map(_guarded, writes)))
     if revived:
         yield from _drop_revived(keys, page, revived)
-    outcome = _read_reply(log, shard, page, room, writes, reply)
-    if outcome is None:
-        raise APPEND.unknown(reply)
+    if isinstance(reply, bytes):
+        outcome = _read_added(log, shard, writes, reply)
+    else:
+        outcome = _read_reply(log, shard, page, room, writes, reply)
     if after is not None and outcome.recalled is not None:
         yield from _check_recalled(log, shard, writes, outcome.recalled)
     counts.append_took.add(time.monotonic() - begun)
@@ -311,12 +313,18 @@ def _addition(write: Write) -> Addition:
         event.id,
         event.subject,
         event.type,
-        write.body or encode_body(event),
         priority * SPAN,
-        head_start(write.status, write.status_class, event.type, priority),
+        _head_start(write.status, write.status_class, event.type, priority),
         "" if write.expires == "0" else write.expires,
         encode_tags(write.tags or ()),
+        write.body or encode_body(event),
     )
+
+
+@lru_cache
+def _head_start(status: str, status_class: str, type: str, priority: int) -> str:
+    """Return what the stored form of a new `Head` begins with, up to when it was added."""
+    return f"1|{status}|{CLASSES[status_class]}|{type}|{priority}"
 
 
 def _guarded(write: Write) -> Guarded:
@@ -343,33 +351,27 @@ def _guarded(write: Write) -> Guarded:
     )
 
 
-def _read_added(log: Log, shard: int, writes: list[Write], at: str) -> Appended:
-    """Return what became of additions, of which the first has this stream id, and count them."""
-    ms, _, seq = at.partition("-")
-    written = [
-        Written(Position(int(ms), number, shard), 1, "added", write.event.subject, 0)
-        for number, write in enumerate(writes, int(seq))
-    ]
+def _read_added(log: Log, shard: int, writes: list[Write], reply: bytes) -> Appended:
+    """Return what became of plain additions, of which the first has the stream id that is answered, and count them."""
+    stream_id = reply.decode()
+    ms_text, _, seq_text = stream_id.partition("-")
+    ms, seq = int(ms_text), int(seq_text)
+    written = []
+    for write in writes:
+        written.append(Written(Position(ms, seq, shard), 1, "added", write.event.subject, 0))
+        seq += 1
     counts.appended["added"] += len(written)
-    _saw(log, shard, written[-1].position)
+    if stream_id[:9] != log.seen[shard][:9]:  # another 10 s
+        log.bounds[shard] = bound(stream_id)
+    log.seen[shard] = stream_id
     return Appended(written, wrote=Wrote(writes[0].event.id, written[0].position))
 
 
-def _saw(log: Log, shard: int, position: Position) -> None:
-    """Note how far the log of a shard reaches."""
-    seen = position.stream_id
-    if seen[:9] != log.seen[shard][:9]:  # another 10 s
-        log.bounds[shard] = bound(seen)
-    log.seen[shard] = seen
+def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended:
+    """Return what became of these writes, and count it.
 
-
-def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: Any) -> Appended | None:
-    """Return what became of these writes, and count it; None for a reply that this code does not know.
-
-    Raises what the first refused event was refused for, or LogBlocked.
+    Raises what the first refused event was refused for, LogBlocked, or EngineError for a reply that nobody knows.
     """
-    if isinstance(reply, bytes):
-        return _read_added(log, shard, writes, reply.decode())
     written: list[Written] = []
     match reply[0]:
         case b"written":
@@ -390,12 +392,15 @@ def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write],
             index = reply[1] - 1
             refuse(page, room, writes[index], index, len(writes), reply[2:])
         case _:
-            return None
+            raise APPEND.unknown(reply)
     wrote = None
     for row in written:
         if row.position.seq:
             counts.appended[row.kind] += 1
-            _saw(log, shard, row.position)
+            seen = f"{row.position.ms}-{row.position.seq}"
+            if seen[:9] != log.seen[shard][:9]:  # another 10 s
+                log.bounds[shard] = bound(seen)
+            log.seen[shard] = seen
             fence = row.fence if row.kind == "claimed" else None
             wrote = wrote or Wrote(writes[0].event.id, row.position, fence)
     return Appended(written, wrote=wrote)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 
 from scratchbus.domain.position import START, Position
@@ -141,12 +140,6 @@ KNOWN_ID = StoredText({"digest": "%w+", "stream_id": _REST})
 """What is remembered of an event id that the caller chose."""
 
 
-@lru_cache
-def head_start(status: str, status_class: str, type: str, priority: int) -> str:
-    """Return what the stored form of a new head begins with, up to when it was added."""
-    return f"1|{status}|{CLASSES[status_class]}|{type}|{priority}"
-
-
 def read_last(row: bytes | None, shard: int) -> tuple[Position, str]:
     """Return the position and the id of the event that a tail or a floor names; the start for None."""
     id, _, event_id = (row or b"").decode("utf-8", "replace").partition("|")
@@ -229,6 +222,6 @@ LUA: Final[Constants] = {
 """What scripts know of stored forms, and of the names of keys.
 
 Some are code that uses Lua variables: ENTRY those named in `ENTRY`; HEAD_TABLE, NEW_HEAD_TABLE and ADDED_HEAD_TEXT
-those named as the fields of a head (`till` for `until`), the last one `start` for what `head_start` returns; HEAD_TEXT
+those named as the fields of a head (`till` for `until`), the last one `start` for all before `added`; HEAD_TEXT
 a table `head`.
 """

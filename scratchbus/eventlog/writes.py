@@ -74,11 +74,11 @@ class Addition(NamedTuple):
     id: str
     subject: str
     type: str
-    body: bytes
     span: int
     start: str
     life: str
     tags: str
+    body: bytes
 
 
 ADDITION: Final[Constants] = {
