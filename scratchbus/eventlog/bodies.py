@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from copy import copy
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -37,19 +38,23 @@ class BodyDecoder:
         fields = cls.model_fields
         self._model = cls.__pydantic_validator__
         self._names = [name for name in fields if name not in ENVELOPE]
-        self._struct = msgspec.defstruct(
+        struct = msgspec.defstruct(
             cls.__name__,
             [(name, _type_of(name, each), _default_of(each)) for name, each in fields.items()],
             forbid_unknown_fields=True,
             kw_only=True,
             gc=False,  # it is never part of a cycle
         )
-        self.by_struct: Callable[[bytes], Fields] = msgspec.json.Decoder(self._struct).decode
+        self.by_struct: Callable[[bytes], Fields] = msgspec.json.Decoder(struct).decode
+        self._blank = struct(**dict.fromkeys(fields))
 
     def by_model(self, body: bytes) -> Fields:
         """Return the fields of a body. Raises pydantic's ValidationError."""
         values = self._model.validate_json(body).__dict__
-        return self._struct(**{name: values[name] for name in self._names})
+        fields = copy(self._blank)
+        for name in self._names:
+            setattr(fields, name, values[name])
+        return fields
 
 
 class _ForTheModel:
