@@ -297,7 +297,10 @@ class Guards(Given):
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_set = object.__setattr__
+_dict, _given, _extra, _private = (
+    BaseModel.__dict__[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
 
 
 def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
@@ -307,8 +310,8 @@ def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
     thousand, of values that the log or the caller's checks have vouched for.
     """
     model = cls.__new__(cls)
-    _set(model, "__dict__", values)
-    _set(model, "__pydantic_fields_set__", set())
-    _set(model, "__pydantic_extra__", None)
-    _set(model, "__pydantic_private__", None)
+    _dict(model, values)
+    _given(model, set())
+    _extra(model, None)
+    _private(model, None)
     return model

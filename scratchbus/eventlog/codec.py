@@ -1,36 +1,28 @@
-"""Bytes to objects and back: entries of the log, documents."""
+"""Bytes to objects and back: entries of the log."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import methodcaller
-from typing import Any, cast
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import SchemaSerializer, core_schema, from_json, to_json
 
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Event
-from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
-from scratchbus.errors import CodeTooOld, shown
+from scratchbus.errors import CodeTooOld
 from scratchbus.eventlog.layouts import ENTRY, NO_TAGS
-from scratchbus.eventlog.salvage import salvage
-from scratchbus.projections.projection import Document
-from scratchbus.projections.table import projection_of
-from scratchbus.telemetry.logs import stderr_logger
 
 _PREFIX = b'{"v":%d,' % SCHEMA
 _BODY_VALIDATORS = {kind.encode(): cls.__pydantic_validator__ for kind, cls in EVENTS.items()}
 LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
-logger = stderr_logger()
 _BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _quoted = methodcaller("translate", {ord(char): f"%{ord(char):02X}" for char in "%,|"})
 _EMPTY = [b""] * len(LAYOUT)
-
-_OBSERVATIONS = TypeAdapter(list[Observation])
 
 RawEntry = Sequence[Any]
 """A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
@@ -187,42 +179,3 @@ def is_batch_end(entry: RawEntry) -> bool:
     """Return whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
     index, total = batch_place(entry) or (1, 1)
     return index == total
-
-
-def encode_document(document: Document) -> bytes:
-    """Return the stored form of a document: JSON without fields that are default or follow from its positions."""
-    serializer = type(document).__pydantic_serializer__
-    return serializer.to_json(document, exclude_defaults=True, exclude_computed_fields=True)
-
-
-def decode_document(subject: str, row: bytes) -> Document | None:
-    """Return the stored document of a subject; marked as damaged, or None, if it cannot be read as it is."""
-    try:
-        return read_document(subject, row)
-    except ValidationError:
-        logger.warning("a document cannot be read; run `scratchbus rebuild`", subject=subject, document=shown(row))
-        return salvage(projection_of(subject).document, row)
-
-
-def read_document(subject: str, row: bytes) -> Document:
-    """Return the stored document of a subject. Raises ValidationError."""
-    document: Document = projection_of(subject).document.__pydantic_validator__.validate_json(row)
-    return document
-
-
-def decode_observation(row: bytes) -> Observation | None:
-    """Return the observation of a stored document, as `decode_document` does."""
-    return cast(Observation | None, decode_document("", row))
-
-
-def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
-    """Return the observations of many stored documents at once; None, and what cannot be read at all, is left out."""
-    try:
-        return _OBSERVATIONS.validate_json(b"[%b]" % b",".join(filter(None, rows)))
-    except ValidationError:
-        return [each for row in rows if row and (each := decode_observation(row)) is not None]
-
-
-def read_observations(rows: bytes) -> list[Observation]:
-    """Return the observations of stored documents with commas between them. Raises ValidationError."""
-    return _OBSERVATIONS.validate_json(b"[%b]" % rows)

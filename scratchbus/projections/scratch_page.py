@@ -30,10 +30,10 @@ from scratchbus.projections.projection import FoldError
 
 NAME = "scratch_page"
 
-FORM = 1
+FORM = 3
 """The form of what is stored of it. It grows when stored documents or indexes would no longer be what a fold makes."""
 
-PAGED = 2
+PAGED = 4
 """The form of state of which some documents were paged out: code that knows only `FORM` would take them for lost."""
 
 WAITING = ("waiting", "event")

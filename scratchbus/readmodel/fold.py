@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pydantic import ValidationError
-
 from scratchbus.domain.events import Event
 from scratchbus.engine.scripts import Command
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_document, read_document
+from scratchbus.eventlog.codec import Poison, RawEntry
+from scratchbus.eventlog.documents import UNREADABLE, decode_document, read_document
 from scratchbus.projections.projection import UNFOLDABLE, Document, Store, damage, reason_of
 from scratchbus.projections.table import PROJECTIONS, SCRATCH_PAGE, is_over, is_remembered
 
@@ -51,7 +50,7 @@ class Fold:
         """Take a stored document as it was before these events."""
         try:
             document = read_document(key[1], row) if row else None
-        except ValidationError:
+        except UNREADABLE:
             document, self.unreadable[key] = decode_document(key[1], row or b""), _UNREADABLE
         self.documents[key] = self.before[key] = document
 

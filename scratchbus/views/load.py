@@ -13,8 +13,9 @@ from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import Poison, decode_observations
+from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import LogEntry
