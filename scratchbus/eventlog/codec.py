@@ -16,7 +16,7 @@ from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.errors import CodeTooOld
 from scratchbus.eventlog.layouts import ENTRY, NO_TAGS
 
-_PREFIX = b'{"v":%d,' % SCHEMA
+PREFIX = b'{"v":%d,' % SCHEMA
 _BODY_VALIDATORS = {kind.encode(): cls.__pydantic_validator__ for kind, cls in EVENTS.items()}
 LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
@@ -65,7 +65,7 @@ _BODY_SERIALIZERS = {kind: _body_serializer(cls) for kind, cls in EVENTS.items()
 
 def encode_body(event: Event) -> bytes:
     """Return the body of an event: JSON with the schema version first, without what is default."""
-    return _PREFIX + _BODY_SERIALIZERS[event.kind].to_json(event.__dict__, exclude_defaults=True)[1:]
+    return PREFIX + _BODY_SERIALIZERS[event.kind].to_json(event.__dict__, exclude_defaults=True)[1:]
 
 
 def encode_tags(tags: Collection[str]) -> str:
@@ -106,13 +106,13 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
     flat = entry[1]
     values = flat[1::2] if flat[::2] == LAYOUT else list(map(entry_fields(entry).get, LAYOUT, _EMPTY))
     id, subject, page, kind, type_, batch, prev, body = values
-    if not body.startswith(_PREFIX):
+    if not body.startswith(PREFIX):
         body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
     validator = _BODY_VALIDATORS.get(kind)
     if validator is None:
         raise Poison(_envelope(entry, shard), f"unknown kind {text_of(kind)!r}")
     try:
-        event: Event = validator.validate_json(b"{" + body[len(_PREFIX) :])
+        event: Event = validator.validate_json(b"{" + body[len(PREFIX) :])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
@@ -170,7 +170,7 @@ def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcaster
             " upgrade scratchbus"
         )
     try:
-        return _PREFIX + to_json(upcast(text_of(kind), parsed, version, upcasters))[1:]
+        return PREFIX + to_json(upcast(text_of(kind), parsed, version, upcasters))[1:]
     except (ValueError, LookupError, TypeError) as error:
         raise Poison(envelope, f"body of schema version {version}: {error}") from None
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from pydantic import ValidationError
 
-from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.observation import Claim, Observation, ObservationFields
 from scratchbus.domain.values import LARGEST, trusted
 from scratchbus.errors import shown
 from scratchbus.eventlog.salvage import salvage
@@ -22,8 +22,11 @@ UNREADABLE = (ValidationError, msgspec.DecodeError, UnicodeDecodeError, Recursio
 
 logger = stderr_logger()
 
-_Whole = Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
-_Confidence = Annotated[float, msgspec.Meta(ge=0, le=1)]
+SURE: float = ObservationFields.model_fields["confidence"].default
+"""The confidence of most: this very object, by which msgspec knows that it can be left out."""
+
+Whole = Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Confidence = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class StoredClaim(msgspec.Struct, omit_defaults=True, gc=False):
@@ -35,38 +38,39 @@ class StoredClaim(msgspec.Struct, omit_defaults=True, gc=False):
     owner: str | None = None
 
 
-class StoredObservation(msgspec.Struct, omit_defaults=True, gc=False, kw_only=True):
+class StoredObservation(msgspec.Struct, omit_defaults=True, gc=False):
     """An `Observation`, as it is stored: the same fields, which are checked in the same way.
 
-    `ms` and `seq` are left out, as 0, while the event that added it is the last one about it.
+    Those of `ObservationFields` come together, in the same order. `ms` and `seq` are left out, as 0, while the event
+    that added it is the last one about it.
     """
 
     id: str
     page: str
     type: str
     source: str
-    content: str
     added_ms: int
     added_seq: int
-    ms: int = 0
-    seq: int = 0
-    shard: int = 0
-    version: int = 1
-    damaged: bool = False
+    content: str
     owner: str | None = None
     status: str = "active"
     status_class: str = "open"
-    confidence: _Confidence = 1.0
+    confidence: Confidence = SURE
     context: dict[str, Any] = {}
     tags: list[str] = []
     metadata: dict[str, Any] = {}
-    priority: _Whole = 50
+    priority: Whole = 50
     expires_at: datetime | None = None
     dedupe_key: str | None = None
     evidence: list[str] = []
     remind_at: datetime | None = None
     remind_on: dict[str, Any] | None = None
     occurrences: int = 1
+    shard: int = 0
+    ms: int = 0
+    seq: int = 0
+    version: int = 1
+    damaged: bool = False
     links: list[str] = []
     claim: StoredClaim | None = None
     reason: str | None = None
