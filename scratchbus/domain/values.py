@@ -297,10 +297,7 @@ class Guards(Given):
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_dict, _given, _extra, _private = (
-    BaseModel.__dict__[slot].__set__
-    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-)
+_set = object.__setattr__
 
 
 def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
@@ -310,8 +307,8 @@ def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
     thousand, of values that the log or the caller's checks have vouched for.
     """
     model = cls.__new__(cls)
-    _dict(model, values)
-    _given(model, set())
-    _extra(model, None)
-    _private(model, None)
+    _set(model, "__dict__", values)
+    _set(model, "__pydantic_fields_set__", set())
+    _set(model, "__pydantic_extra__", None)
+    _set(model, "__pydantic_private__", None)
     return model

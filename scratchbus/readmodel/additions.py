@@ -17,7 +17,7 @@ import msgspec
 
 from scratchbus.domain.observation import ObservationFields
 from scratchbus.domain.values import LARGEST, millis, moment
-from scratchbus.eventlog.codec import LAYOUT, PREFIX, RawEntry, text_of
+from scratchbus.eventlog.codec import LAYOUT, PREFIX, RawEntry, entry_fields, text_of
 from scratchbus.eventlog.documents import SURE, Confidence, StoredObservation, Whole, encode_stored
 from scratchbus.projections.scratch_page import WAITING
 
@@ -134,10 +134,15 @@ def _due(body: AddedBody, ms: int) -> int | None:
 def take_additions(entries: Sequence[RawEntry], shard: int) -> tuple[list[PageAdditions], list[RawEntry]]:
     """Return the plain additions, by page, that nothing else among these entries is about, and all other entries."""
     pages, others = dict[bytes, PageAdditions](), list[RawEntry]()
-    events_of = Counter([flat[_SUBJECT] for _, flat in entries if len(flat) > _SUBJECT])
-    for entry in entries:
+    regular = [flat[::2] == LAYOUT for _, flat in entries]  # others were written by hand
+    subjects = [
+        entry[1][_SUBJECT] if is_regular else entry_fields(entry).get(b"subject", b"")
+        for entry, is_regular in zip(entries, regular, strict=True)
+    ]
+    events_of = Counter(subjects)
+    for entry, subject, is_regular in zip(entries, subjects, regular, strict=True):
         place, flat = entry
-        if flat[::2] == LAYOUT and flat[_KIND] == b"added" and events_of[flat[_SUBJECT]] == 1:
+        if is_regular and flat[_KIND] == b"added" and events_of[subject] == 1:
             page = pages.get(flat[_PAGE])
             if page is None:
                 page = pages[flat[_PAGE]] = PageAdditions(flat[_PAGE])

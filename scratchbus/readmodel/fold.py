@@ -30,9 +30,9 @@ class Fold:
     """The fold of a stretch of one shard's log over the documents it touches.
 
     Archived events get no positions in the history index, since readers of it read the archive too. With a `store`,
-    only documents stored there are folded. Of one that is `is_shown` while it goes on, no document changes: events give
-    new ones; else that is only so for those that were loaded. `paged_in` has the commands that remove loaded documents from the index of
-    those paged out.
+    only documents stored there are folded. Of one that `is_shown` while it goes on no document is ever changed: events
+    give new ones; else that is so only for those that were loaded. `paged_in` has the commands that remove loaded
+    documents from the index of those paged out.
     """
 
     shard: int

@@ -76,7 +76,7 @@ def by_column(entries: list[RawEntry]) -> ReadModel:
 
 def same(model: ReadModel, other: ReadModel) -> bool:
     """Return whether two read models have the same in them."""
-    return _as_text(model) == _as_text(other)
+    return bool(_as_text(model) == _as_text(other))
 
 
 def _as_text(model: ReadModel) -> Any:
@@ -128,6 +128,11 @@ def test_additions_about_which_more_is_said_are_left_to_it():
     additions, others = take_additions(entries, KEYS.shard)
     assert others == [entries[0], entries[2]]
     assert [each.name for each in additions] == ["user:1"]
+
+
+def test_an_entry_written_by_hand_counts_as_one_about_its_subject():
+    by_hand = [b"1-2", [b"page", b"main", b"subject", ID.encode() + b"1", b"kind", b"linked", b"event", b"{}"]]
+    assert take_additions([entry(1, {}), by_hand], KEYS.shard) == ([], [entry(1, {}), by_hand])
 
 
 def test_positions_of_a_page_stay_in_order_when_some_are_folded_otherwise():
