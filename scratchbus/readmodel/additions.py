@@ -18,8 +18,9 @@ import msgspec
 from scratchbus.domain.observation import ObservationFields
 from scratchbus.domain.values import LARGEST, millis, moment
 from scratchbus.eventlog.codec import LAYOUT, PREFIX, RawEntry, entry_fields, text_of
-from scratchbus.eventlog.documents import SURE, Confidence, StoredObservation, Whole, encode_stored
+from scratchbus.eventlog.documents import encode_stored
 from scratchbus.projections.scratch_page import WAITING
+from scratchbus.projections.stored_observation import SURE, Confidence, StoredObservation, Whole
 
 _SUBJECT, _PAGE, _KIND, _TYPE, _BODY = (
     2 * LAYOUT.index(name) + 1 for name in (b"subject", b"page", b"kind", b"type", b"event")
