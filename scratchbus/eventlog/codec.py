@@ -1,4 +1,4 @@
-"""Bytes to objects and back: entries of the log, documents."""
+"""Bytes to objects and back: entries of the log."""
 
 from __future__ import annotations
 
@@ -6,27 +6,22 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter, methodcaller
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import SchemaSerializer, core_schema, from_json, to_json
 
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Event
-from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.domain.values import MODEL_SLOTS
-from scratchbus.errors import CodeTooOld, shown
+from scratchbus.errors import CodeTooOld
 from scratchbus.eventlog.bodies import MOST_BRACKETS, REFUSED, BodyDecoder, Fields
 from scratchbus.eventlog.layouts import ENTRY, NO_TAGS
-from scratchbus.eventlog.salvage import salvage
-from scratchbus.projections.projection import Document
-from scratchbus.projections.table import projection_of
-from scratchbus.telemetry.logs import stderr_logger
 
-_PREFIX = b'{"v":%d,' % SCHEMA
+PREFIX = b'{"v":%d,' % SCHEMA
 _BODIES = {kind.encode(): BodyDecoder(cls) for kind, cls in EVENTS.items()}
 _NUMBERS = msgspec.json.Decoder(list[int])
 LAYOUT = [name.encode() for name in ENTRY]
@@ -35,12 +30,9 @@ _KIND = LAYOUT.index(b"kind")
 _first, _second = itemgetter(0), itemgetter(1)
 _new = object.__new__
 _set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
-logger = stderr_logger()
 _BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _quoted = lru_cache(methodcaller("translate", {ord(char): f"%{ord(char):02X}" for char in "%,|"}))
 _EMPTY = [b""] * len(LAYOUT)
-
-_OBSERVATIONS = TypeAdapter(list[Observation])
 
 RawEntry = Sequence[Any]
 """A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
@@ -83,7 +75,7 @@ _BODY_SERIALIZERS = {kind: _body_serializer(cls) for kind, cls in EVENTS.items()
 
 def encode_body(event: Event) -> bytes:
     """Return the body of an event: JSON with the schema version first, without what is default."""
-    return _PREFIX + _BODY_SERIALIZERS[event.kind].to_json(event.__dict__, exclude_defaults=True)[1:]
+    return PREFIX + _BODY_SERIALIZERS[event.kind].to_json(event.__dict__, exclude_defaults=True)[1:]
 
 
 def encode_tags(tags: Collection[str]) -> str:
@@ -143,10 +135,10 @@ def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[in
     *envelopes, texts = columns
     bodies = []
     for at, (kind, text) in enumerate(zip(envelopes[_KIND], texts, strict=True)):
-        rest = text[len(_PREFIX) :]
+        rest = text[len(PREFIX) :]
         is_deep = b"{" in rest and rest.count(b"{") + rest.count(b"[") > MOST_BRACKETS
         try:
-            if is_deep or not text.startswith(_PREFIX):
+            if is_deep or not text.startswith(PREFIX):
                 bodies.append(_decode_by_model(entries[at], shard, kind, text, upcasters))
             else:
                 bodies.append(_BODIES[kind].by_struct(b"{" + rest))
@@ -166,11 +158,11 @@ def _decode_by_model(
     """Decode any body, of whatever schema version."""
     envelope = _envelope(entry, shard)
     try:
-        if not body.startswith(_PREFIX):
+        if not body.startswith(PREFIX):
             body = _as_of_today(kind, body, envelope, upcasters)
         if kind not in _BODIES:
             return Poison(envelope, f"unknown kind {text_of(kind)!r}")
-        return _BODIES[kind].by_model(b"{" + body[len(_PREFIX) :])
+        return _BODIES[kind].by_model(b"{" + body[len(PREFIX) :])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
@@ -249,7 +241,7 @@ def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcaster
             " upgrade scratchbus"
         )
     try:
-        return _PREFIX + to_json(upcast(text_of(kind), parsed, version, upcasters))[1:]
+        return PREFIX + to_json(upcast(text_of(kind), parsed, version, upcasters))[1:]
     except (ValueError, LookupError, TypeError) as error:
         raise Poison(envelope, f"body of schema version {version}: {error}") from None
 
@@ -258,42 +250,3 @@ def is_batch_end(entry: RawEntry) -> bool:
     """Return whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
     index, total = batch_place(entry) or (1, 1)
     return index == total
-
-
-def encode_document(document: Document) -> bytes:
-    """Return the stored form of a document: JSON without fields that are default or follow from its positions."""
-    serializer = type(document).__pydantic_serializer__
-    return serializer.to_json(document, exclude_defaults=True, exclude_computed_fields=True)
-
-
-def decode_document(subject: str, row: bytes) -> Document | None:
-    """Return the stored document of a subject; marked as damaged, or None, if it cannot be read as it is."""
-    try:
-        return read_document(subject, row)
-    except ValidationError:
-        logger.warning("a document cannot be read; run `scratchbus rebuild`", subject=subject, document=shown(row))
-        return salvage(projection_of(subject).document, row)
-
-
-def read_document(subject: str, row: bytes) -> Document:
-    """Return the stored document of a subject. Raises ValidationError."""
-    document: Document = projection_of(subject).document.__pydantic_validator__.validate_json(row)
-    return document
-
-
-def decode_observation(row: bytes) -> Observation | None:
-    """Return the observation of a stored document, as `decode_document` does."""
-    return cast(Observation | None, decode_document("", row))
-
-
-def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
-    """Return the observations of many stored documents at once; None, and what cannot be read at all, is left out."""
-    try:
-        return _OBSERVATIONS.validate_json(b"[%b]" % b",".join(filter(None, rows)))
-    except ValidationError:
-        return [each for row in rows if row and (each := decode_observation(row)) is not None]
-
-
-def read_observations(rows: bytes) -> list[Observation]:
-    """Return the observations of stored documents with commas between them. Raises ValidationError."""
-    return _OBSERVATIONS.validate_json(b"[%b]" % rows)

@@ -30,7 +30,7 @@ class Overlay:
     @classmethod
     def of(cls, checkpoint: Checkpoint, store: Store) -> Overlay:
         """Begin at a checkpoint, with what is kept in one store."""
-        return cls(checkpoint, checkpoint.position, Fold(checkpoint.position.shard, store=store))
+        return cls(checkpoint, checkpoint.position, Fold(checkpoint.position.shard, store=store, is_shown=True))
 
 
 def fold_ahead(log: Log, page: str, ahead: Overlay) -> Step[bool]:

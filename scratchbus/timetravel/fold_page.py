@@ -11,8 +11,9 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_items, encode_document, entry_fields, entry_position
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_items, entry_fields, entry_position
 from scratchbus.eventlog.cursor import Cursor, cursors
+from scratchbus.eventlog.documents import encode_document
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.moments import event_id_at
