@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -72,12 +71,6 @@ class AsyncConnection(Protocol):
         """Close the socket, with `nowait` at once; the next command opens another."""
 
 
-READ_TRIES = 3
-"""How often a read is sent before the engine counts as unreachable."""
-
-PATIENCE = 10.0
-"""For how many seconds a lost reply is looked for, and a failover waited for."""
-
 BROKEN = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 
 
@@ -146,8 +139,3 @@ def hang_up(connection: Connection) -> None:
     if isinstance(found, socket.socket):
         with suppress(OSError):  # it broke already
             socket.socket.shutdown(found, socket.SHUT_RDWR)  # that of TLS would take the session from under it too
-
-
-def backoff(attempt: int) -> float:
-    """Return a jittered delay in seconds that doubles from 20 ms up to 1 s."""
-    return float(min(1.0, 0.02 * 2**attempt)) * random.uniform(0.5, 1.0)  # jitter, no secret

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from operator import methodcaller
 from typing import Any, cast
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import SchemaSerializer, core_schema, from_json, to_json
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import SchemaSerializer, SchemaValidator, core_schema, from_json, to_json
 
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Event
 from scratchbus.domain.observation import Observation
@@ -22,7 +23,6 @@ from scratchbus.projections.table import projection_of
 from scratchbus.telemetry.logs import stderr_logger
 
 _PREFIX = b'{"v":%d,' % SCHEMA
-_BODY_VALIDATORS = {kind.encode(): cls.__pydantic_validator__ for kind, cls in EVENTS.items()}
 LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
 logger = stderr_logger()
@@ -30,7 +30,7 @@ _BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _quoted = methodcaller("translate", {ord(char): f"%{ord(char):02X}" for char in "%,|"})
 _EMPTY = [b""] * len(LAYOUT)
 
-_OBSERVATIONS = TypeAdapter(list[Observation])
+_OBSERVATIONS = TypeAdapter(list[Observation], config=ConfigDict(defer_build=True))
 
 RawEntry = Sequence[Any]
 """A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
@@ -60,20 +60,29 @@ class Poison(ValueError):
         return str(self.envelope["subject"])
 
 
-def _body_serializer(cls: type[Event]) -> SchemaSerializer:
+@lru_cache
+def _validator_of(kind: bytes) -> SchemaValidator | None:
+    """Return what decodes the fields of a kind of event; None for a kind that does not exist."""
+    cls = EVENTS.get(text_of(kind))
+    if cls is None:
+        return None
+    cls.model_rebuild()  # its schema is built when the first event of its kind is read
+    return cast(SchemaValidator, cls.__pydantic_validator__)
+
+
+@cache
+def _serializer_of(cls: type[Event]) -> SchemaSerializer:
     """Return what encodes the fields of a kind of event without its envelope, faster than by leaving it out."""
+    cls.model_rebuild()
     model: Any = cls.__pydantic_core_schema__
     fields = model["schema"]["fields"].items()
     body = {name: core_schema.typed_dict_field(each["schema"]) for name, each in fields if name not in ENVELOPE}
     return SchemaSerializer(core_schema.typed_dict_schema(body))
 
 
-_BODY_SERIALIZERS = {kind: _body_serializer(cls) for kind, cls in EVENTS.items()}
-
-
 def encode_body(event: Event) -> bytes:
     """Return the body of an event: JSON with the schema version first, without what is default."""
-    return _PREFIX + _BODY_SERIALIZERS[event.kind].to_json(event.__dict__, exclude_defaults=True)[1:]
+    return _PREFIX + _serializer_of(type(event)).to_json(event.__dict__, exclude_defaults=True)[1:]
 
 
 def encode_tags(tags: Collection[str]) -> str:
@@ -116,7 +125,7 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
     id, subject, page, kind, type_, batch, prev, body = values
     if not body.startswith(_PREFIX):
         body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
-    validator = _BODY_VALIDATORS.get(kind)
+    validator = _validator_of(kind)
     if validator is None:
         raise Poison(_envelope(entry, shard), f"unknown kind {text_of(kind)!r}")
     try:
