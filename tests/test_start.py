@@ -17,20 +17,22 @@ ROOT = Path(__file__).parents[1]
 SEEN_BY_FEW = {
     "apscheduler", "backports.zstd", "fakeredis", "jsonschema", "mcp", "prometheus_client", "rich", "sqlite3",
     "structlog", "yaml", "scratchbus.archive", "scratchbus.commands.change", "scratchbus.commands.claim",
-    "scratchbus.commands.memory", "scratchbus.context", "scratchbus.domain.registry_yaml", "scratchbus.readmodel.rebuild",
-    "scratchbus.readmodel.verify", "scratchbus.scheduling", "scratchbus.status", "scratchbus.subscriptions",
-    "scratchbus.timetravel", "scratchbus.views", "scratchbus.work",
+    "scratchbus.commands.memory", "scratchbus.context", "scratchbus.domain.registry_yaml",
+    "scratchbus.readmodel.rebuild", "scratchbus.readmodel.verify", "scratchbus.scheduling", "scratchbus.status",
+    "scratchbus.subscriptions", "scratchbus.timetravel", "scratchbus.views", "scratchbus.work",
 }  # fmt: skip
 """What reading a page does not need, nor adding to it but for the registry."""
 
 
 def imported_by(code: str, *arguments: str) -> set[str]:
     """Return the modules that a fresh process has imported after this code."""
-    code += "\nimport json, sys; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return set(json.loads(done.stderr))
+    code += "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    return set(json.loads(_ran(code, *arguments).stderr))
+
+
+def _ran(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 
 
 def test_importing_scratchbus_imports_nothing_of_it():
@@ -62,7 +64,7 @@ def test_the_bus_knows_the_scripts_that_readers_need():
 
     def known_after(code: str) -> str:
         code += "\nfrom scratchbus.engine.scripts import Script\nprint(sorted(Script.reading))"
-        return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return _ran(code).stdout
 
     bus = "from scratchbus import Bus"
     assert known_after(bus) == known_after(f"{bus}\nimport scratchbus.{', scratchbus.'.join(_READING)}")
