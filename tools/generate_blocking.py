@@ -36,7 +36,7 @@ NAMES = {
     "__aiter__": "__iter__",
     "__anext__": "__next__",
     "StopAsyncIteration": "StopIteration",
-    "_send_in_time": "_send",
+    "_connect_in_time": "_connect",
     "aclose": "close",
     "async_engine": "engine",
     "async_reader": "reader",

@@ -189,10 +189,7 @@ class NewObservation(BaseModel):
 
 
 class GivenObservation(Guards, NewObservation):
-    """What a caller gave to add an observation, parsed. `ttl` is in milliseconds, or "never".
-
-    What depends on the type, the settings or the time is still to be decided.
-    """
+    """All that callers of `add` give, each with its check, which makes a `ttl` milliseconds or "never"."""
 
 
 GUARDS = Guards.model_fields.keys()

@@ -304,7 +304,11 @@ class Guards(Given):
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_set = object.__setattr__
+_SLOTS = vars(BaseModel)
+_set_values = _SLOTS["__dict__"].__set__
+_set_given = _SLOTS["__pydantic_fields_set__"].__set__
+_set_extra = _SLOTS["__pydantic_extra__"].__set__
+_set_private = _SLOTS["__pydantic_private__"].__set__
 
 
 def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
@@ -314,8 +318,8 @@ def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
     thousand, of values that the log or the caller's checks have vouched for.
     """
     model = cls.__new__(cls)
-    _set(model, "__dict__", values)
-    _set(model, "__pydantic_fields_set__", set())
-    _set(model, "__pydantic_extra__", None)
-    _set(model, "__pydantic_private__", None)
+    _set_values(model, values)
+    _set_given(model, set())
+    _set_extra(model, None)
+    _set_private(model, None)
     return model

@@ -27,7 +27,7 @@ LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
 logger = stderr_logger()
 _BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
-_quoted = methodcaller("translate", {ord(char): f"%{ord(char):02X}" for char in "%,|"})
+_quoted = lru_cache(methodcaller("translate", {ord(char): f"%{ord(char):02X}" for char in "%,|"}))
 _EMPTY = [b""] * len(LAYOUT)
 
 _OBSERVATIONS = TypeAdapter(list[Observation], config=ConfigDict(defer_build=True))

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from scratchbus import NewObservation
-from scratchbus.commands.add import Ids, decide
-from scratchbus.domain.observation import GivenObservation
+from scratchbus.commands.add import Ids, decide, parse
 from scratchbus.errors import EventIdReused, InvalidField, TooLarge
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
@@ -133,7 +132,7 @@ def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
             Ids(new_id(), "one-id", sharing),
             bus.settings,
             kind,
-            GivenObservation.parse(vars(_new(text))),
+            parse(vars(_new(text))),
             page.name,
             {},
         )
