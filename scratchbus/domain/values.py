@@ -10,14 +10,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from typing import Annotated, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Self, TypeVar
 
-from pydantic import BaseModel, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
-from ulid import ULID
 
 from scratchbus.errors import InvalidField, InvalidId, InvalidInput, InvalidName, InvalidSource, InvalidTTL, shown
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    import ulid
+else:
+    ulid = late("ulid")
 
 MAX_BYTES: Final = 64 * 1024
 """The most bytes of UTF-8 that content, and context or metadata as JSON, may have."""
@@ -114,7 +119,7 @@ def check_id(id: object) -> str:
     """Return the observation id if it is a ULID. Raises InvalidId."""
     if isinstance(id, str):
         try:
-            return str(ULID.from_str(id.upper()))
+            return str(ulid.ULID.from_str(id.upper()))
         except ValueError:
             pass
     raise InvalidId(f"id: {shown(id)} is not an observation id; ids are ULIDs of 26 characters, as `list` shows them")
@@ -239,6 +244,8 @@ class Given(BaseModel):
 
     Every field is annotated with how it is checked. None stays None where it is the default.
     """
+
+    model_config = ConfigDict(defer_build=True)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

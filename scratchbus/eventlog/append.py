@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic_core import to_json
 
 from scratchbus.domain.position import START, Position
-from scratchbus.engine.connections import PATIENCE, backoff
+from scratchbus.engine.patience import PATIENCE, backoff
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, Wrote, ask, ask_all
 from scratchbus.errors import (

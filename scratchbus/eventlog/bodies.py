@@ -35,6 +35,7 @@ class BodyDecoder:
     """Decodes the bodies of one kind of event."""
 
     def __init__(self, cls: type[Event]) -> None:
+        cls.model_rebuild()  # its schema is built when it is first needed
         fields = cls.model_fields
         self._model = cls.__pydantic_validator__
         self._names = [name for name in fields if name not in ENVELOPE]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from scratchbus.eventlog.bodies import MOST_BRACKETS, REFUSED, BodyDecoder, Fiel
 from scratchbus.eventlog.layouts import ENTRY, NO_TAGS
 
 PREFIX = b'{"v":%d,' % SCHEMA
-_BODIES = {kind.encode(): BodyDecoder(cls) for kind, cls in EVENTS.items()}
 _NUMBERS = msgspec.json.Decoder(list[int])
 LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
@@ -62,20 +61,25 @@ class Poison(ValueError):
         return str(self.envelope["subject"])
 
 
-def _body_serializer(cls: type[Event]) -> SchemaSerializer:
+@lru_cache(len(EVENTS))
+def _decoder_of(kind: bytes) -> BodyDecoder:
+    """Return what decodes the bodies of a kind of event, made when the first is read. Raises KeyError."""
+    return BodyDecoder(EVENTS[text_of(kind)])
+
+
+@cache
+def _serializer_of(cls: type[Event]) -> SchemaSerializer:
     """Return what encodes the fields of a kind of event without its envelope, faster than by leaving it out."""
+    cls.model_rebuild()
     model: Any = cls.__pydantic_core_schema__
     fields = model["schema"]["fields"].items()
     body = {name: core_schema.typed_dict_field(each["schema"]) for name, each in fields if name not in ENVELOPE}
     return SchemaSerializer(core_schema.typed_dict_schema(body))
 
 
-_BODY_SERIALIZERS = {kind: _body_serializer(cls) for kind, cls in EVENTS.items()}
-
-
 def encode_body(event: Event) -> bytes:
     """Return the body of an event: JSON with the schema version first, without what is default."""
-    return PREFIX + _BODY_SERIALIZERS[event.kind].to_json(event.__dict__, exclude_defaults=True)[1:]
+    return PREFIX + _serializer_of(type(event)).to_json(event.__dict__, exclude_defaults=True)[1:]
 
 
 def encode_tags(tags: Collection[str]) -> str:
@@ -141,7 +145,7 @@ def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[in
             if is_deep or not text.startswith(PREFIX):
                 bodies.append(_decode_by_model(entries[at], shard, kind, text, upcasters))
             else:
-                bodies.append(_BODIES[kind].by_struct(b"{" + rest))
+                bodies.append(_decoder_of(kind).by_struct(b"{" + rest))
         except REFUSED:
             bodies.append(_decode_by_model(entries[at], shard, kind, text, upcasters))
     return Decoded(envelopes, bodies)
@@ -160,9 +164,9 @@ def _decode_by_model(
     try:
         if not body.startswith(PREFIX):
             body = _as_of_today(kind, body, envelope, upcasters)
-        if kind not in _BODIES:
+        if text_of(kind) not in EVENTS:
             return Poison(envelope, f"unknown kind {text_of(kind)!r}")
-        return _BODIES[kind].by_model(b"{" + body[len(PREFIX) :])
+        return _decoder_of(kind).by_model(b"{" + body[len(PREFIX) :])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
