@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
@@ -18,6 +19,7 @@ from scratchbus.engine.connect import target
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.scheduling import expiry
+from scratchbus.subscriptions import consumer, window
 from scratchbus.views import live_page
 
 _KEY = "tests:clock"
@@ -54,6 +56,26 @@ class Clock:
 
     def __exit__(self, *exc: object) -> None:
         self._driver.close()
+
+
+class ProcessClock:
+    """The time by which consumers of this process judge their leases; it is ahead of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def monotonic(self) -> float:
+        """Return what it shows, in seconds."""
+        return time.monotonic() + self._ahead
+
+    def advance(self, duration: Duration) -> None:
+        """Turn it on."""
+        self._ahead += (duration_ms(duration) or 0) / 1000
+
+    def hand_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let all consumers of this process ask it."""
+        for module in (consumer, window):
+            monkeypatch.setattr(module, "time", self)
 
 
 def _write(ms: int) -> Step[None]:

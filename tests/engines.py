@@ -36,7 +36,7 @@ from redis import Redis
 from scratchbus import Bus, Page
 from scratchbus.engine.embedded.server import ensure_running, find_running, stop
 from scratchbus.errors import BusClosed
-from tests.clock import Clock, hand_over
+from tests.clock import Clock, ProcessClock, hand_over
 from tests.inspection import assert_sound, forget
 from tests.waiting import eventually
 
@@ -230,3 +230,11 @@ def clock(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     with Clock(engine.url) as clock:
         hand_over(monkeypatch)
         yield clock
+
+
+@pytest.fixture
+def process_clock(monkeypatch: pytest.MonkeyPatch) -> ProcessClock:
+    """The time by which consumers of this process judge their leases, in the test's hands."""
+    clock = ProcessClock()
+    clock.hand_over(monkeypatch)
+    return clock

@@ -238,7 +238,7 @@ def test_others_stand_by_and_take_over_when_the_active_one_ends(connect):
             assert status_of(one).holder.startswith("two@")
 
 
-def test_a_consumer_that_stood_still_can_neither_ack_nor_rewind(connect, clock):
+def test_a_consumer_that_stood_still_can_neither_ack_nor_rewind(connect, clock, process_clock):
     one, two = connect("one"), connect("two")
     fill(one.page(), 4)
     asleep = one.subscribe("router")
@@ -248,7 +248,7 @@ def test_a_consumer_that_stood_still_can_neither_ack_nor_rewind(connect, clock):
     with two.subscribe("router") as deliveries:
         assert contents(deliveries, 3) == ["0", "1", "2"]
         cursor = status_of(two).cursor
-        asleep._consumer.window.good_until = 0.0  # by its own clock its lease is over
+        process_clock.advance("10s")
         with pytest.raises(LeaseLost, match="this consumer's lease has ended"):
             late.ack()
         with pytest.raises(LeaseLost):
@@ -284,7 +284,7 @@ def test_after_a_takeover_each_ack_is_written_at_once(connect, clock):
             assert status_of(two).trying is None
 
 
-def test_a_consumer_whose_lease_was_lost_stands_by_again(connect, clock):
+def test_a_consumer_whose_lease_was_lost_stands_by_again(connect, clock, process_clock):
     one, two = connect("one"), connect("two")
     fill(one.page(), 2)
     asleep = one.subscribe("router")
@@ -293,7 +293,7 @@ def test_a_consumer_whose_lease_was_lost_stands_by_again(connect, clock):
         clock.advance("4s")
         with two.subscribe("router") as deliveries:
             assert contents(deliveries, 2) == ["0", "1"]
-        asleep._consumer.window.good_until = 0.0
+        process_clock.advance("10s")
     one.page().add("observation", "2")
     assert contents(asleep, 1) == ["2"]
     asleep.close()
@@ -504,24 +504,24 @@ def test_a_flushed_log_is_reported(bus, page):
     assert isinstance(ended[0], LogRewound)
 
 
-def test_a_flush_is_told_from_a_removal(bus, page):
+def test_a_flush_is_told_from_a_removal(bus, page, process_clock):
     fill(page, 1)
     with bus.subscribe("router") as deliveries:
         contents(deliveries, 1)
         forget(bus)
-        deliveries._consumer.window.good_until = 0.0  # so that it asks for its lease first
+        process_clock.advance("10s")  # so that it asks for its lease first
         with pytest.raises(LogRewound):
             next(deliveries)
 
 
-def test_a_consumer_is_told_that_its_subscription_was_removed(bus, page):
+def test_a_consumer_is_told_that_its_subscription_was_removed(bus, page, process_clock):
     fill(page, 1)
     with bus.subscribe("router") as deliveries:
         contents(deliveries, 1)
         keys = bus.core.log.keys(0)
         send(bus, "HDEL", keys.subscription("router"), "token")
         bus.unsubscribe("router")
-        deliveries._consumer.window.good_until = 0.0
+        process_clock.advance("10s")
         with pytest.raises(NotFound, match="there is no subscription 'router'"):
             next(deliveries)
 
@@ -561,7 +561,7 @@ def test_another_log_on_one_shard_is_another_log(bus, page):
         next(deliveries)
 
 
-def test_an_engine_that_takes_no_writes_for_a_while_is_waited_for(bus, page, monkeypatch):
+def test_an_engine_that_takes_no_writes_for_a_while_is_waited_for(bus, page, process_clock, monkeypatch):
     fill(page, 3)
     run, failures = bus.converse, 6
 
@@ -576,7 +576,7 @@ def test_an_engine_that_takes_no_writes_for_a_while_is_waited_for(bus, page, mon
     with bus.subscribe("router") as deliveries:
         first = next(deliveries)
         monkeypatch.setattr(bus, "converse", sometimes)
-        deliveries._consumer.window.written_at = 0.0
+        process_clock.advance("10s")
         first.ack()
         assert failures < 6
         with consuming(deliveries) as (seen, ended):
