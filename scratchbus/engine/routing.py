@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from redis import exceptions as redis_errors
 
 from scratchbus.engine.connections import BROKEN, PATIENCE, READ_TRIES, Commands, backoff, translate
-from scratchbus.engine.steps import Call, Interrupted, Pause, Request
+from scratchbus.engine.steps import Call, Interrupted, Joint, Pause, Request
 
 T = TypeVar("T")
 
@@ -30,6 +30,7 @@ class Sending(NamedTuple):
 
     address: Address
     commands: Commands
+    joint: Joint | None = None
 
 
 Conversation = Generator[Request | Sending, Any, T]
@@ -140,7 +141,7 @@ def deliver(
                 address = topology.address(call.shard)
                 if address is None:
                     raise redis_errors.ClusterDownError(f"no server has shard {call.shard}")
-            return (yield Sending(address, call.commands))  # type: ignore[no-any-return]
+            return (yield Sending(address, call.commands, call.joint))  # type: ignore[no-any-return]
         except (redis_errors.RedisError, OSError) as error:
             failure: Exception = error
         passes = topology.note(failure, call.shard, address)
