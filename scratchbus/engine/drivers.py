@@ -144,7 +144,7 @@ class Engine:
                 while (reply := link.next_reply()) is UNREAD:
                     link.receive()
                 replies.append(reply)
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             link.close()
             raise redis_errors.TimeoutError("Timeout reading from socket") from None
         except BaseException:

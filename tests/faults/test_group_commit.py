@@ -26,8 +26,8 @@ TASKS = 40
 
 
 @asynccontextmanager
-async def opened(url: str, bus: str, **settings: Any) -> AsyncIterator[AsyncBus]:
-    settings = {"source": "tester", "max_observations": ROOM} | settings
+async def opened(url: str, bus: str, **given: Any) -> AsyncIterator[AsyncBus]:
+    settings: dict[str, Any] = {"source": "tester", "max_observations": ROOM} | given
     async with await AsyncBus.connect(url, bus=bus, **settings) as opened:
         await opened.page().add("observation", "the first write asks more than the others")
         yield opened
@@ -203,7 +203,7 @@ async def test_an_engine_that_is_killed_loses_nothing_acknowledged(
 
 async def test_waiting_for_replicas_holds_no_one_up(shared_server: Server, bus_name: str) -> None:
     async with opened(shared_server.url, bus_name):
-        settings = {"ack": "replica", "replicas": 1, "socket_timeout": 2.0}  # half of that for the replicas
+        settings: dict[str, Any] = {"ack": "replica", "replicas": 1, "socket_timeout": 2.0}  # replicas get half of that
         async with await AsyncBus.connect(shared_server.url, bus=bus_name, source="other", **settings) as other:
             begun = time.monotonic()
             writing = asyncio.create_task(add_all(other, 10))
