@@ -45,6 +45,7 @@ NAMES = {
 """What an asyncio name is called in blocking code, besides `async_x`, `x_async` and `AsyncX`."""
 
 PROSE = (
+    (r"^(['\"]scratchbus\.[\w.]+)_async\b", r"\1"),  # the name of a module
     (r" \(asyncio: [^)\n]*\)", ""),
     (r"\b([Aa])n `async (with|for)\b", r"\1 `\2"),
     (r"\basync (with|for)\b", r"\1"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -68,12 +67,6 @@ def reply_reader() -> Reader:
     )  # fmt: skip
 
 
-READ_TRIES = 3
-"""How often a read is sent before the engine counts as unreachable."""
-
-PATIENCE = 10.0
-"""For how many seconds a lost reply is looked for, and a failover waited for."""
-
 BROKEN = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 
 
@@ -134,8 +127,3 @@ def whole_from(commands: Commands, missing: list[int]) -> Commands:
         (command[0].replace("SHA", ""), Script.known[command[1]], *command[2:]) if index in missing else command
         for index, command in enumerate(commands)
     )[missing[0] :]
-
-
-def backoff(attempt: int) -> float:
-    """Return a jittered delay in seconds that doubles from 20 ms up to 1 s."""
-    return float(min(1.0, 0.02 * 2**attempt)) * random.uniform(0.5, 1.0)  # jitter, no secret

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic_core import to_json
 
 from scratchbus.domain.position import START, Position
-from scratchbus.engine.connections import PATIENCE, backoff
+from scratchbus.engine.patience import PATIENCE, backoff
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Call, Interrupted, Joint, Pause, Step, Wrote, ask, ask_all
 from scratchbus.errors import (
@@ -195,6 +195,8 @@ def append(
             raise
         else:
             if reply == [b"other"]:
+                if len(log.crowded) >= _MOST_PAGES:
+                    log.crowded.clear()
                 log.crowded[page] = begun + _CROWDED
             elif reply[0] != b"refused" or not (yield from _has_revived(log, page, writes, reply, revived)):
                 break
