@@ -15,7 +15,7 @@ from redis import exceptions as redis_errors
 
 from scratchbus.engine.connections import BROKEN, Commands, translate
 from scratchbus.engine.patience import PATIENCE, READ_TRIES, backoff
-from scratchbus.engine.steps import Call, Interrupted, Pause, Request
+from scratchbus.engine.steps import Call, Interrupted, Joint, Pause, Request
 
 T = TypeVar("T")
 
@@ -31,6 +31,7 @@ class Sending(NamedTuple):
 
     address: Address
     commands: Commands
+    joint: Joint | None = None
 
 
 Conversation = Generator[Request | Sending, Any, T]
@@ -141,7 +142,7 @@ def deliver(
                 address = topology.address(call.shard)
                 if address is None:
                     raise redis_errors.ClusterDownError(f"no server has shard {call.shard}")
-            return (yield Sending(address, call.commands))  # type: ignore[no-any-return]
+            return (yield Sending(address, call.commands, call.joint))  # type: ignore[no-any-return]
         except (redis_errors.RedisError, OSError) as error:
             failure: Exception = error
         passes = topology.note(failure, call.shard, address)
