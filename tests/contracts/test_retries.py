@@ -498,15 +498,13 @@ def decoded(monkeypatch):
     """The ids of the events that are decoded while the test runs."""
     ids: list[str] = []
 
-    decode = codec.decode_entry
+    decode = codec.decode_bodies
 
-    def counting(entry, shard):
-        event = decode(entry, shard)
-        ids.append(event.id)
-        return event
+    def counting(entries, shard, *rest):
+        ids.extend(map(codec.entry_id, entries))
+        return decode(entries, shard, *rest)
 
-    for module in ("eventlog.codec", "eventlog.chains", "readmodel.history"):
-        monkeypatch.setattr(f"scratchbus.{module}.decode_entry", counting)
+    monkeypatch.setattr(codec, "decode_bodies", counting)
     return ids
 
 

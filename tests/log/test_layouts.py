@@ -21,9 +21,8 @@ def test_what_follows_a_field_with_bars_in_it_is_found_from_the_end():
 
 
 def test_the_text_of_a_new_head_is_what_python_writes():
-    values = {"status": "active", "status_class": "o", "type": "t", "priority": "5", "added": "7", "expires": "0"}
-    values |= {"wake": "0", "position": "1-7", "tags": ",a,"}
-    text = LUA["NEW_HEAD_TEXT"]
+    values = {"start": "1|active|o|t|5", "added": "7", "expires": "0", "position": "1-7", "tags": ",a,"}
+    text = LUA["ADDED_HEAD_TEXT"]
     assert isinstance(text, str)
     parts = [part.strip("'") if part.startswith("'") else values[part] for part in text.split(" .. ")]
     assert "".join(parts) == str(Head(1, "active", "o", "t", 5, 7, 0, 0, 0, "", 0, "1-7", 0, 0, ",a,", ""))
