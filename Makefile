@@ -13,7 +13,7 @@ quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check generate house bench bench-peers faults soak soak-hour lock clean
+.PHONY: help setup demo test check generate house bench bench-peers bench-soak bench-stages faults soak soak-hour lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ bench: setup ## measure against bare redis-py; ARGS goes to the benchmark
 
 bench-peers: $(PEERS)/.installed ## measure against other libraries, in an environment of its own; ARGS="--rounds 7"
 	@$(PEERS)/bin/python -m tests.benchmarks.peers $(ARGS)
+
+bench-soak: setup ## work for half an hour at half the highest rate, and draw what that takes; ARGS="--seconds 600"
+	@$(BIN)/python -m tests.benchmarks.soak --svg build/soak.svg $(ARGS)
+
+bench-stages: setup ## show where the time of one addition, fold, read and delivery goes; ARGS=--quick
+	@$(BIN)/python -m tests.benchmarks.stages $(ARGS)
 
 faults: setup ## kill, halt and cut off for minutes, and judge what all were told; ARGS="--seconds 600 --seed 7"
 	@$(BIN)/python -m tests.faults.history $(ARGS)

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.stages`: where the time of one addition, one fold, one read and one delivery goes.
+"""`make bench-stages`: where the time of one addition, one fold, one read and one delivery goes.
 
 Beside each stands what nobody can do without on this machine: a round trip of a `PING` over the same socket.
 """
