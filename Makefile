@@ -13,7 +13,7 @@ quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check generate house bench bench-peers bench-soak bench-stages faults soak soak-hour lock clean
+.PHONY: help setup demo test check generate house bench bench-peers bench-scaling bench-soak bench-stages faults soak soak-hour lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ bench-peers: $(PEERS)/.installed ## measure against other libraries, in an envir
 
 bench-soak: setup ## work for half an hour at half the highest rate, and draw what that takes; ARGS="--seconds 600"
 	@$(BIN)/python -m tests.benchmarks.soak --svg build/soak.svg $(ARGS)
+
+bench-scaling: setup ## measure what an event costs on clusters of one, two and three masters; ARGS="--events 10000"
+	@$(BIN)/python -m tests.benchmarks.scaling $(ARGS)
 
 bench-stages: setup ## show where the time of one addition, fold, read and delivery goes; ARGS=--quick
 	@$(BIN)/python -m tests.benchmarks.stages $(ARGS)

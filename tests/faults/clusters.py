@@ -89,10 +89,11 @@ class Group:
 
 
 class Cluster(Group):
-    """Three masters, each with a replica."""
+    """Masters, three unless told otherwise, each with a replica unless there are to be none."""
 
-    def __init__(self, **config: str) -> None:
+    def __init__(self, masters: int = MASTERS, *, has_replicas: bool = True, **config: str) -> None:
         super().__init__()
+        self._masters, self._has_replicas = masters, has_replicas
         self._config = {
             "cluster-enabled": "yes", "cluster-node-timeout": "1000", "cluster-allow-replica-migration": "no",
             "cluster-replica-validity-factor": "0", "repl-ping-replica-period": "1", **config,
@@ -100,22 +101,27 @@ class Cluster(Group):
 
     @property
     def url(self) -> str:
-        return "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers[:MASTERS])
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in self.masters)
+
+    @property
+    def masters(self) -> list[Server]:
+        """The servers that were masters in the beginning."""
+        return self.servers[: self._masters]
 
     def _start(self) -> None:
-        for _ in range(2 * MASTERS):
+        for _ in range(self._masters * (1 + self._has_replicas)):
             self._add(**self._config, **{"cluster-port": str(free_port())})
 
     def _join(self) -> None:
-        first, bounds = self.servers[0], [SLOTS * number // MASTERS for number in range(MASTERS + 1)]
+        first, bounds = self.servers[0], [SLOTS * number // self._masters for number in range(self._masters + 1)]
         for number, server in enumerate(self.servers):
             ask(server, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-            if number < MASTERS:
+            if number < self._masters:
                 ask(server, "CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
             if number:
                 ask(server, "CLUSTER", "MEET", "127.0.0.1", first.port, first.config["cluster-port"])
         eventually(lambda: all(len(self._known(server)) == len(self.servers) for server in self.servers))
-        for master, replica in zip(self.servers, self.servers[MASTERS:], strict=False):
+        for master, replica in zip(self.servers, self.servers[self._masters :], strict=False):
             ask(replica, "CLUSTER", "REPLICATE", id_of(master))
 
     @staticmethod
@@ -124,12 +130,13 @@ class Cluster(Group):
         return [node for node in nodes if b"handshake" not in node]
 
     def _is_whole(self) -> bool:
-        roles = [role(server) for server in self.servers]
+        roles, copies = [role(server) for server in self.servers], int(self._has_replicas)
+        nodes = [self._slots(server, slot) for server in self.servers for slot in (0, 8000, 16_000)]
         return (
             all(ask(server, "CLUSTER INFO")["cluster_state"] == "ok" for server in self.servers)
-            and all(len(list(self._slots(server, slot))) == 2 for server in self.servers for slot in (0, 8000, 16_000))
-            and sum(each["role"] == "master" and each["connected_slaves"] == 1 for each in roles) == MASTERS
-            and sum(each.get("master_link_status") == "up" for each in roles) == MASTERS
+            and all(len(each) == 1 + copies for each in nodes)
+            and sum(each["role"] == "master" and each["connected_slaves"] == copies for each in roles) == self._masters
+            and sum(each.get("master_link_status") == "up" for each in roles) == copies * self._masters
         )
 
     @staticmethod
