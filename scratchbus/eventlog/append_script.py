@@ -96,4 +96,4 @@ def _add(
 
 
 ADD = lua_script("eventlog/add", constants={**LUA, **ADDITION})(_add)
-"""The script that appends additions which nothing stands in the way of, as nearly all are, in half the time."""
+"""The script that appends additions which nothing stands in the way of, as nearly all are."""
