@@ -72,8 +72,12 @@ def soak(stage: Stage, seconds: float, directory: Path) -> Series:
             now = time.monotonic() - begun
             for name, value in _measure(bus, stage, pids, samples).items():
                 series[name].append((now, value))
-            click.echo(f"\r{now:.0f} of {seconds:.0f} s, lag {series['lag'][-1][1]:.0f} events ", nl=False, err=True)
-    click.echo(err=True)
+            if sys.stderr.isatty():
+                click.echo(
+                    f"\r{now:.0f} of {seconds:.0f} s, lag {series['lag'][-1][1]:,.0f} events ", nl=False, err=True
+                )
+    if sys.stderr.isatty():
+        click.echo(err=True)
     return series
 
 

@@ -113,8 +113,10 @@ def _play(
 
 
 def _tell(line: str) -> None:
-    sys.stderr.write(f"\r{line:<78}")
-    sys.stderr.flush()
+    """Show how far it is, where someone looks on."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{line:<78}")
+        sys.stderr.flush()
 
 
 def _say(text: str) -> None:
