@@ -15,6 +15,7 @@ from scratchbus.errors import ShardsMismatch
 from scratchbus.eventlog.append import Log
 from scratchbus.late import late
 from scratchbus.readmodel.queries import Freshness
+from scratchbus.readmodel.rebuild import renew
 from scratchbus.readmodel.scope import Core, refresh_registry
 from scratchbus.settings import load_settings, shipped
 from scratchbus.telemetry.logs import stderr_logger
@@ -91,7 +92,7 @@ def prepare(
 
 
 def greet(opened: Opened) -> Step[None]:
-    """Check the engine and the number of shards, and take the published registry."""
+    """Check the engine and the number of shards, take the published registry, and renew state of an older version."""
     log = opened.core.log
     if opened.target.kind != "memory":
         opened.about = yield from _check(opened, [0])
@@ -106,6 +107,7 @@ def greet(opened: Opened) -> Step[None]:
     if log.is_spread:
         yield from _check(opened, range(1, log.shards))
     yield from refresh_registry(opened.core)
+    yield from renew(opened.core)
 
 
 def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:

@@ -6,9 +6,11 @@ import random
 import threading
 from collections import Counter
 
+from scratchbus.errors import StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.readmodel.rebuild import renew
 from scratchbus.readmodel.scope import Host
 
 _MOST_PAGES = 10_000  # of which it is counted how much happens
@@ -22,7 +24,11 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
     while not stop.is_set():
         is_idle = True
         for shard in range(log.shards):
-            folded, known[shard] = bus.converse(fold_once(log, shard, known.get(shard)))
+            try:
+                folded, known[shard] = bus.converse(fold_once(log, shard, known.get(shard)))
+            except StateTooOld:
+                bus.converse(renew(bus.core))
+                folded, known[shard] = bus.converse(fold_once(log, shard))
             since.update(folded.pages)
             if folded.outcome is not Outcome.DONE:
                 stop.wait(random.uniform(0.002, 0.03))  # jitter: another projector is at it

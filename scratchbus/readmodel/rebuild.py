@@ -8,13 +8,23 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
-from scratchbus.errors import LogError, LogGap, LogRewound, RebuildHeld, ScratchbusError
+from scratchbus.errors import (
+    EngineError,
+    EngineForbidden,
+    LogError,
+    LogGap,
+    LogRewound,
+    RebuildHeld,
+    ScratchbusError,
+    StateTooOld,
+)
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.lag import end_of
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
 from scratchbus.readmodel.scope import Core
+from scratchbus.telemetry.logs import stderr_logger
 
 CHUNK = 250
 """How many events are folded at once: a commit takes the engine some milliseconds."""
@@ -26,6 +36,9 @@ _MOST_REST = 9.0  # in times of what the work before it took
 _LONGEST_REST = 1.0  # seconds
 _TERM = 10.0  # seconds after which it is asked whether the end has come nearer
 _NEARER = 0.8  # of what was left before
+_WAIT = 0.2  # seconds until it is looked again whether someone else has rebuilt the state
+
+logger = stderr_logger()
 
 
 class Rebuilt(NamedTuple):
@@ -87,6 +100,33 @@ def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
         elif (yield from _has_state_alone(log, shard)):
             yield from _drop_state(work, shard)
     return Rebuilt(sum(work.done.values()), time.monotonic() - began)
+
+
+def renew(core: Core) -> Step[None]:
+    """Rebuild state that an older version stored in another form, unless someone else does; then wait for that.
+
+    Where it cannot be rebuilt from here, it is left as it is, and reads say so.
+    """
+    for shard in range(core.log.shards):
+        while (yield from _is_too_old(core.log, shard)):
+            logger.warning("an older version stored the state; rebuilding it from the log", shard=shard)
+            try:
+                yield from rebuild(core)
+            except RebuildHeld:
+                yield Pause(_WAIT)
+            except (EngineError, LogError) as problem:
+                logger.warning("the state cannot be rebuilt from here", reason=str(problem))
+                return
+
+
+def _is_too_old(log: Log, shard: int) -> Step[bool]:
+    try:
+        yield from read_checkpoint(log.keys(shard))
+    except StateTooOld:
+        return True
+    except (LogError, EngineForbidden):  # whoever reads is told
+        return False
+    return False
 
 
 def _read_end(log: Log, shard: int) -> Step[int]:

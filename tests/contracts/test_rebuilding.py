@@ -1,16 +1,20 @@
 """The state is folded anew beside the live one, and takes its place; nobody who reads meanwhile sees a difference."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 from scratchbus import NewObservation, because
 from scratchbus.engine.steps import Pause
-from scratchbus.errors import CodeTooOld, LogGap, LogRewound, RebuildHeld, StateTooOld
+from scratchbus.errors import CodeTooOld, LogGap, LogRewound, PositionLost, RebuildHeld, StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import rebuild_lease as lease
 from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.readmodel.projector import run_projector
 from scratchbus.readmodel.rebuild import Pace, Rebuilt
 from scratchbus.readmodel.relations import open_relations
 from scratchbus.scheduling.expiry import sweep
@@ -240,6 +244,63 @@ def test_state_of_an_older_form_asks_for_a_rebuild_and_one_of_a_newer_for_an_upg
         page.list()
     bus.rebuild()  # the way back
     assert [one.content for one in page.list()] == ["one"]
+
+
+@pytest.fixture
+def newer_code(bus, page, monkeypatch):
+    """State that was stored before the form of it changed."""
+    page.add("observation", "one")
+    project(bus)
+    with monkeypatch.context() as newer:
+        for name in ("FORM", "PAGED"):
+            newer.setattr(scratch_page, name, getattr(scratch_page, name) + 2)
+        Checkpoint.parse.cache_clear()  # that code has parsed none yet
+        yield
+    Checkpoint.parse.cache_clear()
+    with suppress(PositionLost):
+        bus.rebuild()  # the way back
+
+
+def test_who_connects_rebuilds_state_of_an_older_form(newer_code, connect, capfd):
+    assert [one.content for one in connect().page("main").list()] == ["one"]
+    assert "an older version stored the state; rebuilding it from the log" in capfd.readouterr().err
+
+
+def test_who_connects_waits_for_another_who_rebuilds_state_of_an_older_form(newer_code, bus, connect):
+    other = bus.converse(lease.take(keys_of(bus), "another"))
+    with ThreadPoolExecutor(1) as connecting:
+        coming = connecting.submit(connect)
+        with suppress(TimeoutError):
+            coming.result(0.5)
+        assert not coming.done()
+        bus.converse(other.leave())
+        assert [one.content for one in coming.result().page("main").list()] == ["one"]
+
+
+def test_a_projector_rebuilds_state_of_an_older_form(newer_code, bus, page):
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as projecting:
+        done = projecting.submit(run_projector, bus, stop)
+        eventually(lambda: done.done() or not is_too_old(page))
+        stop.set()
+        done.result()
+    assert [one.content for one in page.list()] == ["one"]
+
+
+def is_too_old(page):
+    try:
+        page.list()
+    except StateTooOld:
+        return True
+    return False
+
+
+@pytest.mark.damages_the_log
+def test_where_state_of_an_older_form_cannot_be_rebuilt_reads_say_so(newer_code, bus, page, connect):
+    page.add("observation", "two")
+    send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
+    with pytest.raises(StateTooOld, match="run `scratchbus rebuild`"):
+        connect().page("main").list()
 
 
 @pytest.mark.parametrize("event_id", ["e1", "mine|1|a"])

@@ -24,8 +24,10 @@ from scratchbus.errors import (
     LogError,
     NotFound,
     ScratchbusError,
+    StateTooOld,
     SubscriptionHeld,
 )
+from scratchbus.readmodel.rebuild import renew
 from scratchbus.subscriptions import read_subscriptions
 from scratchbus.views.view import View
 from tests.faults import workers
@@ -151,8 +153,13 @@ def watch(part: Part, journal: Journal) -> None:
     """Keep a view of a page; note what it shows between two batches, and all that it says has changed."""
     with part.connected() as bus:
         while True:
-            with suppress(EngineError), bus.view("main") as view:
-                _look_at(part, bus, view, journal)
+            try:
+                with bus.view("main") as view:
+                    _look_at(part, bus, view, journal)
+            except StateTooOld:  # an older version has begun the log that came after a flush
+                bus.converse(renew(bus.core))
+            except EngineError:
+                pass
             time.sleep(PAUSE)
 
 
