@@ -17,7 +17,7 @@ from redis import exceptions as redis_errors
 from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, reply_reader
 from scratchbus.engine.steps import Joint
 
-_MOST_QUEUED = 16
+_MOST_QUEUED = 25
 """So many requests are sent without waiting for those of more tasks, so that the engine has something to do."""
 
 
