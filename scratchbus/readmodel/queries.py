@@ -44,22 +44,25 @@ def _query(
     docs: Key,
     heads: Key,
     open: Key,
+    types: Key,
     sets: Keys,
     page: str,
     most: int,
     folded: str,
     operation: str,
+    of_type: str,
 ) -> None:
     """Look at a page, and at up to `most` events behind the stream id `folded`, or behind the checkpoint when it is "".
 
     The operations and their arguments: "get", ids; "active", how many (-1: all); "list", at least how many, below which
     seq ("" from the newest), statuses (",a,b," or ""), and a text that the document must contain ("" any). `open` is
-    the sorted set that "active" walks, `sets` are those that "list" intersects.
+    the sorted set that "active" walks, `sets` are those that "list" intersects; without any it walks those of all
+    `types`, whose names begin with `of_type`.
     """
 
 
 KeysOf = Callable[[PageKeys], Iterable[str]]
-"""Returns the sorted sets of a page that a list walks."""
+"""Returns the sorted sets of a page that a list walks; none for all observations."""
 
 IN_MEMORY = 200
 """With more unfolded events than this, a reader commits what it folds."""
@@ -129,11 +132,13 @@ def look(
             docs=getattr(names, store),
             heads=names.heads,
             open=names.open,
+            types=names.types,
             sets=tuple(keys_of(names)) if keys_of is not None else (),
             page=page,
             most=most,
             folded=ahead.at.stream_id if ahead else "",
             operation=operation,
+            of_type=names.index("type", ""),
         )
         (reply,) = yield Call(shard, (command,))
         checkpoint = Checkpoint.parse(reply[2], shard)

@@ -60,7 +60,7 @@ def _search(
     ceiling, out, ahead, walk = below, list[Observation](), None, None
 
     def keys_of(names: PageKeys) -> list[str]:
-        return [names.index(*index) for index in wanted.indexes()] or [names.all]
+        return [names.index(*index) for index in wanted.indexes()]
 
     while limit is None or len(out) < limit:
         ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))

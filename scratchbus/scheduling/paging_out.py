@@ -172,7 +172,6 @@ def _removals(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Iterable
     gone: dict[tuple[str, str], list[object]] = defaultdict(list)
     for document in some:
         gone["HDEL", names.docs].append(document.id)
-        gone["ZREM", names.all].append(document.id)
         for index in scratch_page.index_entries(document):
             gone["ZREM", names.index(*index)].append(document.id)
     return [(*command, *ids) for command, ids in gone.items()]

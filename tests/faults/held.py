@@ -26,7 +26,7 @@ class PageState:
     open: dict[str, float]
     dedupe: dict[str, str]
     docs: dict[str, Observation]
-    all: dict[str, float]
+    types: set[str]
     positions: list[Position]
     indexes: dict[tuple[str, str], dict[str, float]]
 
@@ -95,7 +95,7 @@ def _read_page(keys: ShardKeys, page: str, build: int) -> Step[PageState]:
             id.decode(): cast(Observation, read_document(id.decode(), row))
             for id, row in zip(docs[::2], docs[1::2], strict=True)
         },
-        _scores((yield from ask(shard, "ZRANGE", names.all, 0, -1, "WITHSCORES"))),
+        {row.decode() for row in (yield from ask(shard, "HKEYS", names.types))},
         positions,
         indexes,
     )

@@ -111,7 +111,12 @@ class StoredKeys:
                 return StoredKey("paged", key, "hash", tuple, str, partial(self._bucket_difference, page))
             case "gaps":
                 return StoredKey("gap", key, "hash", lambda: rows, rows.get, _text_difference)
-            case "all" | "type" | "tag" | "owner" | "waiting":  # the names of other keys may have a "#" in them
+            case "types":
+                return StoredKey(
+                    "index", key, "hash", lambda: rows, rows.get, _text_difference,
+                    lambda type, row: (key, type) in self.base.erased_types and type not in rows and row == b"1",
+                )  # fmt: skip
+            case "type" | "tag" | "owner" | "waiting":  # the names of other keys may have a "#" in them
                 may_lack = partial(self._may_be_unindexed, page.partition("#")[0])
                 return StoredKey("index", key, "zset", lambda: rows, rows.get, _score_difference, may_lack)
         if kind == "due" or kind in scratch_page.RELATIONS:
