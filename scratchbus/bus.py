@@ -6,38 +6,66 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from scratchbus import opening
-from scratchbus.archive.importing import import_events
-from scratchbus.commands import read
-from scratchbus.commands.claim import Wanted
-from scratchbus.context import Contexts
-from scratchbus.domain.events import Event
-from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.registry import Registry
-from scratchbus.domain.values import Duration
 from scratchbus.engine.renewal import Keeper
-from scratchbus.eventlog import reader
-from scratchbus.eventlog.consumers import remove
-from scratchbus.eventlog.cursor import bus_position
-from scratchbus.eventlog.follow import follow_events
-from scratchbus.eventlog.foreign import ForeignEntry, repair
 from scratchbus.eventlog.tail_readers import Feeds
-from scratchbus.memory import Memories
+from scratchbus.late import late, once
+from scratchbus.memory.memories import Memories
 from scratchbus.page import Page
-from scratchbus.readmodel.rebuild import Progress, Rebuilt, rebuild
 from scratchbus.readmodel.scope import push_registry, refresh_registry
-from scratchbus.readmodel.verify import Verified, verify
-from scratchbus.settings import Settings
-from scratchbus.status import Status
-from scratchbus.subscriptions import DeadLetter, Subscription, Terms
-from scratchbus.subscriptions.dead_letters import Positions, drop_letters, list_letters, retry_letters
-from scratchbus.subscriptions.filters import Filters
-from scratchbus.subscriptions.options import check_name
-from scratchbus.views.shared import LivePages
-from scratchbus.views.view import View
-from scratchbus.work import Work, WorkTerms
+
+if TYPE_CHECKING:
+    from scratchbus import context as contexts
+    from scratchbus import subscriptions as subscribing
+    from scratchbus import work as working
+    from scratchbus.archive import importing
+    from scratchbus.commands import claim as claiming
+    from scratchbus.commands import read as looking
+    from scratchbus.context import Contexts
+    from scratchbus.domain.events import Event
+    from scratchbus.domain.position import BusPosition, Position
+    from scratchbus.domain.registry import Registry
+    from scratchbus.domain.values import Duration
+    from scratchbus.eventlog import consumers, cursor, foreign, reader
+    from scratchbus.eventlog import follow as following
+    from scratchbus.eventlog.foreign import ForeignEntry
+    from scratchbus.readmodel import rebuild as rebuilding
+    from scratchbus.readmodel import registry_files
+    from scratchbus.readmodel import verify as verifying
+    from scratchbus.readmodel.rebuild import Progress, Rebuilt
+    from scratchbus.readmodel.verify import Verified
+    from scratchbus.settings import Settings
+    from scratchbus.status import Status
+    from scratchbus.subscriptions import DeadLetter, Subscription, filters, options
+    from scratchbus.subscriptions import dead_letters as letters
+    from scratchbus.subscriptions.dead_letters import Positions
+    from scratchbus.views import shared as sharing
+    from scratchbus.views import view as viewing
+    from scratchbus.views.shared import LivePages
+    from scratchbus.views.view import View
+    from scratchbus.work import Work
+else:
+    claiming = late("scratchbus.commands.claim")
+    consumers = late("scratchbus.eventlog.consumers")
+    contexts = late("scratchbus.context")
+    cursor = late("scratchbus.eventlog.cursor")
+    filters = late("scratchbus.subscriptions.filters")
+    following = late("scratchbus.eventlog.follow")
+    foreign = late("scratchbus.eventlog.foreign")
+    importing = late("scratchbus.archive.importing")
+    letters = late("scratchbus.subscriptions.dead_letters")
+    looking = late("scratchbus.commands.read")
+    options = late("scratchbus.subscriptions.options")
+    reader = late("scratchbus.eventlog.reader")
+    rebuilding = late("scratchbus.readmodel.rebuild")
+    registry_files = late("scratchbus.readmodel.registry_files")
+    sharing = late("scratchbus.views.shared")
+    subscribing = late("scratchbus.subscriptions")
+    verifying = late("scratchbus.readmodel.verify")
+    viewing = late("scratchbus.views.view")
+    working = late("scratchbus.work")
 
 T = TypeVar("T")
 
@@ -52,9 +80,7 @@ class Bus(Memories):
         self.converse = self._engine.run
         self.core = opened.core
         self.feeds = Feeds(self.core.log, self._reader)
-        self._contexts = Contexts(self)
         self.keeper = Keeper(self.converse)
-        self._live_pages = LivePages(self.core, self.converse, self.feeds, self.keeper)
         self.converse(opening.greet(opened))
 
     @classmethod
@@ -83,9 +109,13 @@ class Bus(Memories):
         """Return a page. Raises InvalidName."""
         return Page(self, name)
 
+    @once
+    def _live_pages(self) -> LivePages:
+        return sharing.LivePages(self.core, self.converse, self.feeds, self.keeper)
+
     def view(self, page: str = "main") -> View:
         """Return a live view of a page, held in memory; it follows the log once it is entered. Raises InvalidName."""
-        return View(self._live_pages, page)
+        return viewing.View(self._live_pages, page)
 
     def events(
         self,
@@ -102,8 +132,8 @@ class Bus(Memories):
         `pages`, `types` and `kinds` select events. Raises InvalidInput for a type or kind that does not exist.
         Iterating raises PositionLost, LogRewound or LogGap rather than skip an event.
         """
-        narrow = read.narrow_of(pages, types, kinds)
-        return follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
+        narrow = looking.narrow_of(pages, types, kinds)
+        return following.follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
 
     def subscribe(
         self,
@@ -128,9 +158,10 @@ class Bus(Memories):
         seconds. The lease is not renewed while an event is out for longer than `handler_timeout`. Raises
         InvalidInput, and when iterated over SubscriptionMismatch.
         """
-        filters = Filters.of(read.narrow_of(pages, types, kinds), tags)
-        terms = Terms(after, reset, max_attempts, retry_delay, handler_timeout)
-        return Subscription(self, name, filters, terms, self.settings.seconds("subscription_lease"), stop)
+        wanted = filters.Filters.of(looking.narrow_of(pages, types, kinds), tags)
+        terms = options.Terms(after, reset, max_attempts, retry_delay, handler_timeout)
+        lease = self.settings.seconds("subscription_lease")
+        return subscribing.Subscription(self, name, wanted, terms, lease, stop)
 
     def work(
         self,
@@ -151,27 +182,27 @@ class Bus(Memories):
         that fails is handed out again after `retry_delay`, which doubles with each attempt, and goes to review after
         `max_attempts`. Numbers are seconds. Raises InvalidInput.
         """
-        terms = WorkTerms.of(max_attempts, retry_delay, handler_timeout)
-        return Work(self, name, Wanted.of(types, tags), pages, ttl, terms, stop)
+        terms = working.WorkTerms.of(max_attempts, retry_delay, handler_timeout)
+        return working.Work(self, name, claiming.Wanted.of(types, tags), pages, ttl, terms, stop)
 
     def unsubscribe(self, name: str) -> None:
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
-        return self.converse(remove(self.core.log.keys(0), check_name(name)))
+        return self.converse(consumers.remove(self.core.log.keys(0), options.check_name(name)))
 
     def dead_letters(self, name: str | None = None) -> list[DeadLetter]:
         """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
-        return self.converse(list_letters(self.core, name))
+        return self.converse(letters.list_letters(self.core, name))
 
     def retry_dead_letters(self, name: str, positions: Positions = None) -> int:
         """Deliver dead letters again, all or those at these positions; return their number.
 
         Raises NotFound, or PositionLost when an event has left the log; then none is delivered again.
         """
-        return self.converse(retry_letters(self.core, name, positions))
+        return self.converse(letters.retry_letters(self.core, name, positions))
 
     def drop_dead_letters(self, name: str, positions: Positions = None) -> int:
         """Delete dead letters, all or those at these positions; return their number. Raises NotFound."""
-        return self.converse(drop_letters(self.core, name, positions))
+        return self.converse(letters.drop_letters(self.core, name, positions))
 
     def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until a shard has an event after its position here; return whether one has."""
@@ -181,12 +212,12 @@ class Bus(Memories):
 
     def position(self) -> BusPosition:
         """Return the end of all logs of the bus, as an opaque token for `events(after=…)`."""
-        return self.converse(bus_position(self.core.log))
+        return self.converse(cursor.bus_position(self.core.log))
 
-    @property
+    @once
     def context(self) -> Contexts:
         """The contexts of agents: texts within a token budget, relevant memories, compaction."""
-        return self._contexts
+        return contexts.Contexts(self)
 
     @property
     def instance(self) -> str:
@@ -214,7 +245,7 @@ class Bus(Memories):
         RebuildHeld while someone else rebuilds, and PositionLost, LogRewound or CodeTooOld; then the state is
         unchanged.
         """
-        return self.converse(rebuild(self.core, progress))
+        return self.converse(rebuilding.rebuild(self.core, progress))
 
     def verify(self, progress: Progress | None = None) -> Verified:
         """Compare everything the engine stores with what follows from the log; works while others write.
@@ -222,7 +253,7 @@ class Bus(Memories):
         Returns the differences, and how much was compared. `progress` is called with the number of events read and
         the total.
         """
-        return self.converse(verify(self.core, progress))
+        return self.converse(verifying.verify(self.core, progress))
 
     def repair(self) -> list[ForeignEntry]:
         """Remove the entries that someone added to the logs by hand behind their last events; return them.
@@ -230,7 +261,7 @@ class Bus(Memories):
         Such an entry blocks all writes to its shard with LogBlocked. Readers continue meanwhile. No event is removed.
         Raises LogError for a log of which it is not known where it ends.
         """
-        return self.converse(repair(self.core.log))
+        return self.converse(foreign.repair(self.core.log))
 
     def import_events(self, lines: Iterable[str | bytes], progress: Callable[[int], object] | None = None) -> int:
         """Write the events of an export (`scratchbus tail --format jsonl`) into an empty bus; return their number.
@@ -239,7 +270,7 @@ class Bus(Memories):
         written, and the import is all or nothing. A bus that already has the first of these events gets the rest.
         `progress` is called with the number of lines checked. Raises InvalidExport, NotEmpty or Conflict.
         """
-        return self.converse(import_events(self.core, lines, progress))
+        return self.converse(importing.import_events(self.core, lines, progress))
 
     @property
     def types(self) -> Registry:
@@ -261,11 +292,12 @@ class Bus(Memories):
         Raises RegistryError for a bad file, and TypeInUse when an open observation needs a type that would be
         removed.
         """
-        return self.converse(push_registry(self.core, opening.as_registry(registry), event_id))
+        return self.converse(push_registry(self.core, registry_files.as_registry(registry), event_id))
 
     def close(self) -> None:
         """Close the connections; from then on every operation, also one that is waiting, raises BusClosed."""
-        self._live_pages.close()
+        if "_live_pages" in vars(self):
+            self._live_pages.close()
         self.keeper.close()
         self._engine.close()
         self.feeds.close()

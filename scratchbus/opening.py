@@ -6,22 +6,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scratchbus.archive.archive_reader import Archive
-from scratchbus.archive.stores import open_store
+import scratchbus.readmodel.probe  # noqa: F401 - its script is among those that a writer loads for readers
 from scratchbus.domain.ownership import new_instance, owner_token
-from scratchbus.domain.registry import Registry
-from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.engine.connect import Target, check_engine, load_reading_scripts, risks, target
 from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import RegistryError, ShardsMismatch, shown
+from scratchbus.errors import ShardsMismatch
 from scratchbus.eventlog.append import Log
+from scratchbus.late import late
 from scratchbus.readmodel.queries import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
-from scratchbus.settings import load_settings, read_text, shipped
-from scratchbus.status import Status, read_status
+from scratchbus.settings import load_settings, shipped
 from scratchbus.telemetry.logs import stderr_logger
+
+if TYPE_CHECKING:
+    from scratchbus import status
+    from scratchbus.archive import archive_reader, stores
+    from scratchbus.engine import connect
+    from scratchbus.engine.connect import Target
+    from scratchbus.status import Status
+else:
+    archive_reader = late("scratchbus.archive.archive_reader")
+    connect = late("scratchbus.engine.connect")
+    status = late("scratchbus.status")
+    stores = late("scratchbus.archive.stores")
 
 SHARDS_OF_CLUSTER = 16
 """The shards of a new bus on a cluster, unless the settings say otherwise."""
@@ -48,8 +56,8 @@ def prepare(
     """Read settings and registry and find the engine. Raises InvalidInput or EngineError."""
     settings = load_settings(config, url=url, source=source, instance=instance, **overrides)
     by, instance = settings.source or "anonymous", settings.instance or new_instance()
-    registry = as_registry(settings.observation_types or shipped("observation_types.yaml"))
-    engine = target(
+    types = settings.observation_types or shipped("observation_types.yaml")
+    engine = connect.target(
         settings.url,
         home=settings.home,
         appendfsync=settings.appendfsync,
@@ -67,27 +75,19 @@ def prepare(
             id_days=ceil(settings.seconds("idempotency_window") / 86_400),
             replicas=settings.replicas if settings.ack == "replica" else 0,
             is_spread=engine.kind == "cluster",
-            past=Archive(open_store(settings.archive_url), settings.bus) if settings.archive_url else None,
+            past=archive_reader.Archive(stores.open_store(settings.archive_url), settings.bus)
+            if settings.archive_url
+            else None,
             replica_ms=min(2_000, round(settings.seconds("socket_timeout") * 500)),  # before the socket gives up
         ),
-        registry=registry,
+        types_file=types,
         by=by,
         instance=instance,
         fresh=Freshness(timeout=settings.seconds("fresh_timeout")),
     )
+    if settings.observation_types is not None:
+        _ = core.registry  # what is wrong with the user's file is said here; the one that is shipped can wait
     return Opened(engine, core)
-
-
-def as_registry(given: object) -> Registry:
-    """Return a registry, or read it from a file. Raises RegistryError."""
-    if isinstance(given, Registry):
-        return given
-    if not isinstance(given, Path | str) or "\0" in str(given):
-        raise RegistryError(shown(given), None, None, "is neither a registry nor the path of a file")
-    try:
-        return parse_registry(read_text(Path(given), RegistryError), str(given))
-    except UnicodeEncodeError:
-        raise RegistryError(shown(given), None, None, "is not the path of a file") from None
 
 
 def greet(opened: Opened) -> Step[None]:
@@ -113,9 +113,9 @@ def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:
     about: dict[str, str] = {}
     found: dict[str, None] = {}
     for shard in shards:
-        about = yield from check_engine(opened.target.where, opened.core.settings.ack, shard)
-        found |= dict.fromkeys(risks(about, opened.core.log.replicas))
-        yield from load_reading_scripts(shard)
+        about = yield from connect.check_engine(opened.target.where, opened.core.settings.ack, shard)
+        found |= dict.fromkeys(connect.risks(about, opened.core.log.replicas))
+        yield from connect.load_reading_scripts(shard)
     for risk in found:
         logger.warning("the engine is not set up to keep events", engine=opened.target.where, reason=risk)
     return about
@@ -124,4 +124,4 @@ def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:
 def status_of(opened: Opened) -> Step[Status]:
     """Return the status of an open bus."""
     directory = str(opened.target.directory) if opened.target.directory else None
-    return (yield from read_status(opened.core, opened.target.shown, directory, opened.about))
+    return (yield from status.read_status(opened.core, opened.target.shown, directory, opened.about))

@@ -5,34 +5,52 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import Any, Never, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from scratchbus.commands import add as adding
-from scratchbus.commands import change
-from scratchbus.commands import claim as claiming
-from scratchbus.commands import erase as erasing
-from scratchbus.commands import exposure as exposing
 from scratchbus.commands import read as looking
-from scratchbus.commands import refute as refuting
-from scratchbus.commands import trace as tracing
-from scratchbus.commands.execution import execute
-from scratchbus.domain.events import Erased, Event
-from scratchbus.domain.exposure import Exposure
-from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
-from scratchbus.domain.position import Position
-from scratchbus.domain.trace import Consequences, Trace
-from scratchbus.domain.values import Duration, check_page
+from scratchbus.domain.values import check_page
+from scratchbus.late import late
 from scratchbus.projections.filters import Filter, keywords_of
-from scratchbus.readmodel.rebuild import Progress
-from scratchbus.readmodel.scope import Host
-from scratchbus.readmodel.short_ids import whole_id
-from scratchbus.timetravel import PastPage, When, as_of
-from scratchbus.work import Job, claim_next
 
-Observations = list[Observation]  # inside a class with a method `list`, that name is taken
-Events = list[Event]
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from scratchbus import timetravel
+    from scratchbus import work as working
+    from scratchbus.commands import change
+    from scratchbus.commands import claim as claiming
+    from scratchbus.commands import erase as erasing
+    from scratchbus.commands import execution as doing
+    from scratchbus.commands import exposure as exposing
+    from scratchbus.commands import refute as refuting
+    from scratchbus.commands import trace as tracing
+    from scratchbus.domain.events import Erased, Event
+    from scratchbus.domain.exposure import Exposure
+    from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
+    from scratchbus.domain.position import Position
+    from scratchbus.domain.trace import Consequences, Trace
+    from scratchbus.domain.values import Duration
+    from scratchbus.readmodel import short_ids
+    from scratchbus.readmodel.rebuild import Progress
+    from scratchbus.readmodel.scope import Host
+    from scratchbus.timetravel import PastPage, When
+    from scratchbus.work import Job
+
+    Observations = list[Observation]  # inside a class with a method `list`, that name is taken
+    Events = list[Event]
+else:
+    change = late("scratchbus.commands.change")
+    claiming = late("scratchbus.commands.claim")
+    doing = late("scratchbus.commands.execution")
+    erasing = late("scratchbus.commands.erase")
+    exposing = late("scratchbus.commands.exposure")
+    refuting = late("scratchbus.commands.refute")
+    short_ids = late("scratchbus.readmodel.short_ids")
+    timetravel = late("scratchbus.timetravel")
+    tracing = late("scratchbus.commands.trace")
+    working = late("scratchbus.work")
 
 
 class Page:
@@ -146,7 +164,7 @@ class Page:
         """
         if patch is not None:
             changes = change.merged(patch, changes)
-        return self._bus.converse(execute(self._bus.core, self.name, change.Update, locals()))
+        return self._bus.converse(doing.execute(self._bus.core, self.name, change.Update, locals()))
 
     def review(
         self,
@@ -158,7 +176,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Send it to review: it stays open, but is not active. Raises InvalidTransition, VersionConflict."""
-        return self._bus.converse(execute(self._bus.core, self.name, change.Review, locals()))
+        return self._bus.converse(doing.execute(self._bus.core, self.name, change.Review, locals()))
 
     def resolve(
         self,
@@ -170,7 +188,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Close it, because it has been dealt with. Raises InvalidTransition, Claimed, VersionConflict."""
-        return self._bus.converse(execute(self._bus.core, self.name, change.Resolve, locals()))
+        return self._bus.converse(doing.execute(self._bus.core, self.name, change.Resolve, locals()))
 
     def archive(
         self,
@@ -182,7 +200,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Archive it for good. Raises InvalidTransition, Claimed, VersionConflict."""
-        return self._bus.converse(execute(self._bus.core, self.name, change.ArchiveObservation, locals()))
+        return self._bus.converse(doing.execute(self._bus.core, self.name, change.ArchiveObservation, locals()))
 
     def reopen(
         self,
@@ -194,7 +212,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Make it active again. Raises InvalidTransition, PageFull, and KeyHeld when another holds its dedupe key."""
-        return self._bus.converse(execute(self._bus.core, self.name, change.Reopen, locals()))
+        return self._bus.converse(doing.execute(self._bus.core, self.name, change.Reopen, locals()))
 
     def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
         """Take resolved observations off the page, all or none; their history stays. `ids` may be a single id.
@@ -232,18 +250,19 @@ class Page:
 
         It has one of the types and all of the tags. The claim is not renewed automatically. Raises UnknownType.
         """
-        make = partial(Job, self._bus, self.name, ttl)
-        return self._bus.converse(claim_next(make, self._bus.core, self.name, types, tags, by, ttl, event_id))
+        make = partial(working.Job, self._bus, self.name, ttl)
+        picking = working.claim_next(make, self._bus.core, self.name, types, tags, by, ttl, event_id)
+        return self._bus.converse(picking)
 
     def release(
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
         """Release a claim. Raises NotClaimed, Claimed when another holds it, StaleFence."""
-        return self._bus.converse(execute(self._bus.core, self.name, claiming.Release, locals()))
+        return self._bus.converse(doing.execute(self._bus.core, self.name, claiming.Release, locals()))
 
     def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Record an action taken because of it; `trace` finds it by this action, a text of the caller's."""
-        return self._bus.converse(execute(self._bus.core, self.name, claiming.Link, locals()))
+        return self._bus.converse(doing.execute(self._bus.core, self.name, claiming.Link, locals()))
 
     def refute(self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Archive it as untrue; open observations on any page that rest on it as evidence go to review.
@@ -295,7 +314,7 @@ class Page:
         These are looked up among all observations that were ever on the page. Raises InvalidId for a text that is not
         an id or fits several, and NotFound when no id ends in it.
         """
-        return self._bus.converse(whole_id(self._bus.core.log, self.name, text))
+        return self._bus.converse(short_ids.whole_id(self._bus.core.log, self.name, text))
 
     def history(self, id: str) -> Events:
         """Return its events, oldest first, also after it has left the page.
@@ -317,5 +336,5 @@ class Page:
         else or for the future, LogRewound for a position that the log does not have, and PositionLost for one that
         it no longer has.
         """
-        past = self._bus.converse(as_of(self._bus.core, self.name, when, without_sources, progress))
-        return PastPage(self._bus, past)
+        past = self._bus.converse(timetravel.as_of(self._bus.core, self.name, when, without_sources, progress))
+        return timetravel.PastPage(self._bus, past)

@@ -11,14 +11,20 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from scratchbus.domain.ownership import check_instance
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
-from scratchbus.domain.yaml_model import FileError, Scalar, YamlModel, YamlText
 from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError, shown
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from scratchbus.domain import yaml_model
+    from scratchbus.domain.yaml_model import FileError
+else:
+    yaml_model = late("scratchbus.domain.yaml_model")
 
 PREFIX: Final = "SCRATCHBUS_"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
@@ -78,7 +84,7 @@ Lower = BeforeValidator(lambda value: value.lower() if isinstance(value, str) el
 class Settings(BaseModel):
     """How a process uses the bus. Immutable; `load_settings` makes it, `config/scratchbus.yaml` documents it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     url: str | None = Field(default=None, repr=False)  # it may hold a password
     bus: Annotated[str, AfterValidator(check_bus)] = "scratchbus"
@@ -202,18 +208,18 @@ def _from_file(path: str | Path | None) -> dict[str, _Given]:
     if not isinstance(path, Path | str):
         raise SettingsError(f"config: {shown(path)} is not a path")
     file = Path(path).expanduser()
-    text = YamlText(read_text(file, SettingsFileError, named_by), str(file), SettingsFileError)
-    fields: dict[str, Any] = dict.fromkeys(Settings.model_fields, (Scalar, None))
-    values = text.read(create_model("SettingsFile", __base__=_SettingsFile, **fields))
+    text = yaml_model.YamlText(read_text(file, SettingsFileError, named_by), str(file), SettingsFileError)
+    fields: dict[str, Any] = dict.fromkeys(Settings.model_fields, (yaml_model.Scalar, None))
+
+    class SettingsFile(yaml_model.YamlModel):
+        noun = "setting"
+
+    values = text.read(create_model("SettingsFile", __base__=SettingsFile, **fields))
     return {
         name: _Given(_expanded(name, value, file.parent), f"{text.place(name)}: {name}")
         for name, value in values
         if value is not None
     }
-
-
-class _SettingsFile(YamlModel):
-    noun = "setting"
 
 
 def read_text(path: Path, error: FileError, named_by: str = "") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from scratchbus.opening import as_registry
+from scratchbus.readmodel.registry_files import as_registry
 from scratchbus.settings import shipped
 from tests.benchmarks import auditing, crowd, delivering, rebuilding
 from tests.faults import archivers, consumers, importers, rebuilders, refuters, workers

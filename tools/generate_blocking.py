@@ -36,7 +36,7 @@ NAMES = {
     "__aiter__": "__iter__",
     "__anext__": "__next__",
     "StopAsyncIteration": "StopIteration",
-    "_send_in_time": "_send",
+    "_connect_in_time": "_connect",
     "aclose": "close",
     "async_engine": "engine",
     "async_reader": "reader",
@@ -45,6 +45,7 @@ NAMES = {
 """What an asyncio name is called in blocking code, besides `async_x`, `x_async` and `AsyncX`."""
 
 PROSE = (
+    (r"^(['\"]scratchbus\.[\w.]+)_async\b", r"\1"),  # the name of a module
     (r" \(asyncio: [^)\n]*\)", ""),
     (r"\b([Aa])n `async (with|for)\b", r"\1 `\2"),
     (r"\basync (with|for)\b", r"\1"),

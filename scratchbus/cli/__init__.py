@@ -22,8 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pass  # nobody reads it, or the file is not there; the command below deals with both
         else:
             return 0
-    from scratchbus.cli.shell import run_command  # late: to import the commands takes 150 ms on a slow machine
+    from scratchbus.cli.starting import uncollected
 
+    with uncollected():
+        from scratchbus.cli.shell import run_command  # late: to import the commands takes 150 ms on a slow machine
     return run_command(given)
 
 

@@ -12,6 +12,7 @@ import click
 import scratchbus
 from scratchbus.cli.instance import terminal_instance
 from scratchbus.cli.output import Output
+from scratchbus.cli.starting import keep_all, uncollected
 from scratchbus.daemon import configure_logging_late
 
 if TYPE_CHECKING:
@@ -52,12 +53,15 @@ class Invocation:
     @contextmanager
     def connect(self) -> Iterator[scratchbus.Bus]:
         """Open the bus while the `with` lasts."""
-        settings = self.settings()
-        home = scratchbus.embedded_directory(None, settings.home)
-        instance = settings.instance or (terminal_instance(home) if home else None)
-        with scratchbus.Bus.connect(
-            self.url, source=self.source, instance=instance, config=self.config, bus=self.bus
-        ) as bus:
+        with uncollected():
+            settings = self.settings()
+            home = scratchbus.embedded_directory(None, settings.home)
+            instance = settings.instance or (terminal_instance(home) if home else None)
+            opened = scratchbus.Bus.connect(
+                self.url, source=self.source, instance=instance, config=self.config, bus=self.bus
+            )
+            keep_all()
+        with opened as bus:
             configure_logging_late(lambda: bus.settings.log_level)
             yield bus
 

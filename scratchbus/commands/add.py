@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast, get_origin
 
-from ulid import ULID
+from pydantic import ValidationError
+from pydantic_core import SchemaValidator, core_schema
 
 from scratchbus.commands.outcome import check_statuses, recall_all
 from scratchbus.domain.checks import check_end, check_size
@@ -15,12 +16,13 @@ from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
 from scratchbus.domain.observation import GUARDS, GivenObservation, NewObservation, Observation
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import check_event_id, check_source, millis, trusted
+from scratchbus.domain.values import check_event_id, check_source, checked, millis, refusal_in, trusted
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import EventIdReused, InvalidField, InvalidTTL, TooLarge, UnknownField, key_text, shown
 from scratchbus.eventlog.append import MAX_BATCH, append, fresh_id
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.codec import encode_body
+from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.retries import bound_of
 from scratchbus.eventlog.writes import Op, Write, Written
 from scratchbus.projections import scratch_page
@@ -40,9 +42,24 @@ def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
         given = _spread(given)
     for name in given["unknown"]:
         raise UnknownField(name, NewObservation.model_fields)
-    new = GivenObservation.parse(given)
-    (observation,) = yield from _add_all(core, page, [new], new.event_id)
-    return observation
+    said = parse(given)
+    return (yield from _add_all(core, page, [said], said.get("event_id")))[0]
+
+
+def parse(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what callers of `add` give, each value as it is kept, without what is None or no argument of `add`.
+
+    Raises InvalidInput for the first value that is not acceptable. What depends on the type, the settings or the time
+    is still to be decided.
+    """
+    said = dict.fromkeys(_REQUIRED)
+    for name, value in given.items():
+        if value is not None:
+            said[name] = value
+    try:
+        return _SAID.validate_python(said)  # type: ignore[no-any-return]  # it is a dict of these
+    except ValidationError as error:
+        raise refusal_in(error) from None
 
 
 def _spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -81,29 +98,29 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
         raise InvalidField("event_id", "two items of the batch have the same one; give each its own")
     if not items:
         return []
-    parsed = [GivenObservation.parse(item.__dict__) for item in items]
+    parsed = [parse(item.__dict__) for item in items]
     if event_id is not None:
         check_event_id(event_id)
     return (yield from _add_all(core, page, parsed, event_id))
 
 
-def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id: str | None) -> Step[list[Observation]]:
+def _add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: str | None) -> Step[list[Observation]]:
     """Add parsed observations in one batch; with `event_id` they share that of their caller."""
     sharing = len(items) if event_id is not None else 1
     first = event_id or (yield from fresh_id(core.log, page))
     if time.monotonic() - core.registry_checked > scope.REGISTRY_AGE:
         yield from refresh_registry(core)
-    settings, now, why = core.settings, datetime.now(UTC), reasons()
+    settings, now, why, types = core.settings, datetime.now(UTC), reasons(), core.registry.types
     writes: list[Write] = []
     evidence: list[str] = []
-    for index, item in enumerate(items):
-        kind = core.registry.types.get(item.type) or (yield from type_of(core, item.type))
-        if item.remind_on is not None:
-            yield from _check_known(core, item.remind_on)
-        own = (event_id or item.event_id) is not None
-        id = item.event_id or (f"{first}/{index}" if index else first)
-        writes.append(decide(now, Ids(str(ULID()), id, sharing if own else 0), settings, kind, item, page, why))
-        evidence += item.evidence or ()
+    for index, said in enumerate(items):
+        kind = types.get(said["type"]) or (yield from type_of(core, said["type"]))
+        if "remind_on" in said:
+            yield from _check_known(core, said["remind_on"])
+        own = event_id or said.get("event_id")
+        id = said.get("event_id") or (f"{first}/{index}" if index else first)
+        writes.append(decide(now, Ids(new_id(), id, sharing if own else 0), settings, kind, said, page, why))
+        evidence += said.get("evidence", ())
     if evidence:
         yield from _check_there(core, page, evidence)
     done = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
@@ -115,16 +132,17 @@ def _add_all(core: Core, page: str, items: Sequence[GivenObservation], event_id:
     added: dict[str, Observation] = {}
     stale: dict[str, Written] = {}
     for write, row in zip(writes, done.written, strict=True):
-        subjects.append(row.subject)
-        if row.kind == "added":
-            added[row.subject] = scratch_page.added(cast(Added, write.event), row.position)
-        if row.kind != "added" or row.version > 1:
-            stale[row.subject] = row
+        position, version, kind_of_event, subject, _ = row
+        subjects.append(subject)
+        if kind_of_event == "added":
+            added[subject] = scratch_page.added(cast(Added, write.event), position)
+        if kind_of_event != "added" or version > 1:
+            stale[subject] = row
     if stale:
         added |= yield from get(core.log, page, list(stale), core.fresh)
-    for subject, row in stale.items():
-        if subject not in added:  # repeated here, and cleared by someone else before it was read
-            (added[subject],) = yield from recall_all(core, page, [row.position])
+        for subject, row in stale.items():
+            if subject not in added:  # repeated here, and cleared by someone else before it was read
+                (added[subject],) = yield from recall_all(core, page, [row.position])
     return list(map(added.__getitem__, subjects))
 
 
@@ -180,57 +198,69 @@ def decide(
     ids: Ids,
     settings: Settings,
     kind: ObservationType,
-    given: GivenObservation,
+    said: Mapping[str, Any],
     page: str,
     why: Mapping[str, Any],
 ) -> Write:
-    """Return the write that adds the given observation, with the defaults of its type and the settings.
+    """Return the write that adds what was said of an observation, with the defaults of its type and the settings.
 
-    Raises InvalidInput.
+    `said` is what `parse` returns. Raises InvalidInput.
     """
+    given = said.get
     life = kind.lifecycle
-    source = given.source or settings.source or check_source(None)
+    source = given("source") or settings.source or check_source(None)
     by = settings.source or source
-    ttl, expires_at = _life_span(now, settings, kind, given)
-    said = {name: value for name, value in given.__dict__.items() if value is not None and name not in GUARDS}
-    values = {**_UNSAID, **why, "owner": kind.default_owner, **said}
-    for name, make in _EMPTY.items():
+    ttl, expires_at = _life_span(now, settings, kind, given("ttl"), given("expires_at"))
+    status = given("status") or kind.initial_status
+    wake, fence, argument = given("remind_at"), given("fence"), ""
+    values = {
+        **_UNSAID,
+        **why,
+        "owner": kind.default_owner,
+        **said,
+        "id": ids.event,
+        "page": page,
+        "subject": ids.subject,
+        "by": by,
+        "source": None if source == by else source,
+        "status": status,
+        "priority": kind.priority,
+        "ttl": ttl,
+        "expires_at": expires_at,
+    }
+    for name, make in _EMPTY:
         if name not in said:
             values[name] = make()
-    values.update(
-        id=ids.event,
-        page=page,
-        subject=ids.subject,
-        by=by,
-        source=None if source == by else source,
-        status=given.status or kind.initial_status,
-        priority=kind.priority,
-        ttl=ttl,
-        expires_at=expires_at,
-    )
+    for name in GUARDS:
+        values.pop(name, None)
     _check_type(settings, kind, values)
-    status, key = values["status"], given.dedupe_key
-    values["status_class"] = life.statuses[status]
+    status_class = values["status_class"] = life.statuses[status]
+    key = given("dedupe_key")
     if key is None and kind.dedupe:
         key = values["dedupe_key"] = kind.dedupe_key_of(values | {"source": source})
-    argument = ""
     if key is not None:
         again = encode_body(Repeated(**{name: values[name] for name in _REPEATED}))
         argument = f"{len(again)}:{again.decode()}{key}"
     return Write(
         trusted(Added, values),
         Op.ADD,
-        digest_of("add", page, said, settings.source, ids.sharing) if ids.sharing else "",
+        _digest(page, said, settings, ids.sharing) if ids.sharing else "",
         status=status,
-        status_class=values["status_class"],
+        status_class=status_class,
         priority=kind.priority,
         expires=f"+{ttl}" if ttl is not None else str(millis(expires_at)) if expires_at is not None else "",
-        wake=str(millis(given.remind_at)) if given.remind_at is not None else "",
+        wake=str(millis(wake)) if wake is not None else "",
         argument=argument,
-        fence=given.fence,
+        fence=fence,
+        is_plain=not (ids.sharing or argument or wake) and fence is None,
         tags=values["tags"],
         lifecycle=life,
     )
+
+
+def _digest(page: str, said: Mapping[str, Any], settings: Settings, sharing: int) -> str:
+    """Return by what a retry with the caller's own event id is told from another addition."""
+    return digest_of("add", page, {name: said[name] for name in said if name not in GUARDS}, settings.source, sharing)
 
 
 def _check_type(settings: Settings, kind: ObservationType, values: Mapping[str, Any]) -> None:
@@ -250,16 +280,16 @@ def _check_type(settings: Settings, kind: ObservationType, values: Mapping[str, 
 
 
 def _life_span(
-    now: datetime, settings: Settings, kind: ObservationType, given: GivenObservation
+    now: datetime, settings: Settings, kind: ObservationType, ttl: int | str | None, expires_at: datetime | None
 ) -> tuple[int | None, datetime | None]:
     """Return how long it lives (ms), or when it ends."""
-    if given.expires_at is not None:
-        if given.ttl is not None:
+    if expires_at is not None:
+        if ttl is not None:
             raise InvalidTTL("ttl: give ttl or expires_at, not both")
-        return None, check_end(given.expires_at, now)
-    if given.ttl is None:
+        return None, check_end(expires_at, now)
+    if ttl is None:
         return kind.ttl_ms(settings.default_ttl_ms), None
-    return given.ttl if isinstance(given.ttl, int) else None, None
+    return ttl if isinstance(ttl, int) else None, None
 
 
 _REPEATED = Repeated.model_fields.keys() & Added.model_fields.keys() - ENVELOPE
@@ -269,5 +299,16 @@ _FIELDS = Added.model_fields.items()
 _UNSAID = {name: field.default for name, field in _FIELDS if not field.is_required()}
 """What an `added` says by default."""
 
-_EMPTY = {name: get_origin(field.annotation) or list for name, field in _FIELDS if field.default_factory}
+_EMPTY = [(name, get_origin(field.annotation) or list) for name, field in _FIELDS if field.default_factory]
 """The fields that are empty by default, each with what makes a new value."""
+
+_REQUIRED = [name for name, field in NewObservation.model_fields.items() if field.is_required()]
+_SAID = SchemaValidator(
+    core_schema.typed_dict_schema(
+        {
+            name: core_schema.typed_dict_field(checked(field), required=False)
+            for name, field in GivenObservation.model_fields.items()
+        }
+    )
+)
+"""The checks of all arguments of `add` in one call."""

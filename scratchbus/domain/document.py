@@ -21,7 +21,7 @@ class Document(BaseModel):
     of them, `updated_at` and `position` are those of the last. `damaged` says that one of them could not be read.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     version: int = 1
     damaged: bool = False

@@ -24,7 +24,7 @@ class Event(BaseModel):
     is ``i/n`` within an atomic batch. `prev` is the stream id of the subject's event before this one.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     schema_version: ClassVar[int] = SCHEMA
 
     id: str = ""

@@ -49,7 +49,7 @@ class NoteResult(BaseModel):
     what it was.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     note: Note
     message: str
@@ -62,7 +62,7 @@ class NotesResult(BaseModel):
     `metadata` has `result_count`, `query` and `tags` of a search, `note_count` and `tag_filter` of a list.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     notes: list[Note]
     message: str
@@ -72,7 +72,7 @@ class NotesResult(BaseModel):
 class TagsResult(BaseModel):
     """The tags in use, each with its number of notes; `metadata` has `tag_count`."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     tags: dict[str, int]
     message: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
@@ -51,7 +51,7 @@ class Claim(BaseModel):
     fence; None for a claim from before claims had owners, whose fence anyone may use.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     by: str
     fence: int
@@ -68,6 +68,8 @@ class ObservationFields(BaseModel):
 
     A field that callers may give is declared here, as it is kept, and in `NewObservation`, as they give it.
     """
+
+    model_config = ConfigDict(defer_build=True)
 
     content: str
     owner: str | None = None
@@ -86,6 +88,8 @@ class ObservationFields(BaseModel):
 
 
 class _Known(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+
     id: str
     page: str
     type: str
@@ -156,7 +160,7 @@ class NewObservation(BaseModel):
     to match.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     type: Annotated[str, CheckedBy(_name_of_type, _TEXT)]
     content: Annotated[str, CheckedBy(partial(check_content, limit=sys.maxsize), _NOT_BLANK)]
@@ -185,10 +189,7 @@ class NewObservation(BaseModel):
 
 
 class GivenObservation(Guards, NewObservation):
-    """What a caller gave to add an observation, parsed. `ttl` is in milliseconds, or "never".
-
-    What depends on the type, the settings or the time is still to be decided.
-    """
+    """All that callers of `add` give, each with its check, which makes a `ttl` milliseconds or "never"."""
 
 
 GUARDS = Guards.model_fields.keys()
@@ -238,7 +239,7 @@ def check_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
     if not changes:
         raise InvalidField("changes", f"nothing to update; give one of: {', '.join(UPDATABLE)}")
     try:
-        return _PATCH.validate_python(changes)  # type: ignore[no-any-return]  # it is a dict of these
+        return _patch().validate_python(changes)  # type: ignore[no-any-return]  # it is a dict of these
     except ValidationError as error:
         raise refusal_in(error) from None
 
@@ -252,11 +253,13 @@ def _change_of(name: str) -> CoreSchema:
 
 
 _REMOVABLE = {name for name, field in ObservationFields.model_fields.items() if field.default is None}
-_PATCH = SchemaValidator(
-    core_schema.typed_dict_schema(
-        {name: core_schema.typed_dict_field(_change_of(name), required=False) for name in UPDATABLE}
-    )
-)
+
+
+@cache
+def _patch() -> SchemaValidator:
+    """Return the compiled checks of an update."""
+    fields = {name: core_schema.typed_dict_field(_change_of(name), required=False) for name in UPDATABLE}
+    return SchemaValidator(core_schema.typed_dict_schema(fields))
 
 
 def invalid(error: ValidationError, known: list[str]) -> InvalidField:

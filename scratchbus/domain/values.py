@@ -10,14 +10,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from typing import Annotated, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Self, TypeVar
 
-from pydantic import BaseModel, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
-from ulid import ULID
 
 from scratchbus.errors import InvalidField, InvalidId, InvalidInput, InvalidName, InvalidSource, InvalidTTL, shown
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    import ulid
+else:
+    ulid = late("ulid")
 
 MAX_BYTES: Final = 64 * 1024
 """The most bytes of UTF-8 that content, and context or metadata as JSON, may have."""
@@ -114,7 +119,7 @@ def check_id(id: object) -> str:
     """Return the observation id if it is a ULID. Raises InvalidId."""
     if isinstance(id, str):
         try:
-            return str(ULID.from_str(id.upper()))
+            return str(ulid.ULID.from_str(id.upper()))
         except ValueError:
             pass
     raise InvalidId(f"id: {shown(id)} is not an observation id; ids are ULIDs of 26 characters, as `list` shows them")
@@ -240,6 +245,8 @@ class Given(BaseModel):
     Every field is annotated with how it is checked. None stays None where it is the default.
     """
 
+    model_config = ConfigDict(defer_build=True)
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Compile the checks of the fields."""
@@ -297,7 +304,11 @@ class Guards(Given):
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_set = object.__setattr__
+_dict, _given, _extra, _private = MODEL_SLOTS = tuple(
+    BaseModel.__dict__[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
+"""What sets all that a model consists of: its values, the names of those that were given, and two that are None."""
 
 
 def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
@@ -307,8 +318,8 @@ def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
     thousand, of values that the log or the caller's checks have vouched for.
     """
     model = cls.__new__(cls)
-    _set(model, "__dict__", values)
-    _set(model, "__pydantic_fields_set__", set())
-    _set(model, "__pydantic_extra__", None)
-    _set(model, "__pydantic_private__", None)
+    _dict(model, values)
+    _given(model, set())
+    _extra(model, None)
+    _private(model, None)
     return model

@@ -58,7 +58,7 @@ FileError = Callable[..., Exception]
 class YamlModel(BaseModel):
     """A mapping of the file with these keys. A key without a value reads as an empty mapping or list, or None."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     noun: ClassVar[str] = "key"
     """What errors call a key."""

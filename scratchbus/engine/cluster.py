@@ -7,14 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from redis import exceptions as redis_errors
-from redis.crc import key_slot
 
 from scratchbus.engine.routing import Address, Failover, Learning, Sending, is_lost
-
-
-def hash_tag(bus: str, shard: int) -> str:
-    """Return the part of the keys of a shard by which Redis Cluster chooses their slot."""
-    return f"{{{bus}:{shard}}}"
+from scratchbus.engine.slots import hash_tag, slot_of
 
 
 class Cluster(Failover):
@@ -36,7 +31,7 @@ class Cluster(Failover):
         """Return the slot of a shard."""
         slot = self._slots.get(shard)
         if slot is None:
-            slot = self._slots[shard] = key_slot(hash_tag(self._bus, shard).encode())
+            slot = self._slots[shard] = slot_of(hash_tag(self._bus, shard)[1:-1].encode())
         return slot
 
     def learn(self) -> Learning[None]:

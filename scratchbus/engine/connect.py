@@ -12,11 +12,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from scratchbus.engine.cluster import Cluster
-from scratchbus.engine.connections import AsyncConnection, Connection, Revive
+from scratchbus.engine.connections import Revive
 from scratchbus.engine.drivers import Engine
 from scratchbus.engine.drivers_async import AsyncEngine
 from scratchbus.engine.embedded.connections import AsyncOwnConnection, OwnConnection
 from scratchbus.engine.embedded.server import directory_of, ensure_running
+from scratchbus.engine.links import Link
+from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.routing import Address, OneServer, Topology
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.sentinel import Sentinels
@@ -30,7 +32,6 @@ UNKNOWN = "unknown"
 OLDEST = (7, 0)
 """The oldest Redis that will do; every Valkey from 8 on is newer."""
 
-_READ_SIZE = 256 * 1024  # bytes at once; a projector's chunk is about a megabyte
 _WAITING = 15.0  # seconds; longer than any call blocks, so that an engine that hangs is noticed
 
 
@@ -41,8 +42,8 @@ class Target:
     url: str = field(repr=False)  # it may hold a password
     where: str
     kind: str
-    make: Callable[[float | None, Address], Connection]
-    amake: Callable[[Address], AsyncConnection]
+    make: Callable[[float, Address], Link]
+    amake: Callable[[float, Address], AsyncLink]
     timeout: float = 5.0
     directory: Path | None = None
     revive: Revive = None
@@ -59,7 +60,8 @@ class Target:
 
     def async_engine(self) -> AsyncEngine:
         """Return an asyncio driver."""
-        return AsyncEngine(self.amake, self.where, self.topology, self.timeout, self.revive, counts_errors=True)
+        make = partial(self.amake, self.timeout)
+        return AsyncEngine(make, self.where, self.topology, self.timeout, self.revive, counts_errors=True)
 
     def reader(self) -> Engine:
         """Return a blocking driver for calls that wait on the log."""
@@ -67,7 +69,7 @@ class Target:
 
     def async_reader(self) -> AsyncEngine:
         """Return an asyncio driver for calls that wait on the log."""
-        return AsyncEngine(self.amake, self.where, self.topology, _WAITING, self.revive)
+        return AsyncEngine(partial(self.amake, _WAITING), self.where, self.topology, _WAITING, self.revive)
 
 
 def target(
@@ -91,7 +93,6 @@ def target(
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "client_name": "scratchbus",
-        "socket_read_size": _READ_SIZE,
         "driver_info": None,
     }
     url = url or "embedded:"
@@ -117,8 +118,8 @@ def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket
         f"embedded:{directory}",
         f"the embedded engine in {directory}",
         "embedded",
-        lambda timeout, _: OwnConnection(socket_timeout=timeout, **options),
-        lambda _: AsyncOwnConnection(socket_timeout=None, **options),
+        lambda timeout, _: Link(OwnConnection(socket_timeout=timeout, **options)),
+        lambda timeout, _: AsyncLink(AsyncOwnConnection(socket_timeout=None, **options), timeout),
         socket_timeout,
         directory,
         lambda: ensure_running(running.directory, appendfsync=appendfsync, timeout=socket_timeout, unless_stopped=True),
@@ -131,8 +132,8 @@ def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
         url,
         f"the engine at {without_password(url)}",
         "server",
-        lambda timeout, _: own.make(timeout),
-        lambda _: own.amake(),
+        lambda timeout, _: Link(own.make(timeout)),
+        lambda timeout, _: AsyncLink(own.amake(), timeout),
         socket_timeout,
     )
 
@@ -144,8 +145,14 @@ def _cluster(url: str, bus: str, options: dict[str, Any], socket_timeout: float)
     own = makers(hosts.server, options, url)
     where = f"the cluster at {without_password(url)}"
     return Target(
-        url, where, "cluster", own.make, own.amake, socket_timeout, topology=Cluster(hosts.addresses, bus)
-    )  # fmt: skip
+        url,
+        where,
+        "cluster",
+        lambda timeout, address: Link(own.make(timeout, address)),
+        lambda timeout, address: AsyncLink(own.amake(address), timeout),
+        socket_timeout,
+        topology=Cluster(hosts.addresses, bus),
+    )
 
 
 def _sentinel(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
@@ -161,8 +168,8 @@ def _sentinel(url: str, options: dict[str, Any], socket_timeout: float) -> Targe
         url,
         f"the engine at {without_password(url)}",
         "sentinel",
-        lambda timeout, address: which(address).make(timeout, address),
-        lambda address: which(address).amake(address),
+        lambda timeout, address: Link(which(address).make(timeout, address)),
+        lambda timeout, address: AsyncLink(which(address).amake(address), timeout),
         socket_timeout,
         topology=Sentinels(hosts.addresses, hosts.name),
     )
@@ -177,8 +184,8 @@ def _memory(url: str) -> Target:
         url,
         f"the memory engine {name!r}",
         "memory",
-        lambda *_: engine.connection(),
-        lambda _: engine.async_connection(),
+        lambda *_: engine.link(),
+        lambda *_: engine.async_link(),
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
-import socket
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol
 
+from hiredis import Reader
 from redis import exceptions as redis_errors
+from redis._parsers import BaseParser
 
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.unreachable import explain
@@ -33,50 +32,40 @@ Revive = Callable[[], object] | None
 class Connection(Protocol):
     """What is used of redis-py's blocking connections."""
 
-    @property
-    def is_connected(self) -> bool:
-        """Whether the socket is open, as far as it knows."""
-        ...
+    _sock: Any
 
     def connect(self) -> None:
-        """Open the socket, unless it is open."""
+        """Open the socket, unless it is open, and log in."""
 
-    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """Send bytes."""
-
-    def read_response(self) -> Any:
-        """Wait for one reply."""
-
-    def disconnect(self, nowait: bool = False, /) -> None:
-        """Close the socket, with `nowait` at once; the next command opens another."""
+    def disconnect(self) -> None:
+        """Close the socket."""
 
 
 class AsyncConnection(Protocol):
     """What is used of redis-py's asyncio connections."""
 
-    @property
-    def is_connected(self) -> bool:
-        """Whether the socket is open, as far as it knows."""
-        ...
+    _reader: Any
+    _writer: Any
 
     async def connect(self) -> None:
-        """Open the socket, unless it is open."""
-
-    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """Send bytes."""
-
-    async def read_response(self) -> Any:
-        """Wait for one reply."""
+        """Open the socket, unless it is open, and log in."""
 
     async def disconnect(self, nowait: bool = False, /) -> None:
-        """Close the socket, with `nowait` at once; the next command opens another."""
+        """Close the socket, with `nowait` at once."""
 
 
-READ_TRIES = 3
-"""How often a read is sent before the engine counts as unreachable."""
+UNREAD = object()
+"""What a reader returns when it has no whole reply."""
 
-PATIENCE = 10.0
-"""For how many seconds a lost reply is looked for, and a failover waited for."""
+HUNG_UP = "Connection closed by server."
+
+
+def reply_reader() -> Reader:
+    """Return a reader of replies; errors among them are redis-py's."""
+    return Reader(
+        protocolError=redis_errors.InvalidResponse, replyError=BaseParser.parse_error, notEnoughData=UNREAD
+    )  # fmt: skip
+
 
 BROKEN = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 
@@ -138,16 +127,3 @@ def whole_from(commands: Commands, missing: list[int]) -> Commands:
         (command[0].replace("SHA", ""), Script.known[command[1]], *command[2:]) if index in missing else command
         for index, command in enumerate(commands)
     )[missing[0] :]
-
-
-def hang_up(connection: Connection) -> None:
-    """End what another thread waits for on a connection: it is told that the connection broke, and closes it."""
-    found = getattr(connection, "_sock", None)  # redis-py's own `disconnect` would take it from under that thread
-    if isinstance(found, socket.socket):
-        with suppress(OSError):  # it broke already
-            socket.socket.shutdown(found, socket.SHUT_RDWR)  # that of TLS would take the session from under it too
-
-
-def backoff(attempt: int) -> float:
-    """Return a jittered delay in seconds that doubles from 20 ms up to 1 s."""
-    return float(min(1.0, 0.02 * 2**attempt)) * random.uniform(0.5, 1.0)  # jitter, no secret

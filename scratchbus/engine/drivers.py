@@ -1,7 +1,7 @@
 """The driver of conversations, over connections to Redis or Valkey servers.
 
-It speaks to redis-py's connections directly: its own retries would send a write twice without knowing whether the
-first one happened.
+It does without redis-py's client, whose retries would send a write twice without knowing whether the first one
+happened.
 """
 
 # Generated from drivers_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 from hiredis import pack_command
 from redis import exceptions as redis_errors
 
-from scratchbus.engine.connections import Commands, Connection, Revive, hang_up, whole_from
+from scratchbus.engine.connections import UNREAD, Commands, Revive, whole_from
+from scratchbus.engine.links import Link
 from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Wrote
@@ -37,7 +38,7 @@ class Engine:
 
     def __init__(
         self,
-        make: Callable[[Address], Connection],
+        make: Callable[[Address], Link],
         where: str,
         topology: Topology,
         revive: Revive = None,
@@ -48,10 +49,10 @@ class Engine:
         self._topology = topology
         self._revive = revive
         self._counts_errors = counts_errors
-        self._idle: dict[Address, deque[Connection]] = defaultdict(deque)
+        self._idle: dict[Address, deque[Link]] = defaultdict(deque)
+        self._busy: set[Link] = set()
         self._is_closed = False
         self.where = where
-        self._busy: set[Connection] = set()
         self._pid = os.getpid()
 
     def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
@@ -112,67 +113,75 @@ class Engine:
         if self._pid != os.getpid():  # a forked child must not share its parent's sockets
             self._idle, self._busy, self._pid = defaultdict(deque), set(), os.getpid()
         try:
-            connection = self._idle[server].pop()
+            link = self._idle[server].pop()
         except IndexError:
-            connection = self._make(server)
-        self._busy.add(connection)
+            link = self._make(server)
+        self._busy.add(link)
         try:
-            if not connection.is_connected:
-                self._connect(connection)
-            if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
-                raise BusClosed
-            replies, missing = self._converse(connection, commands)
-            if missing:
-                with suppress(redis_errors.ResponseError):  # who only reads may not
-                    self._converse(connection, tuple(Script.reading))
-                replies[missing[0] :], _ = self._converse(connection, whole_from(commands, missing))
-            return replies
-        except redis_errors.ReadOnlyError:
-            connection.disconnect(True)  # a primary that was demoted keeps its clients; reconnect
-            raise
+            return self._converse(link, commands)
         except (redis_errors.RedisError, OSError):
             raise
         except BaseException:
-            connection.disconnect(True)  # its reply may still be on the way
+            link.close()  # its reply may still be on the way
             raise
         finally:
-            self._busy.discard(connection)
-            self._idle[server].append(connection)
+            self._busy.discard(link)
+            if link.is_open:
+                self._idle[server].append(link)
             if self._is_closed:
                 self.close()  # type: ignore[unreachable]  # by others, meanwhile
 
-    def _connect(self, connection: Connection) -> None:
+    def _converse(self, link: Link, commands: Commands) -> list[Any]:
+        """Send commands, and scripts in full that the engine does not have; return the replies."""
+        if not link.is_open:
+            self._connect(link)
+        if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
+            raise BusClosed
+        replies = []
         try:
-            connection.connect()
+            link.send(pack_command(commands[0]) if len(commands) == 1 else b"".join(map(pack_command, commands)))
+            for _ in commands:
+                while (reply := link.next_reply()) is UNREAD:
+                    link.receive()
+                replies.append(reply)
+        except TimeoutError:
+            link.close()
+            raise redis_errors.TimeoutError("Timeout reading from socket") from None
+        except BaseException:
+            link.close()  # its reply may still be on the way
+            raise
+        for reply in replies:
+            if isinstance(reply, redis_errors.RedisError):
+                return self._load_scripts(link, commands, replies)
+        return replies
+
+    def _load_scripts(self, link: Link, commands: Commands, replies: list[Any]) -> list[Any]:
+        """Send in full the scripts that the engine does not have; return the replies. Raises the first other error."""
+        missing = []
+        for index, reply in enumerate(replies):
+            if isinstance(reply, redis_errors.NoScriptError):
+                missing.append(index)
+            elif isinstance(reply, redis_errors.RedisError):
+                if isinstance(reply, redis_errors.ReadOnlyError | redis_errors.ConnectionError):
+                    link.close()  # a primary that was demoted keeps its clients; reconnect
+                raise reply
+        with suppress(redis_errors.ResponseError):  # who only reads may not
+            self._converse(link, tuple(Script.reading))
+        return replies[: missing[0]] + self._converse(link, whole_from(commands, missing))
+
+    def _connect(self, link: Link) -> None:
+        try:
+            link.open()
         except redis_errors.ConnectionError:
             if self._is_closed:
                 raise BusClosed from None
             if self._revive is None:
                 raise
             self._call(self._revive)
-            connection.connect()
+            link.open()
 
     def _call(self, call: Callable[[], Any]) -> Any:
         return call()
-
-    def _converse(self, connection: Connection, commands: Commands) -> tuple[list[Any], list[int]]:
-        """Send commands; return their replies, and which of them are scripts that the engine does not have."""
-        connection.send_packed_command([b"".join(map(pack_command, commands))], check_health=False)
-        replies: list[Any] = []
-        failure: Exception | None = None
-        missing: list[int] = []
-        for index in range(len(commands)):
-            try:
-                replies.append(connection.read_response())
-            except redis_errors.NoScriptError:
-                missing.append(index)
-                replies.append(None)
-            except redis_errors.ResponseError as error:
-                failure = failure or error
-                replies.append(None)
-        if failure is not None:
-            raise failure
-        return replies, missing
 
     def close(self) -> None:
         """Close the connections, those in use when they come back; nothing can be sent any more."""
@@ -180,10 +189,11 @@ class Engine:
         for idle in list(self._idle.values()):
             with suppress(IndexError):  # another thread may take the last one
                 while True:
-                    idle.pop().disconnect()
+                    idle.pop().close()
 
     def break_off(self) -> None:
         """Close at once: what other threads wait for ends with BusClosed. For an engine that only reads."""
+        self._is_closed = True
+        for link in list(self._busy) if self._pid == os.getpid() else ():
+            link.hang_up()
         self.close()
-        for connection in list(self._busy) if self._pid == os.getpid() else ():
-            hang_up(connection)

@@ -1,7 +1,7 @@
 """The driver of conversations, over connections to Redis or Valkey servers.
 
-It speaks to redis-py's connections directly: its own retries would send a write twice without knowing whether the
-first one happened.
+It does without redis-py's client, whose retries would send a write twice without knowing whether the first one
+happened.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import asyncio
 # blocking only:
 # import os
 # import time
-# from scratchbus.engine.connections import hang_up
+# from hiredis import pack_command
+# from scratchbus.engine.connections import UNREAD
 # end
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -19,10 +20,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from hiredis import pack_command
 from redis import exceptions as redis_errors
 
-from scratchbus.engine.connections import AsyncConnection, Commands, Revive, whole_from
+from scratchbus.engine.connections import Commands, Revive, whole_from
+from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Wrote
@@ -35,13 +36,17 @@ _THROWN = (Interrupted, ScratchbusError, redis_errors.RedisError, OSError)
 """What a conversation is told of a request that failed; anything else ends it."""
 
 
+# asyncio only:
+_MAY_BLOCK = {"WAIT", "XREAD"}
+"""Commands that may block their connection, so that they are sent over one that is not shared."""
+# end
+
+
 class AsyncEngine:
     # asyncio only:
-    """Drives conversations over asyncio connections.
+    """Drives conversations over asyncio connections; tasks share one for each server, except for calls that may block.
 
-    `timeout` (seconds) bounds the wait for a reply; the connections have none of their own, since redis-py guards a
-    write with `asyncio.wait_for`, which before Python 3.12 may swallow the cancellation of its task. One event loop
-    after the other may use it, not two at once.
+    `timeout` (seconds) bounds how long it takes to connect. One event loop after the other may use it, not two at once.
     """
 
     # end
@@ -51,7 +56,7 @@ class AsyncEngine:
 
     def __init__(
         self,
-        make: Callable[[Address], AsyncConnection],
+        make: Callable[[Address], AsyncLink],
         where: str,
         topology: Topology,
         # asyncio only:
@@ -65,16 +70,17 @@ class AsyncEngine:
         self._topology = topology
         self._revive = revive
         self._counts_errors = counts_errors
-        self._idle: dict[Address, deque[AsyncConnection]] = defaultdict(deque)
+        self._idle: dict[Address, deque[AsyncLink]] = defaultdict(deque)
+        self._busy: set[AsyncLink] = set()
         self._is_closed = False
         self.where = where
         # asyncio only:
+        self._shared: dict[Address, AsyncLink] = {}
         self._waits: set[asyncio.Timeout] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timeout = timeout
         # end
         # blocking only:
-        # self._busy: set[Connection] = set()
         # self._pid = os.getpid()
         # end
 
@@ -105,7 +111,7 @@ class AsyncEngine:
                 if isinstance(request, Call):
                     reply = await self.execute(request)
                 elif isinstance(request, Sending):
-                    reply = await self._send_in_time(request.address, request.commands)
+                    reply = await self._send(request.address, request.commands)
                 elif isinstance(request, Wrote):
                     wrote = wrote or request
                 elif isinstance(request, Abandoned):
@@ -129,78 +135,112 @@ class AsyncEngine:
         failure: Exception | None = None
         if (server := self._topology.only) is not None:
             try:
-                return await self._send_in_time(server, call.commands)
+                return await self._send(server, call.commands)
             except (redis_errors.RedisError, OSError) as error:
                 failure = error
         return await self.run(deliver(self._topology, call, self.where, failure), is_part=True)
 
-    # asyncio only:
-    async def _send_in_time(self, server: Address, commands: Commands) -> list[Any]:
-        """Send commands to a server, and return their replies. Raises redis-py's TimeoutError, and BusClosed."""
+    async def _send(self, server: Address, commands: Commands) -> list[Any]:
+        """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""
+        if self._is_closed:
+            raise BusClosed
+        # asyncio only:
         self._forget_other_loops()
+        if not any(command[0] in _MAY_BLOCK for command in commands):
+            link = self._shared.get(server)
+            if link is None or link.is_closed:
+                link = self._shared[server] = self._make(server)
+            return await self._converse(link, commands)
+        # end
+        # blocking only:
+        # if self._pid != os.getpid():  # a forked child must not share its parent's sockets
+        #     self._idle, self._busy, self._pid = defaultdict(deque), set(), os.getpid()
+        # end
+        try:
+            link = self._idle[server].pop()
+        except IndexError:
+            link = self._make(server)
+        self._busy.add(link)
+        try:
+            return await self._converse(link, commands)
+        except (redis_errors.RedisError, OSError):
+            raise
+        except BaseException:
+            link.close()  # its reply may still be on the way
+            raise
+        finally:
+            self._busy.discard(link)
+            if link.is_open:
+                self._idle[server].append(link)
+            if self._is_closed:
+                await self.close()  # type: ignore[unreachable]  # by others, meanwhile
+
+    async def _converse(self, link: AsyncLink, commands: Commands) -> list[Any]:
+        """Send commands, and scripts in full that the engine does not have; return the replies."""
+        if not link.is_open:
+            await self._connect_in_time(link)
+        if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
+            raise BusClosed
+        # asyncio only:
+        replies = await link.exchange(commands)
+        # end
+        # blocking only:
+        # replies = []
+        # try:
+        #     link.send(pack_command(commands[0]) if len(commands) == 1 else b"".join(map(pack_command, commands)))
+        #     for _ in commands:
+        #         while (reply := link.next_reply()) is UNREAD:
+        #             link.receive()
+        #         replies.append(reply)
+        # except TimeoutError:
+        #     link.close()
+        #     raise redis_errors.TimeoutError("Timeout reading from socket") from None
+        # except BaseException:
+        #     link.close()  # its reply may still be on the way
+        #     raise
+        # end
+        for reply in replies:
+            if isinstance(reply, redis_errors.RedisError):
+                return await self._load_scripts(link, commands, replies)
+        return replies
+
+    async def _load_scripts(self, link: AsyncLink, commands: Commands, replies: list[Any]) -> list[Any]:
+        """Send in full the scripts that the engine does not have; return the replies. Raises the first other error."""
+        missing = []
+        for index, reply in enumerate(replies):
+            if isinstance(reply, redis_errors.NoScriptError):
+                missing.append(index)
+            elif isinstance(reply, redis_errors.RedisError):
+                if isinstance(reply, redis_errors.ReadOnlyError | redis_errors.ConnectionError):
+                    await link.aclose()  # a primary that was demoted keeps its clients; reconnect
+                raise reply
+        with suppress(redis_errors.ResponseError):  # who only reads may not
+            await self._converse(link, tuple(Script.reading))
+        return replies[: missing[0]] + await self._converse(link, whole_from(commands, missing))
+
+    # asyncio only:
+    async def _connect_in_time(self, link: AsyncLink) -> None:
+        """Connect to a server. Raises redis-py's TimeoutError, and BusClosed."""
         try:
             async with asyncio.timeout(self._timeout) as wait:
                 self._waits.add(wait)
-                return await self._send(server, commands)
+                await self._connect(link)
         except TimeoutError:
             raise redis_errors.TimeoutError(f"no reply within {self._timeout:g} s") from None
         finally:
             self._waits.discard(wait)
 
     # end
-
-    async def _send(self, server: Address, commands: Commands) -> list[Any]:
-        """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""
-        if self._is_closed:
-            raise BusClosed
-        # blocking only:
-        # if self._pid != os.getpid():  # a forked child must not share its parent's sockets
-        #     self._idle, self._busy, self._pid = defaultdict(deque), set(), os.getpid()
-        # end
+    async def _connect(self, link: AsyncLink) -> None:
         try:
-            connection = self._idle[server].pop()
-        except IndexError:
-            connection = self._make(server)
-        # blocking only:
-        # self._busy.add(connection)
-        # end
-        try:
-            if not connection.is_connected:
-                await self._connect(connection)
-            if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
-                raise BusClosed
-            replies, missing = await self._converse(connection, commands)
-            if missing:
-                with suppress(redis_errors.ResponseError):  # who only reads may not
-                    await self._converse(connection, tuple(Script.reading))
-                replies[missing[0] :], _ = await self._converse(connection, whole_from(commands, missing))
-            return replies
-        except redis_errors.ReadOnlyError:
-            await connection.disconnect(True)  # a primary that was demoted keeps its clients; reconnect
-            raise
-        except (redis_errors.RedisError, OSError):
-            raise
-        except BaseException:
-            await connection.disconnect(True)  # its reply may still be on the way
-            raise
-        finally:
-            # blocking only:
-            # self._busy.discard(connection)
-            # end
-            self._idle[server].append(connection)
-            if self._is_closed:
-                await self.close()  # type: ignore[unreachable]  # by others, meanwhile
-
-    async def _connect(self, connection: AsyncConnection) -> None:
-        try:
-            await connection.connect()
+            await link.open()
         except redis_errors.ConnectionError:
             if self._is_closed:
                 raise BusClosed from None
             if self._revive is None:
                 raise
             await self._call(self._revive)
-            await connection.connect()
+            await link.open()
 
     async def _call(self, call: Callable[[], Any]) -> Any:
         # asyncio only:
@@ -209,25 +249,6 @@ class AsyncEngine:
         # blocking only:
         # return call()
         # end
-
-    async def _converse(self, connection: AsyncConnection, commands: Commands) -> tuple[list[Any], list[int]]:
-        """Send commands; return their replies, and which of them are scripts that the engine does not have."""
-        await connection.send_packed_command([b"".join(map(pack_command, commands))], check_health=False)
-        replies: list[Any] = []
-        failure: Exception | None = None
-        missing: list[int] = []
-        for index in range(len(commands)):
-            try:
-                replies.append(await connection.read_response())
-            except redis_errors.NoScriptError:
-                missing.append(index)
-                replies.append(None)
-            except redis_errors.ResponseError as error:
-                failure = failure or error
-                replies.append(None)
-        if failure is not None:
-            raise failure
-        return replies, missing
 
     async def close(self) -> None:
         """Close the connections, those in use when they come back; nothing can be sent any more."""
@@ -238,20 +259,28 @@ class AsyncEngine:
         for idle in list(self._idle.values()):
             with suppress(IndexError):  # another task may take the last one
                 while True:
-                    await idle.pop().disconnect()
+                    await idle.pop().aclose()
+        # asyncio only:
+        for link in list(self._shared.values()):
+            await link.aclose()
+        # end
 
     async def break_off(self) -> None:
         """Close at once: what other tasks wait for ends with BusClosed. For an engine that only reads."""
-        await self.close()
+        self._is_closed = True
         # asyncio only:
+        self._forget_other_loops()
         for wait in self._waits:
             if not wait.expired():
                 wait.reschedule(0)
+        for link in (*self._busy, *self._shared.values()):
+            link.hang_up()
         # end
         # blocking only:
-        # for connection in list(self._busy) if self._pid == os.getpid() else ():
-        #     hang_up(connection)
+        # for link in list(self._busy) if self._pid == os.getpid() else ():
+        #     link.hang_up()
         # end
+        await self.close()
 
     # asyncio only:
     def check_open(self) -> None:
@@ -263,6 +292,7 @@ class AsyncEngine:
         """Let go of connections that another event loop opened: in this one they are of no use."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._idle, self._waits, self._loop = defaultdict(deque), set(), loop
+            self._idle, self._busy, self._shared, self._waits = defaultdict(deque), set(), {}, set()
+            self._loop = loop
 
     # end

@@ -6,6 +6,12 @@ import threading
 from functools import cached_property
 from typing import Any
 
+from hiredis import pack_command
+from redis import exceptions as redis_errors
+
+from scratchbus.engine.connections import HUNG_UP, Commands
+from scratchbus.engine.links import Link
+from scratchbus.engine.links_async import AsyncLink
 from scratchbus.errors import EngineMisconfigured
 
 try:
@@ -19,19 +25,46 @@ for verb in ("eval", "evalsha"):  # it does not know that a script may be sent a
     SUPPORTED_COMMANDS.setdefault(f"{verb}_ro", SUPPORTED_COMMANDS[verb])
 
 
+class _Link(Link):
+    """A connection to a fake server, which has replied when the sending is over."""
+
+    def open(self) -> None:
+        self._connection.connect()
+        found = self._connection._sock
+        self.send, self.next_reply, self.is_open = found.sendall, found.responses.get, True
+
+
+class _AsyncLink(AsyncLink):
+    """A connection to a fake server, which has replied, unless it blocks, when the sending is over."""
+
+    def _take_over(self, connection: Any) -> None:
+        self._socket = connection._sock
+
+    async def exchange(self, commands: Commands) -> list[Any]:
+        self._socket.sendall(b"".join(map(pack_command, commands)))
+        replies = [await self._socket.responses.get() for _ in commands]
+        if _HANG_UP in replies:
+            raise redis_errors.ConnectionError(HUNG_UP)
+        return replies
+
+    def hang_up(self) -> None:
+        if self.is_open:
+            self._socket.responses.put_nowait(_HANG_UP)
+
+
 class InProcessEngine:
     """A fake server and the connections to it."""
 
     def __init__(self) -> None:
         self._server = _Server(version=(7,))
 
-    def connection(self) -> Any:
+    def link(self) -> Link:
         """Return a blocking connection."""
-        return self._pool.connection_class(**self._pool.connection_kwargs)
+        return _Link(self._pool.connection_class(**self._pool.connection_kwargs))
 
-    def async_connection(self) -> Any:
+    def async_link(self) -> AsyncLink:
         """Return an asyncio connection."""
-        return self._async_pool.connection_class(**self._async_pool.connection_kwargs)
+        return _AsyncLink(self._async_pool.connection_class(**self._async_pool.connection_kwargs), 0.0)
 
     @cached_property
     def _pool(self) -> Any:
@@ -48,6 +81,7 @@ def in_process_engine(name: str) -> InProcessEngine:
         return _engines.get(name) or _engines.setdefault(name, InProcessEngine())
 
 
+_HANG_UP = object()
 _engines: dict[str, InProcessEngine] = {}
 _lock = threading.Lock()
 

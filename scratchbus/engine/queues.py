@@ -6,15 +6,22 @@ thread or task of its own, so that a caller that is cancelled neither keeps othe
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Hashable
-from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scratchbus.engine.steps import Queued, Step
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+    from concurrent.futures import Future
+else:
+    asyncio = late("asyncio")  # which programs that block need not import
+    futures = late("concurrent.futures")
 
 GATHERING = 0.002
 """Seconds for which a draining thread lets others queue more, since one batch of many costs less than many batches."""
@@ -71,7 +78,7 @@ class Queues:
         """Queue a job; return it, and whether no one is at work."""
         if self._user != user:  # a forked child, or another event loop: those at work are not there any more
             self._user, self._lock, self._waiting, self._tasks = user, threading.Lock(), {}, set()
-        mine = _QueuedJob(queued.job, Future())
+        mine = _QueuedJob(queued.job, futures.Future())
         with self._lock:
             others = self._waiting.get(queued.key)
             if others is None:

@@ -5,15 +5,20 @@ What is renewed says itself when it is due and how to renew it, and learns from 
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scratchbus.engine.steps import Step
+from scratchbus.late import late
 from scratchbus.telemetry.logs import stderr_logger
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = late("asyncio")  # which programs that block need not import
 
 BEAT = 0.1
 """Seconds between two checks for what is due."""

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redis import exceptions as redis_errors
 
-from scratchbus.engine.connections import BROKEN, PATIENCE, READ_TRIES, Commands, backoff, translate
+from scratchbus.engine.connections import BROKEN, Commands, translate
+from scratchbus.engine.patience import PATIENCE, READ_TRIES, backoff
 from scratchbus.engine.steps import Call, Interrupted, Pause, Request
 
 T = TypeVar("T")

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = late("asyncio")  # which programs that block need not import
 
 
 def wait(woken: threading.Event, seconds: float | None) -> bool:

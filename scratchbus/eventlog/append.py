@@ -7,13 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
+from itertools import chain
 from secrets import token_hex
 from typing import Any, Literal, NamedTuple
 
 from pydantic_core import to_json
 
-from scratchbus.domain.position import Position
-from scratchbus.engine.connections import PATIENCE, backoff
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.patience import PATIENCE, backoff
+from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, Wrote, ask, ask_all
 from scratchbus.errors import (
     EngineError,
@@ -25,20 +27,22 @@ from scratchbus.errors import (
     TooLarge,
 )
 from scratchbus.eventlog import ids
-from scratchbus.eventlog.append_script import APPEND, ERASE
+from scratchbus.eventlog.append_script import ADD, APPEND, ERASE
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.codec import encode_body, encode_tags
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys, shard_of
-from scratchbus.eventlog.layouts import CLASSES, read_last
+from scratchbus.eventlog.layouts import CLASSES, SPAN, read_last
 from scratchbus.eventlog.refusals import refuse
 from scratchbus.eventlog.retries import bound, bound_of, check_same, look_for, positions_of, wanted_of
 from scratchbus.eventlog.revive import TRIES, drop_heads, revive
-from scratchbus.eventlog.writes import Appended, Guarded, Idle, Op, Write, Written
+from scratchbus.eventlog.writes import Addition, Appended, Guarded, Idle, Op, Write, Written
 from scratchbus.telemetry.counters import counts
 
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 _MOST_PAGES = 10_000  # whose keys are remembered
+_NOTHING = START.stream_id  # what an empty log ends with
+_CROWDED = 1.0  # for how many seconds additions to a page go to the whole script, once one needed it
 
 
 class PageOfLog(NamedTuple):
@@ -57,7 +61,7 @@ class Log:
     `is_spread`: the shards are on several servers, so that no call may concern two of them. `past` reads what was
     trimmed, where that can be read. `bounds` are what new event ids name: how far a log reached up to 10 s ago. `owner`
     is the owner token of the claims that are made here. `first` is where each log ended before anything was written
-    from here.
+    from here. `crowded` are pages whose additions go to the whole script, each until when by `time.monotonic`.
     """
 
     bus: str
@@ -74,6 +78,7 @@ class Log:
     first: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))
     bounds: dict[int, str] = field(default_factory=dict)
+    crowded: dict[str, float] = field(default_factory=dict)
 
     @cached_property
     def keys(self) -> Callable[[int], ShardKeys]:
@@ -88,6 +93,25 @@ class Log:
     def _page(self, page: str) -> PageOfLog:
         keys = self.keys(self.shard(page))
         return PageOfLog(keys, keys.heads(page), keys.open(page), keys.dedupe(page))
+
+    @cached_property
+    def addition(self) -> Callable[[str, int, str], Command]:
+        """Returns the beginning of the command that adds observations to a page, which is made once."""
+        return lru_cache(_MOST_PAGES)(self._addition)
+
+    def _addition(self, page: str, room: int, mode: str) -> Command:
+        keys, heads, open, _ = self._page(page)
+        return ADD(
+            log=keys.log,
+            tail=keys.tail,
+            pages=keys.pages,
+            heads=heads,
+            open=open,
+            ids=keys.ids,
+            page=page,
+            room=room,
+            mode=mode,
+        )
 
     def shard(self, page: str) -> int:
         """Return the shard of a page."""
@@ -114,18 +138,16 @@ def append(
     where = log.page(page)
     keys, shard = where.keys, where.keys.shard
     before = log.seen.get(shard) or (yield from _reach(log, shard))
-    arguments: list[object] = []
+    begun = time.monotonic()
+    is_plain = before != _NOTHING and log.crowded.get(page, 0.0) < begun
     for write in writes:
+        is_plain = is_plain and write.is_plain
         if ids.OPEN_END in write.event.id:
             whole = write.event.id.replace(ids.OPEN_END, log.bounds[shard])
             write.event = write.event.placed(id=whole)
-        arguments += _guarded(write)
-    if len(writes) > 1:
-        _check_size(arguments, len(writes))
     first = writes[0].event.id
-    script = ERASE if writes[0].op == Op.ERASE else APPEND
     wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
-    scan, begun, attempt, revived = "", time.monotonic(), 0, dict[str, list[str]]()
+    scan, attempt, revived = "", 0, dict[str, list[str]]()
     after = bound_of(first) if writes[0].digest else None
     if after is not None:
         scan, archived = yield from look_for(log, shard, after, wanted_of(writes))
@@ -133,27 +155,33 @@ def append(
         if recalled := positions_of(writes, archived, shard):
             yield Wrote(first, recalled[0])
             return Appended([], recalled)
+    events: list[object] = list(chain.from_iterable(map(_addition if is_plain else _guarded, writes)))
+    if len(writes) > 1:
+        _check_size(events, len(writes))
     while True:
-        command = script(
-            *arguments,
-            log=keys.log,
-            tail=keys.tail,
-            origin=keys.origin,
-            pages=keys.pages,
-            heads=where.heads,
-            open=where.open,
-            dedupe=where.dedupe,
-            ids=keys.ids,
-            mode=mode,
-            page=page,
-            room=room,
-            on_full=on_full,
-            days=log.id_days,
-            scan=scan,
-            new_origin=log.origin,
-            by=log.by,
-            owner=log.owner,
-        )
+        if is_plain:
+            command = (*log.addition(page, room, mode), *events)
+        else:
+            command = (ERASE if writes[0].op == Op.ERASE else APPEND)(
+                *events,
+                log=keys.log,
+                tail=keys.tail,
+                origin=keys.origin,
+                pages=keys.pages,
+                heads=where.heads,
+                open=where.open,
+                dedupe=where.dedupe,
+                ids=keys.ids,
+                mode=mode,
+                page=page,
+                room=room,
+                on_full=on_full,
+                days=log.id_days,
+                scan=scan,
+                new_origin=log.origin,
+                by=log.by,
+                owner=log.owner,
+            )
         try:
             reply, *copies = yield Call(shard, (command, *wait), is_write=True)
         except (Interrupted, EngineLoading) as lost:
@@ -163,13 +191,20 @@ def append(
             _note(error, first, is_in_doubt=attempt > 0 or after is not None)
             raise
         else:
-            if reply[0] != b"refused" or not (yield from _has_revived(log, page, writes, reply, revived)):
+            if reply == [b"other"]:
+                if len(log.crowded) >= _MOST_PAGES:
+                    log.crowded.clear()
+                log.crowded[page] = begun + _CROWDED
+            elif reply[0] != b"refused" or not (yield from _has_revived(log, page, writes, reply, revived)):
                 break
+        if is_plain:  # no longer
+            is_plain, events = False, list(chain.from_iterable(map(_guarded, writes)))
     if revived:
         yield from _drop_revived(keys, page, revived)
-    outcome = _read_reply(log, shard, page, room, writes, reply)
-    if outcome is None:
-        raise script.unknown(reply)
+    if isinstance(reply, bytes):
+        outcome = _read_added(log, shard, writes, reply)
+    else:
+        outcome = _read_reply(log, shard, page, room, writes, reply)
     if after is not None and outcome.recalled is not None:
         yield from _check_recalled(log, shard, writes, outcome.recalled)
     counts.append_took.add(time.monotonic() - begun)
@@ -273,6 +308,27 @@ def _check_size(arguments: list[object], count: int) -> None:
         raise TooLarge("batch", size, MAX_BATCH_BYTES)
 
 
+def _addition(write: Write) -> Addition:
+    """Return what the script for additions takes of a plain write."""
+    event, priority = write.event, write.priority or 0
+    return Addition(
+        event.id,
+        event.subject,
+        event.type,
+        priority * SPAN,
+        _head_start(write.status, write.status_class, event.type, priority),
+        "" if write.expires == "0" else write.expires,
+        encode_tags(write.tags or ()),
+        write.body or encode_body(event),
+    )
+
+
+@lru_cache
+def _head_start(status: str, status_class: str, type: str, priority: int) -> str:
+    """Return what the stored form of a new `Head` begins with, up to when it was added."""
+    return f"1|{status}|{CLASSES[status_class]}|{type}|{priority}"
+
+
 def _guarded(write: Write) -> Guarded:
     """Return what the append script takes of a write."""
     event, version = write.event, write.version
@@ -297,17 +353,29 @@ def _guarded(write: Write) -> Guarded:
     )
 
 
-def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended | None:
-    """Return what became of these writes, and count it; None for a reply that this code does not know.
+def _read_added(log: Log, shard: int, writes: list[Write], reply: bytes) -> Appended:
+    """Return what became of plain additions, of which the first has the stream id that is answered, and count them."""
+    stream_id = reply.decode()
+    ms_text, _, seq_text = stream_id.partition("-")
+    ms, seq = int(ms_text), int(seq_text)
+    written = []
+    for write in writes:
+        written.append(Written(Position(ms, seq, shard), 1, "added", write.event.subject, 0))
+        seq += 1
+    counts.appended["added"] += len(written)
+    if stream_id[:9] != log.seen[shard][:9]:  # another 10 s
+        log.bounds[shard] = bound(stream_id)
+    log.seen[shard] = stream_id
+    return Appended(written, wrote=Wrote(writes[0].event.id, written[0].position))
 
-    Raises what the first refused event was refused for, or LogBlocked.
+
+def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended:
+    """Return what became of these writes, and count it.
+
+    Raises what the first refused event was refused for, LogBlocked, or EngineError for a reply that nobody knows.
     """
     written: list[Written] = []
     match reply[0]:
-        case b"added":
-            _, ms, first = reply
-            for seq, write in enumerate(writes, first):
-                written.append(Written(Position(ms, seq, shard), 1, write.event.kind, write.event.subject, 0))
         case b"written":
             _, ms, *rows = reply
             for seq, version, kind, subject, fence in zip(*[iter(rows)] * 5, strict=True):
@@ -326,7 +394,7 @@ def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write],
             index = reply[1] - 1
             refuse(page, room, writes[index], index, len(writes), reply[2:])
         case _:
-            return None
+            raise APPEND.unknown(reply)
     wrote = None
     for row in written:
         if row.position.seq:

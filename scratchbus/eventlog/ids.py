@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from itertools import count
-
-from ulid import ULID
 
 OPEN_END = "\0"
 """The end of a new event id, for which the append writes how far the log reached before; see eventlog/retries.py."""
@@ -22,10 +21,15 @@ def _new_words() -> Iterator[str]:
 words = _new_words()
 """The beginnings of new event ids; no two processes have the same."""
 
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # of Crockford's base 32
+_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
+_no_id: tuple[int, str, Iterator[int]] = (0, "", count())
+_last = _no_id  # the millisecond of the last new id, its ten digits, and the numbers for ids of that millisecond
+
 
 def _begin_again() -> None:
-    global words
-    words = _new_words()
+    global words, _last
+    words, _last = _new_words(), _no_id
 
 
 os.register_at_fork(after_in_child=_begin_again)  # a child must not go on with its parent's
@@ -37,5 +41,22 @@ def new_event_id() -> str:
 
 
 def new_id() -> str:
-    """Return a new ULID for an observation; later ones of the same process are greater."""
-    return str(ULID())
+    """Return a new ULID (https://github.com/ulid/spec); later ones of the same process are greater.
+
+    A millisecond begins with 79 random bits and counts on from there. Written out because python-ulid takes six times
+    as long, and every observation needs one.
+    """
+    global _last
+    ms, digits, numbers = _last
+    now = time.time_ns() // 1_000_000
+    if now > ms:
+        digits = _PAIRS[now >> 40] + _PAIRS[now >> 30 & 1023] + _PAIRS[now >> 20 & 1023] + _PAIRS[now >> 10 & 1023]
+        digits += _PAIRS[now & 1023]
+        numbers = count(int.from_bytes(os.urandom(10)) >> 1)
+        _last = now, digits, numbers
+    n = next(numbers)
+    high, low = n >> 40, n & 0xFFFFFFFFFF
+    return (
+        f"{digits}{_PAIRS[high >> 30]}{_PAIRS[high >> 20 & 1023]}{_PAIRS[high >> 10 & 1023]}{_PAIRS[high & 1023]}"
+        f"{_PAIRS[low >> 30]}{_PAIRS[low >> 20 & 1023]}{_PAIRS[low >> 10 & 1023]}{_PAIRS[low & 1023]}"
+    )

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 
-from redis.crc import key_slot
-
-from scratchbus.engine.cluster import hash_tag
+from scratchbus.engine.slots import hash_tag, slot_of
 from scratchbus.projections.scratch_page import NAME
 
 SYSTEM_PAGE = "_bus"
@@ -238,4 +236,4 @@ def shard_of(page: str, shards: int) -> int:
     """Return the shard of a page: CRC16 of its name, as Redis Cluster does it; `_bus` is on shard 0."""
     if shards == 1 or page == SYSTEM_PAGE:
         return 0
-    return key_slot(page.encode()) % shards
+    return slot_of(page.encode()) % shards

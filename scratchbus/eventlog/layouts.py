@@ -160,6 +160,9 @@ def _head_text(**values: str) -> str:
     return text.replace("' .. '", "")  # literals that meet become one
 
 
+_STARTED = " .. '|' .. status .. '|' .. status_class .. '|' .. type .. '|' .. priority"
+
+
 def _head_table(**values: str) -> str:
     """Return a Lua table of a head, each field the variable of its name or another value."""
     return f"{{{', '.join(f'{name} = {values.get(name, name)}' for name in _VARIABLES)}}}"
@@ -202,7 +205,7 @@ LUA: Final[Constants] = {
     "NEW_HEAD_TABLE": _head_table(
         version="0", expires="'0'", wake="'0'", position="''", tags="''", **_NEW_HEAD
     ),
-    "NEW_HEAD_TEXT": _head_text(version="'1'", **_NEW_HEAD),
+    "ADDED_HEAD_TEXT": _head_text(version="start", wake="'0'", **_NEW_HEAD).replace(_STARTED, ""),
     "CHECKPOINT": CHECKPOINT.pattern,
     "CHECKPOINT_KEY": f"'{ShardKeys('', 0).checkpoint(scratch_page.NAME).removeprefix(ShardKeys('', 0).tag)}'",
     "LAST": LAST.pattern,
@@ -218,6 +221,7 @@ LUA: Final[Constants] = {
 }  # fmt: skip
 """What scripts know of stored forms, and of the names of keys.
 
-Some are code that uses Lua variables: ENTRY those named in `ENTRY`; HEAD_TABLE, NEW_HEAD_TABLE and NEW_HEAD_TEXT those
-named as the fields of a head (`till` for `until`); HEAD_TEXT a table `head`.
+Some are code that uses Lua variables: ENTRY those named in `ENTRY`; HEAD_TABLE, NEW_HEAD_TABLE and ADDED_HEAD_TEXT
+those named as the fields of a head (`till` for `until`), the last one `start` for all before `added`; HEAD_TEXT
+a table `head`.
 """

@@ -19,8 +19,6 @@ from hashlib import blake2b
 from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
 
-from ulid import ULID
-
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command
@@ -29,10 +27,15 @@ from scratchbus.errors import PositionLost
 from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.late import late
 from scratchbus.projections.table import IN_PLACE
 
 if TYPE_CHECKING:
+    import ulid
+
     from scratchbus.eventlog.append import Log
+else:
+    ulid = late("ulid")
 
 BUCKETS, RANGE = 4_096, 1_024
 _ID, _PLACE = struct.Struct(">16sQ"), struct.Struct(">QQQQ")
@@ -77,7 +80,7 @@ def traits_of(document: Observation) -> int:
 def _bytes_of(id: str) -> bytes:
     """Return an id as stored in buckets; nothing for a subject that is not an observation."""
     try:
-        return ULID.from_str(id).bytes
+        return ulid.ULID.from_str(id).bytes
     except ValueError:
         return b""
 
@@ -104,7 +107,7 @@ def places_in(row: bytes | None) -> dict[int, PagedOut]:
 
 def whole(id: bytes) -> str:
     """Return the text of an id that is stored in a bucket."""
-    return str(ULID(id))
+    return str(ulid.ULID(id))
 
 
 @dataclass(slots=True)

@@ -6,22 +6,28 @@ faster. For a follower of several shards, or one that does not wait, a dedicated
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.connections import backoff
-from scratchbus.engine.drivers import Engine
-from scratchbus.engine.drivers_async import AsyncEngine
+from scratchbus.engine.patience import backoff
 from scratchbus.engine.steps import Step
 from scratchbus.engine.wakeup import wait_async
 from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
 from scratchbus.eventlog.tail import Feed, LogEntry
+from scratchbus.late import late
 from scratchbus.telemetry.logs import stderr_logger
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from scratchbus.engine.drivers import Engine
+    from scratchbus.engine.drivers_async import AsyncEngine
+else:
+    asyncio = late("asyncio")  # which programs that block need not import
 
 BREATH = 0.0001
 """Seconds per follower between two reads of a dedicated thread.

@@ -64,6 +64,30 @@ class Guarded(NamedTuple):
     tags: str
 
 
+class Addition(NamedTuple):
+    """A `Write` as the script for additions takes it.
+
+    `span` is the least score of its priority in the open set. `start` is what its head begins with, up to when it was
+    added; `life` is "" (for ever), "+ms" or ms. `tags` are a text as ",a,b,".
+    """
+
+    id: str
+    subject: str
+    type: str
+    span: int
+    start: str
+    life: str
+    tags: str
+    body: bytes
+
+
+ADDITION: Final[Constants] = {
+    "ADDITION": ", ".join(Addition._fields),
+    "ADDITION_WIDTH": str(len(Addition._fields)),
+    "ADDITION_SUBJECT": str(Addition._fields.index("subject")),
+}
+"""What the script for additions knows of `Addition`."""
+
 GUARDED: Final[Constants] = {
     "WIDTH": str(len(Guarded._fields)),
     **{name.upper(): str(number) for number, name in enumerate(Guarded._fields)},
@@ -79,8 +103,8 @@ class Write:
     `digest` is that of what the caller said under an id of its own, "" without one. `version` is 0 for a subject that
     must be new and None for any. `allowed` are the statuses it may follow, None for any. `priority` is that of what is
     added, `argument` belongs to the op. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `body` is the
-    encoded event, where it is known already. `tags` are those it has from now on, None as they are. `verb` and
-    `lifecycle` explain a refusal.
+    encoded event, where it is known already. `is_plain` says of an addition that only a lack of room can be in its way.
+    `tags` are those it has from now on, None as they are. `verb` and `lifecycle` explain a refusal.
     """
 
     event: Event
@@ -97,6 +121,7 @@ class Write:
     fence: int | None = None
     tags: Collection[str] | None = None
     body: bytes = b""
+    is_plain: bool = False
     verb: str = "changed"
     lifecycle: Lifecycle | None = None
 

@@ -5,16 +5,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from scratchbus.commands import sessions, tasks
-from scratchbus.domain.memories import Session
-from scratchbus.domain.observation import Observation
-from scratchbus.memory.notepad import Notepad
-from scratchbus.memory.notes import Notes
-from scratchbus.memory.runs import Run
-from scratchbus.memory.scratchpad import Scratchpad
-from scratchbus.memory.todo import Todo
-from scratchbus.readmodel.scope import Host
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from scratchbus.commands import sessions, tasks
+    from scratchbus.domain.memories import Session
+    from scratchbus.domain.observation import Observation
+    from scratchbus.memory import notepad as notepads
+    from scratchbus.memory import notes as notebooks
+    from scratchbus.memory import runs as runs
+    from scratchbus.memory import scratchpad as scratchpads
+    from scratchbus.memory import todo as todos
+    from scratchbus.memory.notepad import Notepad
+    from scratchbus.memory.notes import Notes
+    from scratchbus.memory.runs import Run
+    from scratchbus.memory.scratchpad import Scratchpad
+    from scratchbus.memory.todo import Todo
+    from scratchbus.readmodel.scope import Host
+else:
+    notebooks = late("scratchbus.memory.notes")
+    notepads = late("scratchbus.memory.notepad")
+    runs = late("scratchbus.memory.runs")
+    scratchpads = late("scratchbus.memory.scratchpad")
+    sessions = late("scratchbus.commands.sessions")
+    tasks = late("scratchbus.commands.tasks")
+    todos = late("scratchbus.memory.todo")
 
 
 class Memories:
@@ -22,11 +39,11 @@ class Memories:
 
     def notes(self: Host, session: str) -> Notes:
         """Return the notes of a session. Raises InvalidName."""
-        return Notes(self, session)
+        return notebooks.Notes(self, session)
 
     def notepad(self: Host, session: str) -> Notepad:
         """Return the notepad of a session. Raises InvalidName."""
-        return Notepad(self, session)
+        return notepads.Notepad(self, session)
 
     def session(self: Host, session: str) -> Session | None:
         """Return the record of a session: its parent, its children, and whether it has ended.
@@ -65,7 +82,7 @@ class Memories:
 
     def todo(self: Host, session: str) -> Todo:
         """Return the todo list of a session. Raises InvalidName."""
-        return Todo(self, session)
+        return todos.Todo(self, session)
 
     def begin_task(self: Host, session: str, title: str, *, event_id: str | None = None) -> str:
         """Begin a task of a session; return its id, which `end_task` takes. Raises SessionOver."""
@@ -87,7 +104,7 @@ class Memories:
 
     def scratchpad(self: Host, agent: str) -> Scratchpad:
         """Return the scratchpad of an agent, which only that agent may use. Raises InvalidName."""
-        return Scratchpad(self, agent)
+        return scratchpads.Scratchpad(self, agent)
 
     def run(self: Host, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None) -> Run:
         """Return a run of an agent, to use in a `with`.
@@ -96,4 +113,4 @@ class Memories:
         becomes the scratchpad. `event_id` becomes the id of the event of the run; the event of the answer gets the
         same with `/scratchpad` appended.
         """
-        return Run(Scratchpad(self, agent), agent, task, ask, event_id)
+        return runs.Run(scratchpads.Scratchpad(self, agent), agent, task, ask, event_id)

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from scratchbus.commands import sessions, tasks
-from scratchbus.domain.memories import Session
-from scratchbus.domain.observation import Observation
-from scratchbus.memory.notepad_async import AsyncNotepad
-from scratchbus.memory.notes_async import AsyncNotes
-from scratchbus.memory.runs_async import AsyncRun
-from scratchbus.memory.scratchpad_async import AsyncScratchpad
-from scratchbus.memory.todo_async import AsyncTodo
-from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from scratchbus.commands import sessions, tasks
+    from scratchbus.domain.memories import Session
+    from scratchbus.domain.observation import Observation
+    from scratchbus.memory import notepad_async as notepads
+    from scratchbus.memory import notes_async as notebooks
+    from scratchbus.memory import runs_async as runs
+    from scratchbus.memory import scratchpad_async as scratchpads
+    from scratchbus.memory import todo_async as todos
+    from scratchbus.memory.notepad_async import AsyncNotepad
+    from scratchbus.memory.notes_async import AsyncNotes
+    from scratchbus.memory.runs_async import AsyncRun
+    from scratchbus.memory.scratchpad_async import AsyncScratchpad
+    from scratchbus.memory.todo_async import AsyncTodo
+    from scratchbus.readmodel.scope import AsyncHost
+else:
+    notebooks = late("scratchbus.memory.notes_async")
+    notepads = late("scratchbus.memory.notepad_async")
+    runs = late("scratchbus.memory.runs_async")
+    scratchpads = late("scratchbus.memory.scratchpad_async")
+    sessions = late("scratchbus.commands.sessions")
+    tasks = late("scratchbus.commands.tasks")
+    todos = late("scratchbus.memory.todo_async")
 
 
 class AsyncMemories:
@@ -20,11 +37,11 @@ class AsyncMemories:
 
     def notes(self: AsyncHost, session: str) -> AsyncNotes:
         """Return the notes of a session. Raises InvalidName."""
-        return AsyncNotes(self, session)
+        return notebooks.AsyncNotes(self, session)
 
     def notepad(self: AsyncHost, session: str) -> AsyncNotepad:
         """Return the notepad of a session. Raises InvalidName."""
-        return AsyncNotepad(self, session)
+        return notepads.AsyncNotepad(self, session)
 
     async def session(self: AsyncHost, session: str) -> Session | None:
         """Return the record of a session: its parent, its children, and whether it has ended.
@@ -65,7 +82,7 @@ class AsyncMemories:
 
     def todo(self: AsyncHost, session: str) -> AsyncTodo:
         """Return the todo list of a session. Raises InvalidName."""
-        return AsyncTodo(self, session)
+        return todos.AsyncTodo(self, session)
 
     async def begin_task(self: AsyncHost, session: str, title: str, *, event_id: str | None = None) -> str:
         """Begin a task of a session; return its id, which `end_task` takes. Raises SessionOver."""
@@ -87,7 +104,7 @@ class AsyncMemories:
 
     def scratchpad(self: AsyncHost, agent: str) -> AsyncScratchpad:
         """Return the scratchpad of an agent, which only that agent may use. Raises InvalidName."""
-        return AsyncScratchpad(self, agent)
+        return scratchpads.AsyncScratchpad(self, agent)
 
     def run(
         self: AsyncHost, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
@@ -98,4 +115,4 @@ class AsyncMemories:
         becomes the scratchpad. `event_id` becomes the id of the event of the run; the event of the answer gets the
         same with `/scratchpad` appended.
         """
-        return AsyncRun(AsyncScratchpad(self, agent), agent, task, ask, event_id)
+        return runs.AsyncRun(scratchpads.AsyncScratchpad(self, agent), agent, task, ask, event_id)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from operator import itemgetter
 from typing import Any
 
 from pydantic_core import PydanticUndefined
@@ -168,14 +167,12 @@ _UNTOUCHED = {
 
 
 _FIELDS = tuple(ObservationFields.model_fields)
-_fields_of = itemgetter(*_FIELDS)
 
 
 def added(event: Added, place: Position | None = None) -> Observation:
     """Return the observation that begins with an event, which was appended at this place, or knows where it is."""
     given = event.__dict__  # half as dear as the attributes, and this is what a projector does most
     ms, seq, shard = place or (given["ms"], given["seq"], given["shard"])
-    ttl = given["ttl"]
     values = {
         **_UNTOUCHED,
         "id": given["subject"],
@@ -193,7 +190,9 @@ def added(event: Added, place: Position | None = None) -> Observation:
         "ms": ms,
         "seq": seq,
     }
-    values.update(zip(_FIELDS, _fields_of(given), strict=True))
+    for name in _FIELDS:
+        values[name] = given[name]
+    ttl = given["ttl"]
     if ttl is not None:
         values["expires_at"] = moment(ms + ttl)
     return trusted(Observation, values)

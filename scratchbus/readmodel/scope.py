@@ -7,14 +7,15 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar, cast
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import TypesChanged
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType, Registry
-from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -25,10 +26,18 @@ from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.eventlog.writes import Op, Write
+from scratchbus.late import late
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.notebooks import Notebooks
 from scratchbus.readmodel.queries import Freshness, read_head
 from scratchbus.settings import Settings
+
+if TYPE_CHECKING:
+    from scratchbus.domain import registry_yaml
+    from scratchbus.readmodel import registry_files
+else:
+    registry_files = late("scratchbus.readmodel.registry_files")
+    registry_yaml = late("scratchbus.domain.registry_yaml")
 
 T = TypeVar("T")
 
@@ -42,7 +51,7 @@ REGISTRY_AGE = 5.0
 """Seconds after which a process looks whether someone published a newer registry."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Core:
     """An open bus, without its connections.
 
@@ -51,7 +60,7 @@ class Core:
 
     settings: Settings
     log: Log
-    registry: Registry
+    types_file: Path
     by: str
     instance: str = field(repr=False)
     fresh: Freshness
@@ -60,6 +69,11 @@ class Core:
     registry_version: int = 0
     registry_checked: float = 0.0
     recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """The registry in use: the one that was published, or the one in the file, read when it is first needed."""
+        return registry_files.as_registry(self.types_file)
 
     @property
     def process(self) -> str:
@@ -128,7 +142,7 @@ def _read_registry(log: Log, known: int = 0) -> Step[tuple[Head | None, Registry
         return head, None
     (event,) = yield from known_events(log, [head.event_position(0)])
     text = cast(TypesChanged, event).text
-    return head, parse_registry(text, f"types (version {head.version})", is_published=True)
+    return head, registry_yaml.parse_registry(text, f"types (version {head.version})", is_published=True)
 
 
 def push_registry(core: Core, registry: Registry, event_id: str | None = None) -> Step[bool]:

@@ -12,7 +12,7 @@ from secrets import token_hex
 
 from scratchbus.domain.position import BusPosition, Position, in_time
 from scratchbus.domain.values import Duration, delay_ms
-from scratchbus.engine.connections import backoff
+from scratchbus.engine.patience import backoff
 from scratchbus.engine.steps import Step
 from scratchbus.errors import (
     EngineFull,

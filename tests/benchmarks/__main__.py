@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import click
@@ -28,6 +29,7 @@ from tests.benchmarks.reading import measure_active, measure_events
 from tests.benchmarks.rebuilding import measure_rebuild
 from tests.benchmarks.rows import Row
 from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, open_stage
+from tests.benchmarks.starting import measure_start
 from tests.benchmarks.tooling import measure_tools
 from tests.benchmarks.viewing import measure_view, measure_view_start
 from tests.benchmarks.writing import measure_add, measure_async, measure_batch, measure_latency
@@ -50,6 +52,7 @@ PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "audit": measure_audit,
     "archive": measure_archive,
     "tools": measure_tools,
+    "start": measure_start,
     "growth": measure_growth,
     "notes": measure_notes,
     "memory": measure_memory,
@@ -64,10 +67,11 @@ def measure(
     about: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "sizes": asdict(sizes)}
     rows: dict[str, list[Row]] = {}
     for name in names:
-        say(f"measuring {name}")
+        begin = perf_counter()
         with open_stage() as stage:
             about.setdefault("machine", report.machine(stage.bare))
             rows[name] = PARTS[name](stage, sizes)
+        say(f"measured {name} in {perf_counter() - begin:.0f} s")
     return about, rows
 
 

@@ -45,7 +45,7 @@ def measure_archive(stage: Stage, sizes: Sizes) -> list[Row]:
             Side("XRANGE, zstd -3", count, lambda: _dump(stage.bare, key, Path(name) / "dump.zst")),
         )
     ours, bare = taken
-    return [rates(taken, ours, bare, floor=Floor("ratio", "at least", 0.7), note="with hashes, index and trimming")]
+    return [rates(taken, ours, bare, floor=Floor("ratio", "at least", 0.9), note="with hashes, index and trimming")]
 
 
 def _dump(bare: redis.Redis, key: str, file: Path) -> None:

@@ -57,8 +57,8 @@ def measure_delivery(stage: Stage, sizes: Sizes) -> list[Row]:
         )
     ours, written, bare = taken[50]
     return [
-        times(taken[50], ours, bare, what=f"{ours}, p50", floor=Floor("ratio", "at most", 1.5)),
-        times(taken[99], ours, bare, what=f"{ours}, p99", floor=Floor("ratio", "at most", 2)),
+        times(taken[50], ours, bare, what=f"{ours}, p50", floor=Floor("ratio", "at most", 1.3)),
+        times(taken[99], ours, bare, what=f"{ours}, p99", floor=Floor("ratio", "at most", 1.5)),
         times(taken[50], written, bare, what=f"{written} + json.loads, p50", note="what the writing alone costs"),
     ]
 
@@ -155,4 +155,4 @@ def measure_subscribe(stage: Stage, sizes: Sizes) -> list[Row]:
         Side("bare XREAD + json.loads", sizes.backlog, parsed),
     )
     ours, managed, theirs = taken
-    return [rates(taken, ours, theirs, floor=Floor("ratio", "at least", 0.5)), rates(taken, managed, theirs)]
+    return [rates(taken, ours, theirs, floor=Floor("ratio", "at least", 1.0)), rates(taken, managed, theirs)]

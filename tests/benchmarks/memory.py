@@ -37,7 +37,7 @@ def measure_memory(stage: Stage, sizes: Sizes) -> list[Row]:
     rows = [
         Row(
             "engine memory per observation", "the bytes of its content", "bytes", max(each.values()), CONTENT,
-            floor=Floor("ours", "at most", 2_500),
+            floor=Floor("ours", "at most", 1_300),
             note="the worst of " + ", ".join(f"{bytes:,.0f} B at {size:,}" for size, bytes in each.items()),
         )
     ]  # fmt: skip

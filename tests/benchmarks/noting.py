@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from scratchbus.memory import Notes
+from scratchbus import Notes
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, times
 from tests.benchmarks.stage import Sizes, Stage

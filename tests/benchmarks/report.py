@@ -59,7 +59,7 @@ def show(console: Console, about: Mapping[str, Any], parts: Mapping[str, list[Ro
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, padding=(0, 1), pad_edge=False)
     for title in ("what", "against"):
         table.add_column(title)
-    for title in ("ours", "theirs", "ratio", "quartiles", "floor"):
+    for title in ("ours", "theirs", "ratio", "quartiles", "aim"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("reached")
     for rows in parts.values():

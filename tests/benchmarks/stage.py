@@ -17,6 +17,8 @@ from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.page import Page
 from scratchbus.readmodel.catch_up import fold_once
 
+ROOT = Path(__file__).parents[2]
+
 BATCH = 500
 """How many observations a batch has."""
 
@@ -48,17 +50,18 @@ class Sizes:
     followers: int
     published: int
     audited: int
+    starts: int
     notes: int
 
 
 FULL = Sizes(
     rounds=11, adds=2_000, batches=8, backlog=20_000, reads=200, small_page=1_000, large_page=100_000,
-    memory=(20_000, 30_000, 40_000, 50_000), followers=200, published=1_000, audited=1_000_000,
+    memory=(20_000, 30_000, 40_000, 50_000), followers=200, published=1_000, audited=1_000_000, starts=15,
     notes=10_000,
 )  # fmt: skip
 QUICK = Sizes(
     rounds=5, adds=300, batches=2, backlog=3_000, reads=50, small_page=1_000, large_page=10_000, memory=(5_000,),
-    followers=40, published=300, audited=20_000,
+    followers=40, published=300, audited=20_000, starts=5,
     notes=2_000,
 )  # fmt: skip
 
@@ -80,6 +83,16 @@ class Stage:
         """Return the newest entries of a bus's log, as the engine has them: what a bare client is to write too."""
         rows: Any = self.bare.xrevrange(bus.core.log.keys(0).log, count=count)
         return [fields for _, fields in rows]
+
+    def log_entries(self, log: str) -> Iterator[Any]:
+        """Yield the entries of a log as a bare client reads them, some at a time."""
+        after = "-"
+        while True:
+            rows: Any = self.bare.xrange(log, min=after, count=BATCH)
+            if not rows:
+                return
+            yield from rows
+            after = f"({rows[-1][0].decode()}"
 
     def forget_folded(self, bus: Bus) -> None:
         """Drop what was folded from a bus's log, so that all of it is a backlog again."""

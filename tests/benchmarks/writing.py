@@ -41,9 +41,9 @@ def measure_add(stage: Stage, sizes: Sizes) -> list[Row]:
         Side("page.add on a full page of 100", len(alike), lambda: _each(full_page.add, alike)),
     )
     return [
-        rates(taken, "page.add, one at a time", "bare xadd", floor=Floor("ratio", "at least", 0.5)),
+        rates(taken, "page.add, one at a time", "bare xadd", floor=Floor("ratio", "at least", 0.7)),
         rates(
-            taken, "page.add on a full page of 100", "bare xadd",
+            taken, "page.add on a full page of 100", "bare xadd", floor=Floor("ratio", "at least", 0.4),
             note="each of these displaces one, so it writes two events in one batch",
         ),
     ]  # fmt: skip
@@ -80,7 +80,9 @@ def measure_latency(stage: Stage, sizes: Sizes) -> list[Row]:
             "ours": [percentile(one, percent) for one in ours[1:]],  # the first round warmed up
             "theirs": [percentile(one, percent) for one in theirs[1:]],
         }
-        rows.append(times(taken, "ours", "theirs", what=f"page.add, p{percent}", against=f"bare xadd, p{percent}"))
+        what, against = f"page.add, p{percent}", f"bare xadd, p{percent}"
+        floor = Floor("ratio", "at most", 2.5) if percent == 99 else None
+        rows.append(times(taken, "ours", "theirs", what=what, against=against, floor=floor))
     return rows
 
 
@@ -133,7 +135,7 @@ def measure_batch(stage: Stage, sizes: Sizes) -> list[Row]:
     )
     whole, bare, checked, prepared = taken
     return [
-        rates(taken, whole, bare, floor=Floor("ratio", "at least", 0.3)),
+        rates(taken, whole, bare, floor=Floor("ratio", "at least", 0.6)),
         rates(taken, whole, checked, floor=Floor("ratio", "at least", 0.6)),
         rates(taken, prepared, bare),
     ]
@@ -176,7 +178,8 @@ def measure_async(stage: Stage, sizes: Sizes) -> list[Row]:
             runner.run(bus.close())
             runner.run(bare.aclose())
     single, bare_single, many, bare_many = taken
-    return [rates(taken, single, bare_single), rates(taken, many, bare_many)]
+    aim = Floor("ratio", "at least", 1.5)
+    return [rates(taken, single, bare_single), rates(taken, many, bare_many, floor=aim)]
 
 
 async def _connected(stage: Stage, name: str) -> AsyncBus:

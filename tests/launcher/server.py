@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
@@ -155,10 +156,21 @@ def _import_all() -> None:
                 importlib.import_module(module.name)
     for name in LIBRARIES:
         importlib.import_module(name)
-    opening, settings = (importlib.import_module(f"scratchbus.{module}") for module in ("opening", "settings"))
-    opening.as_registry(settings.shipped("observation_types.yaml"))  # which a process parses once
+    for model in _models(importlib.import_module("pydantic").BaseModel):
+        model.model_rebuild()
+    names = ("readmodel.registry_files", "settings")
+    registry_files, settings = (importlib.import_module(f"scratchbus.{name}") for name in names)
+    registry_files.as_registry(settings.shipped("observation_types.yaml"))  # which a process parses once
     gc.collect()
     gc.freeze()  # what is shared with all forks stays shared
+
+
+def _models(base: type[Any]) -> Iterator[type[Any]]:
+    """Return the models of ours, whose schemas are else built when they are first used."""
+    for model in base.__subclasses__():
+        if model.__module__.partition(".")[0] in PACKAGES:
+            yield model
+        yield from _models(model)
 
 
 def _become(program: Program, files: list[int]) -> None:

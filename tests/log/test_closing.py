@@ -104,7 +104,10 @@ async def test_closing_ends_what_tasks_wait_for(
     waiting = [asyncio.create_task(task) for task in (follow(view.changes()), follow(bus.events(follow=True)), wait())]
     if not hangs:
         waiting += [asyncio.create_task(follow(bus.subscribe("router"))), asyncio.create_task(follow(bus.work("w")))]
-    await asyncio.to_thread(eventually, lambda: blocked(directory) == 1 + shards and not bus._engine._waits)
+    links = bus._engine._shared
+    await asyncio.to_thread(
+        eventually, lambda: blocked(directory) == 1 + shards and not any(each.is_waiting for each in links.values())
+    )
     with hanging(directory, hangs):
         async with asyncio.timeout(AT_ONCE):
             await bus.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 from scratchbus.domain.events import Erased
 from scratchbus.domain.position import START, Position
-from scratchbus.engine.scripts import Command, Key, lua_script, packed
+from scratchbus.engine.scripts import Command, packed
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.append import Log
@@ -17,15 +17,11 @@ from scratchbus.eventlog.codec import RawEntry, decode_items, entry_position
 from scratchbus.eventlog.gaps import erased_between
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.readmodel.probe import probe
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import StoredKeys
 
 _CHUNK = 1_000  # entries of the log that are folded at once
-
-
-@lua_script("eventlog/commands", "readmodel/verify/probe", only_reads=True)
-def _probe(*commands: object, tail: Key, checkpoint: Key) -> None:
-    """Run commands that read, in one consistent look."""
 
 
 class Moved(Exception):
@@ -47,7 +43,7 @@ class Probe:
     def look(self, commands: Iterable[Command]) -> Step[list[Any]]:
         """Read all this at once, and fold the log to exactly there."""
         reads = packed([("GET", self._keys.floor), *commands])
-        command = _probe(*reads, tail=self._keys.tail, checkpoint=checkpoint_key(self._keys))
+        command = probe(*reads, tail=self._keys.tail, checkpoint=checkpoint_key(self._keys))
         (reply,) = yield Call(self._shard, (command,))
         tail, row, floor, *replies = reply
         self._wanted.floor = Floor.parse(floor, None, self._shard).position

@@ -58,7 +58,7 @@ def measure_eventsourcing(stage: Stage, rounds: int, events: int) -> list[Row]:
         appended.close()
         replayed.close()
     add, add_many, save, save_many = published
-    floor = Floor("ratio", "at least", 2)
+    floor = Floor("ratio", "at least", 3)
     return [
         rates(published, add, save, floor=floor, note="SQLite syncs each commit to the disk, the engine once a second"),
         rates(published, add_many, save_many, floor=floor),

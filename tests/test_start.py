@@ -1,0 +1,80 @@
+"""What a program need not import to start: it takes as long as its imports do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus
+from scratchbus.engine.embedded.server import stop
+
+ROOT = Path(__file__).parents[1]
+
+SEEN_BY_FEW = {
+    "apscheduler", "backports.zstd", "fakeredis", "jsonschema", "mcp", "prometheus_client", "rich", "sqlite3",
+    "structlog", "yaml", "scratchbus.archive", "scratchbus.commands.change", "scratchbus.commands.claim",
+    "scratchbus.commands.memory", "scratchbus.context", "scratchbus.domain.registry_yaml",
+    "scratchbus.readmodel.rebuild", "scratchbus.readmodel.verify", "scratchbus.scheduling", "scratchbus.status",
+    "scratchbus.subscriptions", "scratchbus.timetravel", "scratchbus.views", "scratchbus.work",
+}  # fmt: skip
+"""What reading a page does not need, nor adding to it but for the registry."""
+
+
+def imported_by(code: str, *arguments: str) -> set[str]:
+    """Return the modules that a fresh process has imported after this code."""
+    code += "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    return set(json.loads(_ran(code, *arguments).stderr))
+
+
+def _ran(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+
+def test_importing_scratchbus_imports_nothing_of_it():
+    names = imported_by("import scratchbus")
+    assert {name for name in names if name.startswith("scratchbus")} == {"scratchbus"}
+    assert not names & {"asyncio", "click", "pydantic", "redis", *SEEN_BY_FEW}
+
+
+@pytest.mark.parametrize("name", ["Bus", "AsyncBus"])
+def test_importing_the_bus_imports_no_client_library(name: str):
+    names = imported_by(f"from scratchbus import {name}")
+    assert not names & {"asyncio", "click", "redis", *SEEN_BY_FEW}
+
+
+@pytest.mark.real
+def test_showing_a_page_imports_what_it_shows(tmp_path: Path):
+    url = f"embedded:{tmp_path}"
+    try:
+        with Bus.connect(url, source="test") as bus:
+            bus.page().add("observation", "short")
+        code = "import sys; from scratchbus.cli import main; main(['--url', sys.argv[1], 'active'])"
+        assert not imported_by(code, url) & SEEN_BY_FEW
+    finally:
+        stop(tmp_path)
+
+
+def test_the_bus_knows_the_scripts_that_readers_need():
+    """Who connects loads them for users who may only read; also those of rooms that are imported when first used."""
+
+    def known_after(code: str) -> str:
+        code += "\nfrom scratchbus.engine.scripts import Script\nprint(sorted(Script.reading))"
+        return _ran(code).stdout
+
+    bus = "from scratchbus import Bus"
+    assert known_after(bus) == known_after(f"{bus}\nimport scratchbus.{', scratchbus.'.join(_READING)}")
+
+
+_READING = (
+    "commands.trace",
+    "readmodel.relations",
+    "readmodel.verify",
+    "readmodel.rebuild",
+    "timetravel",
+    "views.view",
+)
