@@ -111,6 +111,11 @@ def entry_position(entry: RawEntry, shard: int) -> Position:
     return Position(int(ms), int(seq), shard)
 
 
+def entry_seqs(entries: Sequence[RawEntry]) -> list[int]:
+    """Return the `seq` of each of many raw entries."""
+    return _NUMBERS.decode(b"[" + b",".join([id.rpartition(b"-")[2] for id, _ in entries]) + b"]")
+
+
 def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
     """Return the fields of a raw entry."""
     flat = entry[1]
@@ -192,7 +197,7 @@ def decode_items(
             columns.append([*map(bytes.decode, column)])
         except UnicodeDecodeError:  # someone wrote it by hand
             columns.append([*map(text_of, column)])
-    numbers = _NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")
+    numbers = _NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")  # of stream ids
     items: list[tuple[RawEntry, Event | Poison]] = []
     for entry, fields, id, subject, page, kind, type_, batch, prev, ms, seq in zip(
         entries, decoded.bodies, *columns, numbers[::2], numbers[1::2], strict=True
