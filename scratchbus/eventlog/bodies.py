@@ -25,7 +25,7 @@ Fields = Any
 REFUSED = (msgspec.MsgspecError, ValueError, LookupError, RecursionError)
 """What is raised for a body that the model has to decode; LookupError where there is neither struct nor model."""
 
-MOST_BRACKETS = 100
+_MOST_BRACKETS = 100
 """A body with more of them goes to the model: pydantic refuses JSON that is nested 200 deep, msgspec does not."""
 
 _PLAIN = (str, int, float, bool, NoneType, Any)
@@ -45,11 +45,21 @@ class BodyDecoder:
             kw_only=True,
             gc=False,  # it is never part of a cycle
         )
-        self.by_struct: Callable[[bytes], Fields] = msgspec.json.Decoder(struct).decode
         self._blank = struct(**dict.fromkeys(fields))
+        self.by_struct: Callable[[bytes], Fields] = msgspec.json.Decoder(struct).decode
+        """Returns the fields of a body without an object in it, or raises one of REFUSED."""
+
+    def decode(self, body: bytes) -> Fields:
+        """Return the fields of a body. Raises pydantic's ValidationError."""
+        if body.count(b"{") + body.count(b"[") > _MOST_BRACKETS:
+            return self.by_model(body)
+        try:
+            return self.by_struct(body)
+        except REFUSED:
+            return self.by_model(body)
 
     def by_model(self, body: bytes) -> Fields:
-        """Return the fields of a body. Raises pydantic's ValidationError."""
+        """Return the fields of a body as its model has them. Raises pydantic's ValidationError."""
         values = self._model.validate_json(body).__dict__
         fields = copy(self._blank)
         for name in self._names:

@@ -10,7 +10,7 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, read_floor
-from scratchbus.eventlog.codec import RawEntry, entry_id, entry_position, entry_seqs
+from scratchbus.eventlog.codec import RawEntry, entry_id, entry_numbers, entry_position
 from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
 
@@ -125,7 +125,7 @@ def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: 
     if is_missing and not (yield from _check_trimmed(log, cursor)):
         return False
     before = was.seq if was.seq or was.ms == 0 else None
-    seqs = entry_seqs(entries)
+    _, seqs = entry_numbers(entries)
     first_seq = before + 1 if before is not None else seqs[0] if seqs else 0
     if seqs == [*range(first_seq, first_seq + len(seqs))]:
         return True
