@@ -28,7 +28,7 @@ Fields = Any
 REFUSED = (msgspec.MsgspecError, ValueError, LookupError, RecursionError)
 """What is raised for a body that the model has to decode; LookupError where there is neither struct nor model."""
 
-MOST_BRACKETS = 100
+_MOST_BRACKETS = 100
 """A body with more of them goes to the model: pydantic refuses JSON that is nested 200 deep, msgspec does not."""
 
 _PLAIN = (str, int, float, bool, NoneType, Any)
@@ -52,7 +52,17 @@ class BodyDecoder:
         self._decode: Callable[[bytes], Fields] = msgspec.json.Decoder(struct).decode
         self._mappings = [name for name in self._names if is_typeddict(fields[name].annotation)]
         self.by_struct = self._with_mappings if self._mappings else self._decode
+        """Returns the fields of a body without an object in it, or raises one of REFUSED."""
         self._blank = struct(**dict.fromkeys(fields))
+
+    def decode(self, body: bytes) -> Fields:
+        """Return the fields of a body. Raises pydantic's ValidationError."""
+        if body.count(b"{") + body.count(b"[") > _MOST_BRACKETS:
+            return self.by_model(body)
+        try:
+            return self.by_struct(body)
+        except REFUSED:
+            return self.by_model(body)
 
     def _with_mappings(self, body: bytes) -> Fields:
         """Return the fields of a body of which some are mappings: structs, as they are decoded."""
@@ -63,7 +73,7 @@ class BodyDecoder:
         return fields
 
     def by_model(self, body: bytes) -> Fields:
-        """Return the fields of a body. Raises pydantic's ValidationError."""
+        """Return the fields of a body as its model has them. Raises pydantic's ValidationError."""
         values = self._model.validate_json(body).__dict__
         fields = copy(self._blank)
         for name in self._names:

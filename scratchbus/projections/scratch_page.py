@@ -208,8 +208,7 @@ def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
         changes["expires_at"] = moment(event.ms + event.ttl)
     elif event.expires_at is not None:
         changes["expires_at"] = event.expires_at
-    more = [id for id in event.evidence if id not in observation.evidence]
-    if more:
+    if event.evidence and (more := [id for id in event.evidence if id not in observation.evidence]):
         changes["evidence"] = observation.evidence + more
     return changes
 
@@ -279,3 +278,6 @@ _CHANGES: dict[str, Callable[[Observation, Any], dict[str, Any]]] = {
     "cleared": _cleared,
 }
 """What each kind of event changes; the kinds that this projection folds, besides `added`."""
+
+CHANGING = {kind.encode(): change for kind, change in _CHANGES.items() if kind != "cleared"}
+"""The kinds of events after which an observation is still there, each with what returns the fields that it changes."""

@@ -12,7 +12,6 @@ from typing import Any
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
-from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.tail import LogEntry, TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
@@ -152,16 +151,15 @@ class DeliveryWindow:
                 delivery = self._waiting[0]
                 if delivery.when > now:
                     return None
-                event = delivery.item.event
+                problem = delivery.item.problem
                 self._waiting.popleft()
-                if isinstance(event, Poison):
-                    logger.warning("not an event", position=str(event.position), reason=event.reason)
+                if problem is not None:
+                    logger.warning("not an event", position=str(problem.position), reason=problem.reason)
                     self._finish(delivery)
                 elif delivery.attempt > self._most:
-                    delivery.event = event
                     self._bury(delivery, "its consumers went away while they had it", delivery.attempt - 1)
                 else:
-                    delivery.event, delivery.state, delivery.when = event, OUT, now
+                    delivery.state, delivery.when = OUT, now
                     self._counts.delivered += 1
                     return delivery
         return None
@@ -261,7 +259,7 @@ class DeliveryWindow:
         while line and line[0].state == ACKED:
             done = line.popleft()
             if done.number > 0:
-                self._behind[done.item.position.shard] = done.item
+                self._behind[done.item.shard] = done.item
 
     # -- what is owed to the engine ----------------------------------------------------------------------------------
 
