@@ -69,15 +69,11 @@ def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
 def decode_stored(rows: Sequence[bytes | None]) -> Sequence[AnyObservation]:
     """Return the same, in the form in which they are stored."""
     try:
-        return _read_stored(b",".join(filter(None, rows)))
+        return [_decode_one(row).filled() for row in rows if row]
     except UNREADABLE:
         return [each for row in rows if row and (each := decode_observation(row)) is not None]
 
 
 def read_observations(rows: bytes) -> list[Observation]:
     """Return the observations of stored documents with commas between them. Raises one of UNREADABLE."""
-    return [*map(StoredObservation.observation, _read_stored(rows))]
-
-
-def _read_stored(rows: bytes) -> list[StoredObservation]:
-    return [*map(StoredObservation.filled, _decode_many(b"[%b]" % rows))]
+    return [stored.filled().observation() for stored in _decode_many(b"[%b]" % rows)]

@@ -7,6 +7,7 @@
 local call = redis.call
 
 local function documents(ids)
+  if #ids > 0 and #ids <= 1000 then return call('HMGET', DOCS, unpack(ids)) end
   local out = {}
   for from = 1, #ids, 1000 do
     for _, row in ipairs(call('HMGET', DOCS, unpack(ids, from, math.min(from + 999, #ids)))) do out[#out + 1] = row end
@@ -51,8 +52,9 @@ end
 
 if OPERATION == 'active' then
   local limit = tonumber(ARGV[FIRST])
-  local ids, untouched = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1), {}
-  for _, id in ipairs(ids) do
+  local ids = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1)
+  local untouched = #touched > 0 and {} or ids
+  for _, id in ipairs(#touched > 0 and ids or {}) do
     if not seen[id] then untouched[#untouched + 1] = id end
   end
   return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, untouched, documents(untouched),
