@@ -15,14 +15,14 @@ from typing import Any
 from scratchbus.domain.observation import ObservationFields
 from scratchbus.domain.values import LARGEST, millis, moment
 from scratchbus.eventlog.bodies import Fields
-from scratchbus.eventlog.codec import Decoded, RawEntry, text_of
+from scratchbus.eventlog.codec import Decoded, RawEntry, entry_numbers, text_of, texts_of
 from scratchbus.eventlog.documents import encode_stored
 from scratchbus.projections.scratch_page import WAITING
 from scratchbus.projections.stored_observation import StoredObservation
 
 _kept: Callable[[Fields], tuple[Any, ...]] = attrgetter(*ObservationFields.model_fields)
+_stored: Callable[..., StoredObservation] = StoredObservation
 _moment = lru_cache(moment)  # many were added in the same millisecond, and live as long
-_text = lru_cache(text_of)
 
 
 class PageAdditions:
@@ -46,25 +46,26 @@ class PageAdditions:
         """How many additions there are."""
         return len(self.places) // 2
 
-    def take(self, place: bytes, id: bytes, type: bytes, body: Fields, shard: int) -> bool:
-        """Take an addition, and return whether it can be folded; the fold of single events says why not."""
-        ms_text, _, seq_text = place.partition(b"-")
-        ms, seq, type_name = int(ms_text), int(seq_text), _text(type)
+    def take(self, id: bytes, name: str, type: str, body: Fields, ms: int, seq: int, shard: int) -> bool:
+        """Take an addition, and return whether it can be folded; the fold of single events says why not.
+
+        `name` is the id as text.
+        """
         try:
             if body.ttl is not None:
                 body.expires_at = _moment(ms + body.ttl)
         except OverflowError:
             return False
-        begin = text_of(id), self.name, type_name, body.source or body.by, ms, seq
-        stored = StoredObservation(*begin, *_kept(body), min(body.times, LARGEST), shard)  # type: ignore[call-arg]
+        source, times = body.source or body.by, min(body.times, LARGEST)
+        stored = _stored(name, self.name, type, source, ms, seq, *_kept(body), times, shard)
         self.documents += (id, encode_stored(stored))
         self.places += (ms, seq)
-        self._index(id, seq, type_name, body)
+        self._index(id, seq, type, body)
         due = _due(body, ms)
         if due is not None:
             self.due += (due, id + self._at_page)
         if body.evidence or body.cause is not None:
-            self._relate(text_of(id), place, body)
+            self._relate(name, f"{ms}-{seq}", body)
         return True
 
     def _index(self, id: bytes, seq: int, type: str, body: Fields) -> None:
@@ -77,10 +78,10 @@ class PageAdditions:
         if body.remind_on is not None:
             indexes[WAITING] += (seq, id)
 
-    def _relate(self, id: str, place: bytes, body: Fields) -> None:
+    def _relate(self, id: str, place: str, body: Fields) -> None:
         self.relations += [("evidence", each, f"{id}@{self.name}") for each in body.evidence]
         if body.cause is not None:
-            self.relations.append(("causes", body.cause, text_of(place)))
+            self.relations.append(("causes", body.cause, place))
 
 
 def _due(body: Fields, ms: int) -> int | None:
@@ -98,15 +99,14 @@ def take_additions(
     pages, others = dict[bytes, PageAdditions](), list[int]()
     _, subjects, names, kinds, types, *_ = decoded.columns
     events_of = Counter(subjects)
-    for at, (entry, id, name, kind, type, body) in enumerate(
-        zip(entries, subjects, names, kinds, types, decoded.bodies, strict=True)
-    ):
+    columns = subjects, texts_of(subjects), names, kinds, texts_of(types), decoded.bodies, *entry_numbers(entries)
+    for at, (id, text, name, kind, type, body, ms, seq) in enumerate(zip(*columns, strict=True)):
         # the subjects of memories are in lower case
         if kind == b"added" and events_of[id] == 1 and id.isupper() and not isinstance(body, Exception):
             page = pages.get(name)
             if page is None:
                 page = pages[name] = PageAdditions(name)
-            if page.take(entry[0], id, type, body, shard):
+            if page.take(id, text, type, body, ms, seq, shard):
                 continue
         others.append(at)
     return [page for page in pages.values() if page.places], *_only(others, entries, decoded)
