@@ -171,6 +171,7 @@ class PageKeys:
     due         sorted set of the whole shard: `<id>@<page>` by the next moment (ms) at which time does something to it
     docs        hash: subject -> its document (JSON)
     memory      hash: subject -> what an agent remembers (JSON): its notepad, a note …
+    of_type     what the names of the indexes by type begin with
     types       hash: type -> 1, for each type of which there is, or was, an observation: their indexes have them all
     positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
     gaps        hash of the whole shard: stream id of an event -> how many events were missing before it
@@ -191,7 +192,7 @@ class PageKeys:
     """
 
     __slots__ = (
-        "_indexes", "_tag", "checkpoint", "docs", "due", "gaps", "heads", "memory", "open", "page", "paged",
+        "_indexes", "_tag", "checkpoint", "docs", "due", "gaps", "heads", "memory", "of_type", "open", "page", "paged",
         "paging", "places", "positions", "rejected", "snapshots", "types",
     )  # fmt: skip
 
@@ -212,6 +213,7 @@ class PageKeys:
         self.places = f"{tag}places:{page}"
         self.heads = shard.heads(page)
         self.open = shard.open(page)
+        self.of_type = f"{tag}type:{page}#"
         self._indexes: dict[tuple[str, str], str] = {}
 
     def relation(self, name: str) -> str:

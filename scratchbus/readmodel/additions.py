@@ -16,7 +16,7 @@ from scratchbus.domain.observation import ObservationFields
 from scratchbus.domain.values import LARGEST, millis, moment
 from scratchbus.eventlog.bodies import Fields
 from scratchbus.eventlog.codec import Decoded, RawEntry, entry_numbers, text_of, texts_of
-from scratchbus.eventlog.documents import encode_stored
+from scratchbus.eventlog.stored_documents import encode_stored
 from scratchbus.projections.scratch_page import WAITING
 from scratchbus.projections.stored_observation import StoredObservation
 

@@ -11,8 +11,8 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
-from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import settled_all
 from scratchbus.readmodel.queries import Freshness, PastState, look

@@ -19,10 +19,10 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import entry_id, entry_position, text_of
-from scratchbus.eventlog.documents import read_observations
 from scratchbus.eventlog.gaps import are_erased, count_all_erased
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.positions import count_positions
+from scratchbus.eventlog.stored_documents import read_observations
 from scratchbus.eventlog.unzip import unzip
 from scratchbus.readmodel.type_indexes import type_indexes
 

@@ -11,8 +11,8 @@ from scratchbus.engine.scripts import Command
 from scratchbus.eventlog import positions
 from scratchbus.eventlog.checkpoint import Checkpoint
 from scratchbus.eventlog.codec import Poison, entry_fields
-from scratchbus.eventlog.documents import encode_document
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document, Indexes
 from scratchbus.projections.table import projection_of

@@ -20,12 +20,12 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
 from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position
-from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.revive import drop_heads
+from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections import scratch_page
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.scope import Core

@@ -26,11 +26,11 @@ from scratchbus.eventlog.codec import (
     texts_of,
 )
 from scratchbus.eventlog.cursor import Cursor, cursors
-from scratchbus.eventlog.documents import encode_document
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.moments import event_id_at
 from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.projection import UNFOLDABLE, damage

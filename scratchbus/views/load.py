@@ -14,9 +14,9 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.documents import decode_stored
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.eventlog.tail import LogEntry
 from scratchbus.projections.page_in_memory import LivePage, Turn
 from scratchbus.projections.stored_observation import AnyObservation

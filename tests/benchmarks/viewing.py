@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
-from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.page import Page
 from scratchbus.views.view import View
 from tests.benchmarks.measure import Side, interleave

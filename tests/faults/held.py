@@ -12,10 +12,10 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import archived_after, read_floor
 from scratchbus.eventlog.checkpoint import Checkpoint, read_unchecked
 from scratchbus.eventlog.codec import entry_fields
-from scratchbus.eventlog.documents import read_document
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.positions import read_positions
+from scratchbus.eventlog.stored_documents import read_document
 
 
 @dataclass

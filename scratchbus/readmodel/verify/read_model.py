@@ -15,9 +15,9 @@ from scratchbus.engine.scripts import Command
 from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.checkpoint import Checkpoint
 from scratchbus.eventlog.codec import Poison, RawEntry, entry_id
-from scratchbus.eventlog.documents import read_document
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.positions import WIDTH, pack
+from scratchbus.eventlog.stored_documents import read_document
 from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.state_commands import commands

@@ -10,9 +10,9 @@ from scratchbus.domain.memories import Session
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
 from scratchbus.eventlog import paged_out, positions
-from scratchbus.eventlog.documents import UNREADABLE, encode_document, read_as, read_document
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
 from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.stored_documents import UNREADABLE, encode_document, read_as, read_document
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document
 from scratchbus.projections.scratch_page import may_be_paged_out
