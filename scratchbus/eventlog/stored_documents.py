@@ -37,7 +37,8 @@ def encode_document(document: Document) -> bytes:
 
 def read_document(subject: str, row: bytes) -> Document:
     """Return the stored document of a subject. Raises one of UNREADABLE."""
-    document: Document = read_as(projection_of(subject).document, row)
+    model = projection_of(subject).document
+    document: Document = whole(decode_row(row)) if model is Observation else read_as(model, row)
     return document
 
 
