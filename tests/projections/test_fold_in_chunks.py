@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scratchbus.eventlog.codec import LAYOUT, RawEntry, decode_item
@@ -31,6 +31,10 @@ BODIES = {
 events = st.sampled_from([(kind, body) for kind, some in BODIES.items() for body in some])
 
 
+TOO_LATE = [("one", ("added", '"content":"a"')), ("one", ("claimed", '"holder":"h","ttl":8640000000000000'))]
+
+
+@example(TOO_LATE, 2)
 @given(st.lists(st.tuples(st.sampled_from(("one", "two")), events), max_size=30), st.integers(1, 30))
 def test_chunks_are_folded_as_events_are(log: list[tuple[str, tuple[str, str]]], size: int) -> None:
     entries = [_entry(seq, *each) for seq, each in enumerate(log, 1)]
