@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
@@ -208,22 +209,28 @@ def decode_items(
             columns.append([*map(text_of, column)])
     numbers = _NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")  # of stream ids
     items: list[tuple[RawEntry, Event | Poison]] = []
-    for entry, fields, id, subject, page, kind, type_, batch, prev, ms, seq in zip(
-        entries, decoded.bodies, *columns, numbers[::2], numbers[1::2], strict=True
-    ):
-        if isinstance(fields, Exception):
-            if not isinstance(fields, Poison):
-                raise fields
-            items.append((entry, fields))
-            continue
-        fields.id, fields.subject, fields.page, fields.kind, fields.type = id, subject, page, kind, type_
-        fields.batch, fields.prev, fields.ms, fields.seq, fields.shard = batch, prev, ms, seq, shard
-        event: Any = _new(EVENTS[kind])  # as `trusted` does it
-        _set_values(event, asdict(fields))
-        _set_given(event, set())
-        _set_extra(event, None)
-        _set_private(event, None)
-        items.append((entry, event))
+    has_collector = gc.isenabled()
+    gc.disable()  # it would look through these events several times, of which none is garbage yet
+    try:
+        for entry, fields, id, subject, page, kind, type_, batch, prev, ms, seq in zip(
+            entries, decoded.bodies, *columns, numbers[::2], numbers[1::2], strict=True
+        ):
+            if isinstance(fields, Exception):
+                if not isinstance(fields, Poison):
+                    raise fields
+                items.append((entry, fields))
+                continue
+            fields.id, fields.subject, fields.page, fields.kind, fields.type = id, subject, page, kind, type_
+            fields.batch, fields.prev, fields.ms, fields.seq, fields.shard = batch, prev, ms, seq, shard
+            event: Any = _new(EVENTS[kind])  # as `trusted` does it
+            _set_values(event, asdict(fields))
+            _set_given(event, set())
+            _set_extra(event, None)
+            _set_private(event, None)
+            items.append((entry, event))
+    finally:
+        if has_collector:
+            gc.enable()
     return items
 
 

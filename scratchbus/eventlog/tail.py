@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
@@ -42,6 +42,7 @@ class _Decoded:
         self._entries, self._shard = entries, shard
         self._decoded = decode_bodies(entries, shard)
         self._items: list[tuple[RawEntry, Event | Poison]] | None = None
+        self.are_events = [not isinstance(body, Exception) for body in self._decoded.bodies]
 
     def problem(self, at: int) -> Poison | None:
         """Return why an entry is no event, None if it is one. Raises CodeTooOld."""
@@ -60,9 +61,12 @@ class _Decoded:
 
 
 class LogEntry:
-    """One entry of the log, decoded once for all followers when the first one needs it, and its event likewise."""
+    """One entry of the log, decoded once for all followers when the first one needs it, and its event likewise.
 
-    __slots__ = ("_at", "_decoded", "_fields", "_position", "entry", "shard")
+    `is_event` is set when it is decoded; `problem` says why not.
+    """
+
+    __slots__ = ("_at", "_decoded", "_fields", "_position", "entry", "is_event", "shard")
 
     def __init__(self, entry: RawEntry, shard: int) -> None:
         self.entry = entry
@@ -71,6 +75,7 @@ class LogEntry:
         self._fields: dict[bytes, bytes] | None = None
         self._decoded: _Decoded | None = None
         self._at = 0
+        self.is_event = False
 
     @staticmethod
     def decode(items: Sequence[LogEntry]) -> None:
@@ -78,8 +83,8 @@ class LogEntry:
         new = [item for item in items if item._decoded is None]
         if new:
             decoded = _Decoded([item.entry for item in new], new[0].shard)
-            for at, item in enumerate(new):
-                item._at, item._decoded = at, decoded  # in this order: other threads may look
+            for at, (item, is_event) in enumerate(zip(new, decoded.are_events, strict=True)):
+                item._at, item._decoded, item.is_event = at, decoded, is_event  # in this order: other threads may look
 
     @property
     def position(self) -> Position:
@@ -100,12 +105,14 @@ class LogEntry:
         """Why it is no event, None if it is one. Raises CodeTooOld."""
         if self._decoded is None:
             self.decode((self,))
-        return cast(_Decoded, self._decoded).problem(self._at)
+        return self._decoded.problem(self._at)  # type: ignore[union-attr]  # it is decoded
 
     @property
     def event(self) -> Event | Poison:
         """Its event, or the reason why it is none. Raises CodeTooOld."""
-        return self.problem or cast(_Decoded, self._decoded).event(self._at)
+        if not self.is_event and (problem := self.problem) is not None:
+            return problem
+        return self._decoded.event(self._at)  # type: ignore[union-attr]  # it is decoded
 
     @property
     def id(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
@@ -56,7 +56,7 @@ class DeliveryState:
     @property
     def event(self) -> Event:
         """The event."""
-        return cast(Event, self.item.event)  # what is none is not handed out
+        return self.item.event  # type: ignore[return-value]  # what is none is not handed out
 
     @property
     def position(self) -> Position:

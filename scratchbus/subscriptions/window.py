@@ -146,13 +146,14 @@ class DeliveryWindow:
 
     def next(self, now: float) -> DeliveryState | None:
         """Hand out the next delivery if its time has come. Raises CodeTooOld."""
+        waiting = self._waiting
         with self._lock:
-            while self._waiting:
-                delivery = self._waiting[0]
+            while waiting:
+                delivery = waiting[0]
                 if delivery.when > now:
                     return None
-                problem = delivery.item.problem
-                self._waiting.popleft()
+                problem = None if delivery.item.is_event else delivery.item.problem
+                waiting.popleft()
                 if problem is not None:
                     logger.warning("not an event", position=str(problem.position), reason=problem.reason)
                     self._finish(delivery)
@@ -194,9 +195,9 @@ class DeliveryWindow:
             raise LeaseLost(self.lease.name)
         now = time.monotonic()
         with self._lock:
-            if delivery.state == ACKED:
-                return False
             if delivery.state != OUT:
+                if delivery.state == ACKED:
+                    return False
                 raise NotDelivered(self.lease.name, delivery.position)
             self._finish(delivery)
             self._acked += 1
