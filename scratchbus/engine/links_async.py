@@ -8,12 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hiredis import pack_command
-from redis import exceptions as redis_errors
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, reply_reader
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
 
 _MOST_QUEUED = 16
 """So many requests are sent without waiting for those of more tasks, so that the engine has something to do."""
