@@ -18,13 +18,8 @@ from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import paged_out as paged
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
-from scratchbus.eventlog.codec import (
-    RawEntry,
-    decode_entry,
-    entry_fields,
-    entry_position,
-    read_document,
-)
+from scratchbus.eventlog.codec import RawEntry, decode_entry, entry_fields, entry_position
+from scratchbus.eventlog.documents import read_document
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.projections import scratch_page, table

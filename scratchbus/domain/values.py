@@ -304,11 +304,11 @@ class Guards(Given):
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_SLOTS = vars(BaseModel)
-_set_values = _SLOTS["__dict__"].__set__
-_set_given = _SLOTS["__pydantic_fields_set__"].__set__
-_set_extra = _SLOTS["__pydantic_extra__"].__set__
-_set_private = _SLOTS["__pydantic_private__"].__set__
+_dict, _given, _extra, _private = MODEL_SLOTS = tuple(
+    BaseModel.__dict__[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
+"""What sets all that a model consists of: its values, the names of those that were given, and two that are None."""
 
 
 def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
@@ -318,8 +318,8 @@ def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
     thousand, of values that the log or the caller's checks have vouched for.
     """
     model = cls.__new__(cls)
-    _set_values(model, values)
-    _set_given(model, set())
-    _set_extra(model, None)
-    _set_private(model, None)
+    _dict(model, values)
+    _given(model, set())
+    _extra(model, None)
+    _private(model, None)
     return model

@@ -15,7 +15,7 @@ local function is_greater(digits, others) return #digits > #others or (#digits =
 local function one_more(digits)
   local last = byte(digits, -1)
   if last < 57 then return sub(digits, 1, -2) .. string.char(last + 1) end
-  return string.format('%.0f', tonumber(digits) + 1)
+  return string.format('%d', tonumber(digits) + 1)
 end
 
 local tail = call('GET', TAIL)
@@ -41,7 +41,7 @@ if is_greater(ms, NOW) then NOW = ms end
 local stored, lasting, expires = call('HGET', PAGES, PAGE), nil, nil
 local soonest = tonumber(stored or '') and stored or @FOREVER@ -- someone may have written there by hand
 
-local rows, scores, number, k, of = {}, {}, tonumber(seq), '0', '/' .. (count == 1 and '1' or string.format('%.0f', count))
+local rows, scores, number, k, of = {}, {}, tonumber(seq), '0', string.format('/%d', count)
 local kind, prev, first, id, position = 'added', '', nil, nil, nil
 for at = FIRST, #ARGV, WIDTH do
   local subject, type, span, start, life, tags, body
@@ -57,7 +57,7 @@ for at = FIRST, #ARGV, WIDTH do
     if life == '' then
       expires = '0'
     elseif byte(life) == 43 then -- "+": from now on
-      expires = string.format('%.0f', tonumber(NOW) + tonumber(sub(life, 2)))
+      expires = string.format('%d', tonumber(NOW) + tonumber(sub(life, 2)))
     end
     if expires ~= '0' and is_greater(soonest, expires) then soonest = expires end
   end

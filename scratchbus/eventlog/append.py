@@ -192,6 +192,8 @@ def append(
             raise
         else:
             if reply == [b"other"]:
+                if len(log.crowded) >= _MOST_PAGES:
+                    log.crowded.clear()
                 log.crowded[page] = begun + _CROWDED
             elif reply[0] != b"refused" or not (yield from _has_revived(log, page, writes, reply, revived)):
                 break

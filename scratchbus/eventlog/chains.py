@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from scratchbus.domain.events import Event
@@ -11,7 +11,7 @@ from scratchbus.engine.scripts import Command, Key, lua_script
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.below_floor import from_archive, read_floor
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry
+from scratchbus.eventlog.codec import RawEntry, decode_items
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
 
@@ -70,12 +70,6 @@ def _read_from(keys: ShardKeys, begin: str, limit: int) -> Command:
     return read_chain(log=keys.log, heads=keys.log, subject="", begin=begin, limit=limit)  # it reads no head
 
 
-def events_of(entries: Iterable[RawEntry], shard: int) -> list[Event]:
+def events_of(entries: Sequence[RawEntry], shard: int) -> list[Event]:
     """Return the events of raw entries; one that is none is left out. Raises CodeTooOld."""
-    events = []
-    for entry in entries:
-        try:
-            events.append(decode_entry(entry, shard))
-        except Poison:
-            continue
-    return events
+    return [item for _, item in decode_items(entries, shard) if isinstance(item, Event)]

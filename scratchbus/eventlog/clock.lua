@@ -2,4 +2,4 @@
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local function int(number) return string.format('%.0f', number) end
+local function int(number) return string.format('%d', number) end

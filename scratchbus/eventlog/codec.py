@@ -1,36 +1,37 @@
-"""Bytes to objects and back: entries of the log, documents."""
+"""Bytes to objects and back: entries of the log."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
-from operator import methodcaller
-from typing import Any, cast
+from operator import itemgetter, methodcaller
+from typing import Any, NamedTuple
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import SchemaSerializer, SchemaValidator, core_schema, from_json, to_json
+import msgspec
+from msgspec.structs import asdict
+from pydantic import ValidationError
+from pydantic_core import SchemaSerializer, core_schema, from_json, to_json
 
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Event
-from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
-from scratchbus.errors import CodeTooOld, shown
+from scratchbus.domain.values import MODEL_SLOTS
+from scratchbus.errors import CodeTooOld
+from scratchbus.eventlog.bodies import MOST_BRACKETS, REFUSED, BodyDecoder, Fields
 from scratchbus.eventlog.layouts import ENTRY, NO_TAGS
-from scratchbus.eventlog.salvage import salvage
-from scratchbus.projections.projection import Document
-from scratchbus.projections.table import projection_of
-from scratchbus.telemetry.logs import stderr_logger
 
-_PREFIX = b'{"v":%d,' % SCHEMA
+PREFIX = b'{"v":%d,' % SCHEMA
+_NUMBERS = msgspec.json.Decoder(list[int])
 LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
-logger = stderr_logger()
+_KIND = LAYOUT.index(b"kind")
+_first, _second = itemgetter(0), itemgetter(1)
+_new = object.__new__
+_set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
 _BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _quoted = lru_cache(methodcaller("translate", {ord(char): f"%{ord(char):02X}" for char in "%,|"}))
 _EMPTY = [b""] * len(LAYOUT)
-
-_OBSERVATIONS = TypeAdapter(list[Observation], config=ConfigDict(defer_build=True))
 
 RawEntry = Sequence[Any]
 """A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
@@ -60,14 +61,10 @@ class Poison(ValueError):
         return str(self.envelope["subject"])
 
 
-@lru_cache
-def _validator_of(kind: bytes) -> SchemaValidator | None:
-    """Return what decodes the fields of a kind of event; None for a kind that does not exist."""
-    cls = EVENTS.get(text_of(kind))
-    if cls is None:
-        return None
-    cls.model_rebuild()  # its schema is built when the first event of its kind is read
-    return cast(SchemaValidator, cls.__pydantic_validator__)
+@lru_cache(len(EVENTS))
+def _decoder_of(kind: bytes) -> BodyDecoder:
+    """Return what decodes the bodies of a kind of event, made when the first is read. Raises KeyError."""
+    return BodyDecoder(EVENTS[text_of(kind)])
 
 
 @cache
@@ -82,7 +79,7 @@ def _serializer_of(cls: type[Event]) -> SchemaSerializer:
 
 def encode_body(event: Event) -> bytes:
     """Return the body of an event: JSON with the schema version first, without what is default."""
-    return _PREFIX + _serializer_of(type(event)).to_json(event.__dict__, exclude_defaults=True)[1:]
+    return PREFIX + _serializer_of(type(event)).to_json(event.__dict__, exclude_defaults=True)[1:]
 
 
 def encode_tags(tags: Collection[str]) -> str:
@@ -117,52 +114,113 @@ def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event:
-    """Return the event of a raw entry, of whatever schema version. Raises Poison, or CodeTooOld for a newer one."""
-    ms, _, seq = entry[0].partition(b"-")
-    flat = entry[1]
-    values = flat[1::2] if flat[::2] == LAYOUT else list(map(entry_fields(entry).get, LAYOUT, _EMPTY))
-    id, subject, page, kind, type_, batch, prev, body = values
-    if not body.startswith(_PREFIX):
-        body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
-    validator = _validator_of(kind)
-    if validator is None:
-        raise Poison(_envelope(entry, shard), f"unknown kind {text_of(kind)!r}")
+class Decoded(NamedTuple):
+    """Some entries of one log, decoded together: that costs less than one by one.
+
+    `columns` has the fields of the envelopes, each of all entries. `bodies` has the fields of each entry's event, or
+    the reason why it is none, or why this code cannot read it.
+    """
+
+    columns: Sequence[Sequence[bytes]]
+    bodies: Sequence[Fields | Poison | CodeTooOld]
+
+
+def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Decoded:
+    """Decode the bodies of entries, and so check them; `decode_items` makes events of them."""
+    rows = [*map(_second, entries)]
     try:
-        event: Event = validator.validate_json(b"{" + body[len(_PREFIX) :])
+        columns = [*zip(*rows, strict=True)]
+    except ValueError:  # they do not all have as many fields
+        columns = []
+    if [*map(tuple.count, columns[::2], LAYOUT)] == [len(rows)] * len(LAYOUT):
+        columns = columns[1::2]
+    else:
+        columns = [*zip(*map(_values, entries), strict=True)] or [()] * len(LAYOUT)
+    *envelopes, texts = columns
+    bodies = []
+    for at, (kind, text) in enumerate(zip(envelopes[_KIND], texts, strict=True)):
+        rest = text[len(PREFIX) :]
+        is_deep = b"{" in rest and rest.count(b"{") + rest.count(b"[") > MOST_BRACKETS
+        try:
+            if is_deep or not text.startswith(PREFIX):
+                bodies.append(_decode_by_model(entries[at], shard, kind, text, upcasters))
+            else:
+                bodies.append(_decoder_of(kind).by_struct(b"{" + rest))
+        except REFUSED:
+            bodies.append(_decode_by_model(entries[at], shard, kind, text, upcasters))
+    return Decoded(envelopes, bodies)
+
+
+def _values(entry: RawEntry) -> list[bytes]:
+    """Return the values of an entry in the order of LAYOUT, empty for a field that it lacks."""
+    return [*map(entry_fields(entry).get, LAYOUT, _EMPTY)]
+
+
+def _decode_by_model(
+    entry: RawEntry, shard: int, kind: bytes, body: bytes, upcasters: Mapping[int, Upcaster]
+) -> Fields | Poison | CodeTooOld:
+    """Decode any body, of whatever schema version."""
+    envelope = _envelope(entry, shard)
+    try:
+        if not body.startswith(PREFIX):
+            body = _as_of_today(kind, body, envelope, upcasters)
+        if text_of(kind) not in EVENTS:
+            return Poison(envelope, f"unknown kind {text_of(kind)!r}")
+        return _decoder_of(kind).by_model(b"{" + body[len(PREFIX) :])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
-        raise Poison(_envelope(entry, shard), f"{where}: {first['msg']}") from None
-    event.__dict__.update(  # nobody has the event yet, and `placed` would copy what was just decoded
-        id=text_of(id),
-        subject=text_of(subject),
-        page=text_of(page),
-        kind=text_of(kind),
-        type=text_of(type_),
-        batch=text_of(batch),
-        prev=text_of(prev),
-        ms=int(ms),
-        seq=int(seq),
-        shard=shard,
-    )
-    return event
+        return Poison(envelope, f"{where}: {first['msg']}")
+    except (Poison, CodeTooOld) as error:
+        return error
 
 
-def decode_item(entry: RawEntry, shard: int) -> Event | Poison:
-    """Return the event of a raw entry, or Poison if it is none. Raises CodeTooOld."""
-    return decode_items((entry,), shard)[0][1]
+def decode_items(
+    entries: Sequence[RawEntry], shard: int, decoded: Decoded | None = None
+) -> list[tuple[RawEntry, Event | Poison]]:
+    """Return raw entries, each with its event, or Poison if it is none; `decoded` if their bodies are decoded already.
 
-
-def decode_items(entries: Iterable[RawEntry], shard: int) -> list[tuple[RawEntry, Event | Poison]]:
-    """Return raw entries, each with its event, or Poison if it is none. Raises CodeTooOld."""
-    items: list[tuple[RawEntry, Event | Poison]] = []
-    for entry in entries:
+    Raises CodeTooOld.
+    """
+    decoded = decoded or decode_bodies(entries, shard)
+    columns: list[Sequence[Any]] = []
+    for column in decoded.columns:
         try:
-            items.append((entry, decode_entry(entry, shard)))
-        except Poison as poison:
-            items.append((entry, poison))
+            columns.append([*map(bytes.decode, column)])
+        except UnicodeDecodeError:  # someone wrote it by hand
+            columns.append([*map(text_of, column)])
+    numbers = _NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")
+    items: list[tuple[RawEntry, Event | Poison]] = []
+    for entry, fields, id, subject, page, kind, type_, batch, prev, ms, seq in zip(
+        entries, decoded.bodies, *columns, numbers[::2], numbers[1::2], strict=True
+    ):
+        if isinstance(fields, Exception):
+            if not isinstance(fields, Poison):
+                raise fields
+            items.append((entry, fields))
+            continue
+        fields.id, fields.subject, fields.page, fields.kind, fields.type = id, subject, page, kind, type_
+        fields.batch, fields.prev, fields.ms, fields.seq, fields.shard = batch, prev, ms, seq, shard
+        event: Any = _new(EVENTS[kind])  # as `trusted` does it
+        _set_values(event, asdict(fields))
+        _set_given(event, set())
+        _set_extra(event, None)
+        _set_private(event, None)
+        items.append((entry, event))
     return items
+
+
+def decode_item(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event | Poison:
+    """Return the event of a raw entry, of whatever schema version, or Poison if it is none. Raises CodeTooOld."""
+    return decode_items((entry,), shard, decode_bodies((entry,), shard, upcasters))[0][1]
+
+
+def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event:
+    """Return the event of a raw entry, of whatever schema version. Raises Poison, or CodeTooOld for a newer one."""
+    item = decode_item(entry, shard, upcasters)
+    if isinstance(item, Poison):
+        raise item
+    return item
 
 
 def _envelope(entry: RawEntry, shard: int) -> dict[str, Any]:
@@ -187,7 +245,7 @@ def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcaster
             " upgrade scratchbus"
         )
     try:
-        return _PREFIX + to_json(upcast(text_of(kind), parsed, version, upcasters))[1:]
+        return PREFIX + to_json(upcast(text_of(kind), parsed, version, upcasters))[1:]
     except (ValueError, LookupError, TypeError) as error:
         raise Poison(envelope, f"body of schema version {version}: {error}") from None
 
@@ -196,42 +254,3 @@ def is_batch_end(entry: RawEntry) -> bool:
     """Return whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
     index, total = batch_place(entry) or (1, 1)
     return index == total
-
-
-def encode_document(document: Document) -> bytes:
-    """Return the stored form of a document: JSON without fields that are default or follow from its positions."""
-    serializer = type(document).__pydantic_serializer__
-    return serializer.to_json(document, exclude_defaults=True, exclude_computed_fields=True)
-
-
-def decode_document(subject: str, row: bytes) -> Document | None:
-    """Return the stored document of a subject; marked as damaged, or None, if it cannot be read as it is."""
-    try:
-        return read_document(subject, row)
-    except ValidationError:
-        logger.warning("a document cannot be read; run `scratchbus rebuild`", subject=subject, document=shown(row))
-        return salvage(projection_of(subject).document, row)
-
-
-def read_document(subject: str, row: bytes) -> Document:
-    """Return the stored document of a subject. Raises ValidationError."""
-    document: Document = projection_of(subject).document.__pydantic_validator__.validate_json(row)
-    return document
-
-
-def decode_observation(row: bytes) -> Observation | None:
-    """Return the observation of a stored document, as `decode_document` does."""
-    return cast(Observation | None, decode_document("", row))
-
-
-def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
-    """Return the observations of many stored documents at once; None, and what cannot be read at all, is left out."""
-    try:
-        return _OBSERVATIONS.validate_json(b"[%b]" % b",".join(filter(None, rows)))
-    except ValidationError:
-        return [each for row in rows if row and (each := decode_observation(row)) is not None]
-
-
-def read_observations(rows: bytes) -> list[Observation]:
-    """Return the observations of stored documents with commas between them. Raises ValidationError."""
-    return _OBSERVATIONS.validate_json(b"[%b]" % rows)

@@ -13,7 +13,7 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Stretch
 from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, not_of, read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_id, entry_position
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_items, entry_fields, entry_id, entry_position
 from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import not_erased
@@ -270,11 +270,13 @@ def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[Event]:
     """Decode the wanted entries, in the order of time across shards; log and skip entries that are no events."""
     events = []
     for shard, entries in chunks:
-        for entry in entries:
-            if narrow.wants(entry_fields(entry)):
-                try:
-                    events.append(decode_entry(entry, shard))
-                except Poison as poison:
-                    logger.warning("not an event", position=str(poison.position), reason=poison.reason)
-    events.sort(key=in_time)
+        if narrow != Narrow():
+            entries = [entry for entry in entries if narrow.wants(entry_fields(entry))]
+        for _, item in decode_items(entries, shard):
+            if isinstance(item, Poison):
+                logger.warning("not an event", position=str(item.position), reason=item.reason)
+            else:
+                events.append(item)
+    if len(chunks) > 1:
+        events.sort(key=in_time)
     return events

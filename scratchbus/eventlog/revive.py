@@ -15,7 +15,8 @@ from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import decode_observation, encode_tags
+from scratchbus.eventlog.codec import encode_tags
+from scratchbus.eventlog.documents import decode_observation
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import CLASSES, Head
 from scratchbus.projections.table import is_remembered

@@ -28,7 +28,8 @@ def salvage(model: type[Document], row: bytes) -> Document | None:
         return None
     if not isinstance(parsed, dict):
         return None
-    fields = {name: value for name, value in parsed.items() if name in model.model_fields}
+    last = {"ms": parsed.get("added_ms"), "seq": parsed.get("added_seq")}  # left out by what has one event
+    fields = {name: value for name, value in (last | parsed).items() if name in model.model_fields}
     while True:
         try:
             return model.model_validate(fields | {"damaged": True})

@@ -14,6 +14,7 @@ from scratchbus.domain.values import CheckedBy, Given, millis
 from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 from scratchbus.projections import scratch_page
 from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.stored_observation import AnyObservation
 
 
 def _tags(given: Any) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ class Filter(Given):
             names.append(scratch_page.WAITING)
         return names
 
-    def matches(self, observation: Observation) -> bool:
+    def matches(self, observation: AnyObservation) -> bool:
         """Return whether an observation is among what is asked for."""
         return (
             (self.type is None or observation.type == self.type)
@@ -58,7 +59,7 @@ class Filter(Given):
             and (self.text is None or self.text.casefold() in observation.content.casefold())
             and (self.context is None or all(observation.context.get(k) == v for k, v in self.context.items()))
             and (self.since is None or observation.added_ms >= millis(self.since))
-            and (not self.waiting or (observation.is_open and observation.remind_on is not None))
+            and (not self.waiting or (observation.status_class == "open" and observation.remind_on is not None))
         )
 
 
@@ -84,4 +85,4 @@ def matching(page: LivePage, wanted: Filter, limit: int | None, below: int | Non
     if wanted.since is not None:
         start = millis(wanted.since)
         found = takewhile(lambda one: one.added_ms >= start, found)
-    return [*islice(filter(wanted.matches, found), limit)]
+    return [*map(page.whole, islice(filter(wanted.matches, found), limit))]

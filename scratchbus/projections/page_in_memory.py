@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime
 from heapq import heapify, heappop, heappush
 from math import inf
 from operator import attrgetter
@@ -19,6 +19,7 @@ from scratchbus.domain.values import moment
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import damage
 from scratchbus.projections.scratch_page import by_priority, is_active
+from scratchbus.projections.stored_observation import AnyObservation, StoredObservation
 from scratchbus.projections.table import SCRATCH_PAGE
 
 Name = tuple[str, str]
@@ -34,26 +35,27 @@ _MOST_STALE = 1_000
 
 _SEQ_BITS = 50
 _SEQ_MASK = (1 << _SEQ_BITS) - 1
-_EPOCH, _MILLISECOND = moment(0), timedelta(milliseconds=1)
+_EPOCH = moment(0)
 
 
 class LivePage:
     """The observations of a page, as they read at the latest time it was told.
 
-    One that may be paged out is dropped `keep_final_ms` after its last event; what is told of it then changes nothing.
+    Those that it begins with may be in the form in which they are stored, until they are asked for. One that may be
+    paged out is dropped `keep_final_ms` after its last event; what is told of it then changes nothing.
     """
 
-    def __init__(self, documents: Iterable[Observation], now_ms: int, keep_final_ms: int | None = None) -> None:
+    def __init__(self, documents: Iterable[AnyObservation], now_ms: int, keep_final_ms: int | None = None) -> None:
         self._keep = keep_final_ms
         by_place = sorted(documents, key=attrgetter("added_seq"))
         seqs = [document.added_seq for document in by_place]
         self._now = now_ms
-        self._documents = {document.id: document for document in by_place}
-        self._shown = dict(zip(seqs, by_place, strict=True))
+        self._documents: dict[str, AnyObservation] = {document.id: document for document in by_place}
+        self._shown: dict[int, AnyObservation] = dict(zip(seqs, by_place, strict=True))
         self._indexes: defaultdict[Name, list[int]] = defaultdict(list, {_ALL: seqs})
-        for document in by_place:
+        for document, seq in zip(by_place, seqs, strict=True):
             for name in scratch_page.index_entries(document):
-                self._indexes[name].append(document.added_seq)
+                self._indexes[name].append(seq)
         self._active = [document for document in reversed(by_place) if is_active(document)]
         self._active.sort(key=attrgetter("priority"), reverse=True)  # the newest stay first within each
         self._alarms = [alarm for document in by_place for alarm in self._alarms_of(document)]
@@ -67,20 +69,29 @@ class LivePage:
     def get(self, id: str) -> Observation | None:
         """Return an observation as it reads now, or None."""
         document = self._documents.get(id)
-        return self._shown[document.added_seq] if document is not None else None
+        return self.whole(document) if document is not None else None
 
     def active(self, limit: int | None) -> list[Observation]:
         """Return what is open and does not wait for review, by priority, then newest first."""
-        return self._active[:limit]
+        return [*map(self.whole, self._active[:limit])]
+
+    def whole(self, document: AnyObservation) -> Observation:
+        """Return an observation on the page as it reads now, and keep it in the form that users see."""
+        shown = self._shown[document.added_seq]
+        if isinstance(shown, Observation):
+            return shown
+        made = self._shown[shown.added_seq] = self._documents[shown.id] = shown.observation()
+        return made
 
     def has(self, name: Name) -> bool:
         """Return whether anything on the page has this type, tag or owner."""
         return name in self._indexes
 
-    def walk(self, names: Collection[Name], below: int | None) -> Iterator[Observation]:
+    def walk(self, names: Collection[Name], below: int | None) -> Iterator[AnyObservation]:
         """Yield what the smallest of these indexes has, or without any all there is, newest first.
 
-        With `below` only what was added below that seq. Nothing may change until it has been used up or dropped.
+        What is wanted of it has to be made `whole`. With `below` only what was added below that seq. Nothing may change
+        until it has been used up or dropped.
         """
         seqs: Sequence[int] = min((self._indexes.get(name, ()) for name in names or (_ALL,)), key=len)
         shown = self._shown
@@ -94,7 +105,7 @@ class LivePage:
 
         An event that the observation has in it already changes nothing.
         """
-        before = self._documents.get(event.subject)
+        before = self._before(event.subject)
         if before is not None and event.seq <= before.seq:
             return (before, before), ""
         after, problem = SCRATCH_PAGE.fold(before, event)
@@ -102,22 +113,28 @@ class LivePage:
 
     def damage(self, subject: str, ms: int, seq: int) -> Turn:
         """Mark the observation of an event that could not be read as damaged."""
-        before = self._documents.get(subject)
+        before = self._before(subject)
         return self._turn(subject, before, damage(before, ms, seq))
 
     def advance(self, now_ms: int) -> None:
         """Advance the clock: expired observations read as archived from now on, and ended claims as none."""
         self._now = now = max(self._now, now_ms)
         while self._alarms and self._alarms[0] >> _SEQ_BITS <= now:
-            document = self._shown.get(heappop(self._alarms) & _SEQ_MASK)
-            if document is None:
+            shown = self._shown.get(heappop(self._alarms) & _SEQ_MASK)
+            if shown is None:
                 continue
+            document = self.whole(shown)
             its = self._documents[document.id]  # as the log has it: what has expired and was not swept is not final
             if self._keep is not None and scratch_page.may_be_paged_out(its) and its.ms + self._keep <= now:
                 self._drop(its)
             else:
                 self._show(document, scratch_page.settled(document, now))
         self._await_next()
+
+    def _before(self, subject: str) -> Observation | None:
+        """Return an observation as the log has it."""
+        document = self._documents.get(subject)
+        return self.whole(document) if isinstance(document, StoredObservation) else document
 
     def _await_next(self) -> None:
         self.next_ms = self._alarms[0] >> _SEQ_BITS if self._alarms else inf
@@ -143,30 +160,40 @@ class LivePage:
         self._show(was_shown, scratch_page.settled(after, self._now))
         return before, after
 
-    def _drop(self, document: Observation) -> None:
+    def _drop(self, document: AnyObservation) -> None:
         """Forget an observation that has been final for so long."""
         self._index(self._documents.pop(document.id), None)
         del self._shown[document.added_seq]
 
-    def _alarms_of(self, observation: Observation) -> list[int]:
-        """Return when time changes how an observation reads, or drops it."""
-        alarms = _alarms(observation)
-        if self._keep is not None and scratch_page.may_be_paged_out(observation):
-            alarms.append(_alarm(observation.ms + self._keep, observation))
-        return alarms
+    def _alarms_of(self, observation: AnyObservation) -> list[int]:
+        """Return when time changes how an observation reads, or drops it.
 
-    def _show(self, before: Observation | None, after: Observation) -> None:
+        That is the millisecond, and in the low bits its place: one number each, since a page has many of them and
+        tuples would be a burden on the garbage collector.
+        """
+        is_open, expires_at, claim = observation.status_class == "open", observation.expires_at, observation.claim
+        alarms = []
+        if is_open and expires_at is not None:
+            alarms.append(_millis_from(expires_at))
+        if claim is not None:
+            alarms.append(_millis_from(claim.until))
+        if not is_open and self._keep is not None and scratch_page.may_be_paged_out(observation):
+            alarms.append(observation.ms + self._keep)
+        seq = observation.added_seq
+        return [ms << _SEQ_BITS | seq for ms in alarms]
+
+    def _show(self, before: AnyObservation | None, after: Observation) -> None:
         self._shown[after.added_seq] = after
         self._rank(before, after)
 
-    def _rank(self, before: Observation | None, after: Observation | None) -> None:
+    def _rank(self, before: AnyObservation | None, after: Observation | None) -> None:
         """Replace an observation in the order of the active ones."""
         if before is not None and is_active(before):
             del self._active[bisect_left(self._active, by_priority(before), key=by_priority)]
         if after is not None and is_active(after):
             insort(self._active, after, key=by_priority)
 
-    def _index(self, before: Observation | None, after: Observation | None) -> None:
+    def _index(self, before: AnyObservation | None, after: Observation | None) -> None:
         """Replace an observation in all indexes; None stands for one that is not on the page."""
         was, now = _entries(before), _entries(after)
         for name, seq in was - now:
@@ -182,24 +209,13 @@ class LivePage:
                 seqs.append(seq)
 
 
-def _alarms(observation: Observation) -> list[int]:
-    """Return when time changes how an observation reads: the millisecond, and in the low bits its place.
-
-    One number each, since a page has many of them and tuples would be a burden on the garbage collector.
-    """
-    moments = []
-    if observation.expires_at is not None and observation.status_class == "open":
-        moments.append(observation.expires_at)
-    if observation.claim is not None:
-        moments.append(observation.claim.until)
-    return [_alarm(-(-(at - _EPOCH) // _MILLISECOND), observation) for at in moments]
+def _millis_from(at: datetime) -> int:
+    """Return the first millisecond since the epoch that is not before a time."""
+    days, seconds, micros = (since := at - _EPOCH).days, since.seconds, since.microseconds
+    return (days * 86_400 + seconds) * 1_000 + -(-micros // 1_000)
 
 
-def _alarm(ms: int, observation: Observation) -> int:
-    return ms << _SEQ_BITS | observation.added_seq
-
-
-def _entries(document: Observation | None) -> set[tuple[Name, int]]:
+def _entries(document: AnyObservation | None) -> set[tuple[Name, int]]:
     """Return the entries of an observation in the indexes."""
     if document is None:
         return set()

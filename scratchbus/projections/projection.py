@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -31,11 +31,11 @@ UNFOLDABLE = (ValueError, TypeError, OverflowError)
 class Indexes(NamedTuple):
     """How documents are listed and found.
 
-    `entries` yields the (index, value) pairs under which a document is found; only `fields` can change them. `moment`
+    `entries` returns the (index, value) pairs under which a document is found; only `fields` can change them. `moment`
     returns when (ms) time changes the document next, None for never.
     """
 
-    entries: Callable[[Any], Iterator[tuple[str, str]]]
+    entries: Callable[[Any], list[tuple[str, str]]]
     fields: tuple[str, ...]
     moment: Callable[[Any], int | None]
 

@@ -26,13 +26,14 @@ from scratchbus.domain.observation import Claim, Observation, ObservationFields
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import LARGEST, millis, moment, trusted
 from scratchbus.projections.projection import FoldError
+from scratchbus.projections.stored_observation import AnyObservation
 
 NAME = "scratch_page"
 
-FORM = 1
+FORM = 3
 """The form of what is stored of it. It grows when stored documents or indexes would no longer be what a fold makes."""
 
-PAGED = 2
+PAGED = 4
 """The form of state of which some documents were paged out: code that knows only `FORM` would take them for lost."""
 
 WAITING = ("waiting", "event")
@@ -103,17 +104,17 @@ def _expired(observation: Observation) -> Observation:
     )
 
 
-def is_active(observation: Observation) -> bool:
+def is_active(observation: AnyObservation) -> bool:
     """Return whether an observation is open and does not wait for review."""
     return observation.status_class == "open" and observation.status != "pending_review"
 
 
-def by_priority(observation: Observation) -> tuple[int, int]:
+def by_priority(observation: AnyObservation) -> tuple[int, int]:
     """Return what sorts observations by priority, then newest first."""
     return (-observation.priority, -observation.added_seq)
 
 
-def next_moment(observation: Observation) -> int | None:
+def next_moment(observation: AnyObservation) -> int | None:
     """Return when (ms) time does something to the observation next, if it ever does."""
     moments = [observation.archive_at, observation.remind_at]
     if observation.status_class == "open":
@@ -124,21 +125,21 @@ def next_moment(observation: Observation) -> int | None:
     return min(due, default=None)
 
 
-def may_be_paged_out(observation: Observation) -> bool:
+def may_be_paged_out(observation: AnyObservation) -> bool:
     """Return whether a document is final, and follows from its events alone."""
     is_done = observation.status_class == "final" and next_moment(observation) is None
     return is_done and not observation.damaged
 
 
-def index_entries(observation: Observation) -> Iterator[tuple[str, str]]:
-    """Yield the (index, value) pairs under which an observation is found."""
-    yield "type", observation.type
-    for tag in set(observation.tags):
-        yield "tag", tag
+def index_entries(observation: AnyObservation) -> list[tuple[str, str]]:
+    """Return the (index, value) pairs under which an observation is found."""
+    tags = observation.tags
+    entries = [("type", observation.type), *[("tag", tag) for tag in (tags if len(tags) < 2 else set(tags))]]
     if observation.owner is not None:
-        yield "owner", observation.owner
+        entries.append(("owner", observation.owner))
     if observation.remind_on is not None:
-        yield WAITING
+        entries.append(WAITING)
+    return entries
 
 
 def relations(event: Event) -> Iterator[tuple[str, str, str]]:

@@ -21,6 +21,7 @@ from scratchbus.eventlog.gaps import find_gaps
 from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
 from scratchbus.projections.projection import Store
 from scratchbus.projections.table import is_remembered, projection_of
+from scratchbus.readmodel.additions import take_additions
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.state_commands import commands
 from scratchbus.telemetry.counters import counts
@@ -57,7 +58,8 @@ def fold_once(
     entries = found.entries
     if not entries:
         return FoldStep(0, True, Outcome.DONE), checkpoint
-    items = decode_items(entries, shard)
+    additions, others = take_additions(entries, shard)
+    items = decode_items(others, shard)
     fold = Fold(shard, found.is_archived)
     if not found.is_whole:
         fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
@@ -67,11 +69,14 @@ def fold_once(
         fold.apply(entry, item)
     last = entries[-1]
     position, event_id = entry_position(last, shard), entry_fields(last).get(b"id", b"")
-    outcome, now = yield from commit(keys, key, checkpoint, position, event_id, list(commands(keys, fold, checkpoint)))
+    writes = commands(keys, fold, checkpoint, additions)
+    outcome, now = yield from commit(keys, key, checkpoint, position, event_id, writes)
     folded = len(entries) if outcome is Outcome.DONE else 0
     counts.commits[outcome.name.lower()] += 1
     counts.folded += folded
     pages = Counter(item.page for item in fold.folded)
+    for added in additions:
+        pages[added.name] += added.count
     return FoldStep(folded, found.is_end, outcome, pages if folded else {}), now
 
 

@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pydantic import ValidationError
-
 from scratchbus.domain.events import Event
 from scratchbus.engine.scripts import Command
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_document, read_document
+from scratchbus.eventlog.codec import Poison, RawEntry
+from scratchbus.eventlog.documents import UNREADABLE, decode_document, read_document
 from scratchbus.projections.projection import UNFOLDABLE, Document, Store, damage, reason_of
-from scratchbus.projections.table import PROJECTIONS, SCRATCH_PAGE, is_over, is_remembered
+from scratchbus.projections.table import IN_PLACE, PROJECTIONS, SCRATCH_PAGE, is_over, is_remembered
 
 Key = tuple[str, str]
 """The page and the subject of a document."""
@@ -31,13 +30,15 @@ class Fold:
     """The fold of a stretch of one shard's log over the documents it touches.
 
     Archived events get no positions in the history index, since readers of it read the archive too. With a `store`,
-    only documents stored there are folded. `paged_in` has the commands that remove loaded documents from the index of
-    those paged out.
+    only documents stored there are folded. Of one that `is_shown` while it goes on no document is ever changed: events
+    give new ones; else that is so only for those that were loaded. `paged_in` has the commands that remove loaded
+    documents from the index of those paged out.
     """
 
     shard: int
     is_archived: bool = False
     store: Store | None = None
+    is_shown: bool = False
     documents: Documents = field(default_factory=dict)
     before: Documents = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
@@ -51,9 +52,11 @@ class Fold:
         """Take a stored document as it was before these events."""
         try:
             document = read_document(key[1], row) if row else None
-        except ValidationError:
+        except UNREADABLE:
             document, self.unreadable[key] = decode_document(key[1], row or b""), _UNREADABLE
-        self.documents[key] = self.before[key] = document
+        self.documents[key] = document
+        if self.store is None:  # a reader needs it no more
+            self.before[key] = document
 
     def apply(self, entry: RawEntry, item: Event | Poison) -> None:
         """Fold one entry. What cannot be folded is set aside and marks its document as damaged."""
@@ -68,6 +71,8 @@ class Fold:
             reason = item.reason
         else:
             before = self.documents.get(key)
+            if projection is SCRATCH_PAGE and not self.is_shown and before is not self.before.get(key):
+                projection = IN_PLACE
             try:
                 self.documents[key] = projection.evolve(before, item)
             except UNFOLDABLE as error:

@@ -17,16 +17,9 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import (
-    Poison,
-    RawEntry,
-    decode_document,
-    decode_entry,
-    entry_fields,
-    entry_position,
-    text_of,
-)
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position, text_of
 from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.documents import decode_document
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.reader import read
 from scratchbus.projections import notes, session

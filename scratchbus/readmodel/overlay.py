@@ -30,7 +30,7 @@ class Overlay:
     @classmethod
     def of(cls, checkpoint: Checkpoint, store: Store) -> Overlay:
         """Begin at a checkpoint, with what is kept in one store."""
-        return cls(checkpoint, checkpoint.position, Fold(checkpoint.position.shard, store=store))
+        return cls(checkpoint, checkpoint.position, Fold(checkpoint.position.shard, store=store, is_shown=True))
 
 
 def fold_ahead(log: Log, page: str, ahead: Overlay) -> Step[bool]:
@@ -41,7 +41,7 @@ def fold_ahead(log: Log, page: str, ahead: Overlay) -> Step[bool]:
     if not entries:
         yield Pause(0.02)  # some are missing at the end of the log; they may be on their way from a primary
         return True
-    items = decode_items((entry for entry in entries if entry_fields(entry).get(b"page") == name), shard)
+    items = decode_items([entry for entry in entries if entry_fields(entry).get(b"page") == name], shard)
     subjects = needed(item for _, item in items if projection_of(item.subject).store == fold.store).get(page, [])
     new = [subject for subject in subjects if (page, subject) not in fold.documents]
     key = checkpoint_key(keys)

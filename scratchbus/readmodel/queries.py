@@ -22,7 +22,8 @@ from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, read_checkpoint
-from scratchbus.eventlog.codec import decode_document, decode_items, decode_observations, text_of
+from scratchbus.eventlog.codec import decode_items, text_of
+from scratchbus.eventlog.documents import decode_document, decode_observations
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import LUA, Head

@@ -19,15 +19,16 @@ now = math.max(now, tonumber(string.match(tail, @MS@) or 0)) -- a clock that was
 local reached = FOLDED ~= '' and FOLDED or string.match(checkpoint, @CHECKPOINT(stream_id)@) or ''
 local last = string.match(tail, @LAST(stream_id)@) -- what is behind it, someone added by hand
 local is_behind = tail ~= '' and last ~= reached
-local entries, touched = {}, {}
+local entries, touched, seen = {}, {}, {}
 if MOST >= 0 and is_behind then
   local behind = seq_of(tail) - seq_of(reached)
   local rest = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MOST)
   if #rest ~= behind then return {now, tail, checkpoint, -1} end -- some are missing, or the state is of another log
-  local seen = {}
   for _, entry in ipairs(rest) do
-    if field_of(entry, 'page') == PAGE then
-      local subject = field_of(entry, 'subject') or '' -- somebody wrote it by hand
+    local fields = entry[2]
+    local is_ours = fields[3] == 'subject' and fields[5] == 'page' -- else somebody wrote it by hand
+    if (is_ours and fields[6] or field_of(entry, 'page')) == PAGE then
+      local subject = is_ours and fields[4] or field_of(entry, 'subject') or ''
       entries[#entries + 1] = entry
       if not seen[subject] then
         seen[subject] = true
@@ -50,8 +51,11 @@ end
 
 if OPERATION == 'active' then
   local limit = tonumber(ARGV[FIRST])
-  local ids = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1)
-  return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, documents(ids),
+  local ids, untouched = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1), {}
+  for _, id in ipairs(ids) do
+    if not seen[id] then untouched[#untouched + 1] = id end
+  end
+  return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, untouched, documents(untouched),
     (limit < 0 or #ids < limit + #touched) and 1 or 0}
 end
 

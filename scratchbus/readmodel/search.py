@@ -11,7 +11,7 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
-from scratchbus.eventlog.codec import decode_observations
+from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import settled_all

@@ -18,7 +18,8 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import entry_id, entry_position, read_observations, text_of
+from scratchbus.eventlog.codec import entry_id, entry_position, text_of
+from scratchbus.eventlog.documents import read_observations
 from scratchbus.eventlog.gaps import are_erased, count_all_erased
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.positions import count_positions
@@ -94,7 +95,7 @@ def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
         packed = yield from ask(snapshot.position.shard, "HGET", names.snapshots, field)
         try:
             documents += read_observations(unzip(packed or b"", MOST_UNPACKED))
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return documents if len(documents) == snapshot.documents else None
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from scratchbus.engine.scripts import Command
 from scratchbus.eventlog import positions
 from scratchbus.eventlog.checkpoint import Checkpoint
-from scratchbus.eventlog.codec import Poison, encode_document, entry_fields
+from scratchbus.eventlog.codec import Poison, entry_fields
+from scratchbus.eventlog.documents import encode_document
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document, Indexes
 from scratchbus.projections.table import projection_of
+from scratchbus.readmodel.additions import PageAdditions
 from scratchbus.readmodel.fold import Fold
 
 Writes = dict[Command, list[object]]
@@ -21,9 +24,15 @@ Writes = dict[Command, list[object]]
 _WIDEST = 2_000  # arguments of one command; Lua's unpack fails near 8,000
 
 
-def commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[Command]:
-    """Yield the writes that bring the state from before the fold to after it."""
+def commands(
+    keys: ShardKeys, fold: Fold, checkpoint: Checkpoint, additions: Iterable[PageAdditions] = ()
+) -> Iterator[Command]:
+    """Yield the writes that bring the state from before a stretch of the log to after it.
+
+    `additions` are those of its events that the fold was not given.
+    """
     writes: Writes = defaultdict(list)
+    places: dict[str, list[int]] = defaultdict(list)
     common = keys.page("", checkpoint.build)
     for (page, subject), after in fold.documents.items():
         before, projection = fold.before.get((page, subject)), projection_of(subject)
@@ -37,7 +46,6 @@ def commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[Co
             writes["HDEL", getattr(name, projection.store)].append(subject)
         if projection.indexes is not None:
             _index(writes, name, projection.indexes, subject, before, after)
-    places: dict[str, list[int]] = defaultdict(list)
     for place, missing in fold.gaps.items():
         writes["HSET", common.gaps] += (place, missing)
     for item in fold.folded:
@@ -47,6 +55,9 @@ def commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[Co
         places[item.page] += (item.ms, item.seq)
         for relation, start, end in scratch_page.relations(item):
             writes["ZADD", common.relation(relation)] += (0, f"{start}\t{end}")
+    for added in additions:
+        _add(writes, keys.page(added.name, checkpoint.build), added)
+        places[added.name] = _in_order(places[added.name], added.places)
     yield from fold.paged_in
     for page in fold.emptied:
         yield ("DEL", keys.page(page, checkpoint.build).memory)  # first: what was remembered since is written again
@@ -62,6 +73,27 @@ def commands(keys: ShardKeys, fold: Fold, checkpoint: Checkpoint) -> Iterator[Co
             "page", fields.get(b"page", b""), "subject", fields.get(b"subject", b""),
             "event", fields.get(b"event", b""),
         )  # fmt: skip
+
+
+def _add(writes: Writes, name: PageKeys, added: PageAdditions) -> None:
+    """Add the writes after which additions are stored, listed and found."""
+    writes["HSET", name.docs] += added.documents
+    if added.due:
+        writes["ZADD", name.due] += added.due
+    for index, members in added.indexes.items():
+        writes["ZADD", name.index(*index)] += members
+        if index[0] == "type":
+            writes["ZADD", name.all] += members
+    for relation, start, end in added.relations:
+        writes["ZADD", name.relation(relation)] += (0, f"{start}\t{end}")
+
+
+def _in_order(some: list[int], others: list[int]) -> list[int]:
+    """Return positions, the ms and seq of one after the other, in the order of the log."""
+    if not some:
+        return others
+    both = some + others
+    return [part for place in sorted(zip(both[::2], both[1::2], strict=True), key=itemgetter(1)) for part in place]
 
 
 def _index(

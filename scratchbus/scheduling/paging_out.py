@@ -19,7 +19,8 @@ from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
-from scratchbus.eventlog.codec import RawEntry, decode_observations, entry_fields, entry_position
+from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position
+from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head

@@ -13,8 +13,9 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import LogGap, LogRewound, NotFound, PositionLost, VersionConflict
 from scratchbus.eventlog import reader
 from scratchbus.eventlog.append import Log, append
-from scratchbus.eventlog.codec import decode_observations, entry_position
+from scratchbus.eventlog.codec import entry_position
 from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader

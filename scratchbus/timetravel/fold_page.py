@@ -11,8 +11,9 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_item, encode_document, entry_fields, entry_position
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_items, entry_fields, entry_position
 from scratchbus.eventlog.cursor import Cursor, cursors
+from scratchbus.eventlog.documents import encode_document
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.moments import event_id_at
@@ -102,8 +103,8 @@ def fold_events(
 
 
 def _apply_all(documents: Documents, entries: list[RawEntry], shard: int) -> None:
-    for entry in entries:
-        apply(documents, decode_item(entry, shard))
+    for _, item in decode_items(entries, shard):
+        apply(documents, item)
 
 
 def _keep(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:

@@ -15,8 +15,8 @@ from scratchbus.domain.values import check_id, check_source, moment
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidSource, PositionLost, shown
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import decode_observations
 from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions

@@ -8,17 +8,18 @@ from dataclasses import replace
 from functools import partial
 
 from scratchbus.domain.events import Event
-from scratchbus.domain.observation import Observation
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import Poison, decode_observations
+from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.documents import decode_stored
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import LogEntry
 from scratchbus.projections.page_in_memory import LivePage, Turn
+from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.garbage import without_collections
 
@@ -53,15 +54,15 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
     return live, cursor
 
 
-def _read_documents(names: PageKeys, shard: int) -> Step[list[Observation]]:
+def _read_documents(names: PageKeys, shard: int) -> Step[list[AnyObservation]]:
     """Read all documents of a page in the order in which they were added, some at a time."""
-    documents: list[Observation] = []
+    documents: list[AnyObservation] = []
     last, ids = b"-inf", list[bytes]()
     while True:
         commands = [("ZRANGEBYSCORE", names.all, last, "+inf", "WITHSCORES", "LIMIT", 0, _AT_ONCE)]
         next_ids, *rows = yield from ask_all(shard, [*commands, *([("HMGET", names.docs, *ids)] if ids else [])])
         some = [row for row in rows[0] if row] if rows else []
-        documents += without_collections(partial(decode_observations, some))
+        documents += without_collections(partial(decode_stored, some))
         ids = next_ids[::2]
         if not ids:
             return documents

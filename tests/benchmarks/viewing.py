@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
-from scratchbus.eventlog.codec import decode_observations
+from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.page import Page
 from scratchbus.views.view import View

@@ -11,7 +11,7 @@ from scratchbus.errors import EventIdReused, InvalidField, TooLarge
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
 from tests.engines import ALL
-from tests.inspection import log_length
+from tests.inspection import assert_sound, entries, heads, keys_of, log_length, send
 
 pytestmark = pytest.mark.engines(*ALL)
 
@@ -141,6 +141,28 @@ def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
     with pytest.raises(EventIdReused, match="item 2 of 2"):
         bus.converse(append(bus.core.log, page.name, [first, second]))
     assert log_length(bus) == 0
+
+
+def test_additions_are_written_alike_whether_or_not_something_may_be_in_their_way(bus, page, clock):
+    """A shorter script writes those in whose way nothing is."""
+    batch = [
+        NewObservation(type="observation", content="for ever", ttl="never", tags=["a,b", "50%", "x|y"]),
+        NewObservation(type="risk_alert", content="until then", expires_at=datetime(2099, 1, 2, tzinfo=UTC)),
+        NewObservation(type="reminder", content="as its type has it", owner="agent", times=3),
+    ]
+    page.add("observation", "the first of the log")
+    keys, written = keys_of(bus), list[list[Any]]()
+    for _ in range(2):
+        before, known = len(entries(bus, keys.shard)), heads(bus)
+        page.add("observation", "alone", status="pending_review", context={"n": 1}, ttl="3h")
+        page.add_many(batch)
+        rows = [(fields[::2], fields[5::2]) for _, fields in entries(bus, keys.shard)[before:]]
+        new = sorted((head.added - before, head) for key, head in heads(bus).items() if key not in known)
+        written.append(rows + [head._replace(position="", added=number) for number, head in new])
+        send(bus, "SADD", f"{keys.ids}retried", "what was sent again may be one of them")
+    assert len(written[0]) == 8
+    assert written[1] == written[0]
+    assert_sound(bus)
 
 
 def test_content_is_kept_to_the_letter(page):

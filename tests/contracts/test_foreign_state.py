@@ -8,6 +8,7 @@ import pytest
 
 from scratchbus.errors import LogRewound
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
+from scratchbus.projections import scratch_page
 from tests.contracts.test_foreign_entries import HOUR_MS, add_by_hand
 from tests.engines import ONE
 from tests.inspection import assert_sound, keys_of, now_ms, project, send
@@ -25,7 +26,7 @@ IDS = {
 
 def fold_as_before(bus, id):
     """Have the checkpoint stand at an entry, as older versions folded it."""
-    stored = str(bus.converse(read_checkpoint(keys_of(bus)))) or "0-0|e|1|2||0123456789ab"
+    stored = str(bus.converse(read_checkpoint(keys_of(bus)))) or f"0-0|e|1|{scratch_page.PAGED}||0123456789ab"
     send(bus, "SET", keys_of(bus).live, f"{id}|by-hand|{stored.split('|', 2)[2]}")
     Checkpoint.parse.cache_clear()
 

@@ -228,8 +228,8 @@ def test_state_of_an_older_form_asks_for_a_rebuild_and_one_of_a_newer_for_an_upg
     page.add("observation", "one")
     project(bus)
     with monkeypatch.context() as newer:
-        newer.setattr(scratch_page, "FORM", 3)
-        newer.setattr(scratch_page, "PAGED", 4)
+        newer.setattr(scratch_page, "FORM", scratch_page.FORM + 2)
+        newer.setattr(scratch_page, "PAGED", scratch_page.PAGED + 2)
         Checkpoint.parse.cache_clear()  # that code has parsed none yet
         with pytest.raises(StateTooOld, match="run `scratchbus rebuild`"):
             page.list()

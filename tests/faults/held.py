@@ -11,7 +11,8 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import archived_after, read_floor
 from scratchbus.eventlog.checkpoint import Checkpoint, read_unchecked
-from scratchbus.eventlog.codec import entry_fields, read_document
+from scratchbus.eventlog.codec import entry_fields
+from scratchbus.eventlog.documents import read_document
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.positions import read_positions

@@ -16,7 +16,7 @@ from scratchbus.archive.archiver import archive_bus
 from scratchbus.engine.scripts import Script
 from scratchbus.errors import EngineAuth, EngineForbidden, EngineLoading, InvalidTransition, LogBlocked
 from scratchbus.eventlog import consumers
-from scratchbus.eventlog.append_script import APPEND
+from scratchbus.eventlog.append_script import ADD, APPEND
 from scratchbus.page import Page
 from scratchbus.readmodel.queries import IN_MEMORY
 from scratchbus.scheduling.paging_out import page_out
@@ -241,6 +241,7 @@ def test_a_publisher_cannot_see_whether_the_server_syncs(guarded: GuardedServer,
 
 
 SCRIPTS = {
+    ADD: ("publisher", "projector", "admin"),
     APPEND: ("publisher", "projector", "admin"),
     consumers._subscription: ("subscriber", "publisher", "admin"),
 }

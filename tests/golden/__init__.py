@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scratchbus.domain.events import EVENTS, SCHEMA
-from scratchbus.eventlog.codec import RawEntry, encode_body, encode_document
+from scratchbus.eventlog.codec import RawEntry, encode_body
 from scratchbus.projections import table
 from tests.oracle.fold import fold as fold_log
 
@@ -160,7 +160,10 @@ def fold(version: int) -> list[Any]:
     """Return the documents that the entries of a version fold to, in the order of their ids."""
     folded = fold_log(read(version), 0)
     documents = {subject: each for (_, subject), each in (folded.observations() | folded.memories()).items()}
-    return [json.loads(encode_document(document)) for _, document in sorted(documents.items())]
+    return [
+        document.model_dump(mode="json", exclude_defaults=True, exclude_computed_fields=True)
+        for _, document in sorted(documents.items())
+    ]
 
 
 def log_file(version: int) -> Path:

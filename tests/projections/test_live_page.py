@@ -2,10 +2,13 @@
 
 from math import inf
 
+import pytest
+
 from scratchbus.domain.events import Added, Claimed, Cleared, Linked, StatusChanged, Updated
 from scratchbus.domain.values import moment
 from scratchbus.projections import page_in_memory
 from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.projections.stored_observation import StoredObservation
 
 START = 1_800_000_000_000
 """The time of the first event, in milliseconds."""
@@ -22,6 +25,7 @@ class Story:
         self.seq += 1
         at = START + self.seq * 1000
         placed = event.placed(id=f"e{self.seq}", page="main", subject=subject, type="t", ms=at, seq=self.seq)
+        self.last = placed
         turn, problem = self.page.evolve(placed)
         assert not problem
         return turn
@@ -41,10 +45,15 @@ def ids(observations):
 
 def everything(page):
     kinds = [[], *([("tag", tag)] for tag in "ab"), [("type", "t")], [("owner", "me")]]
-    return [page.active(None), *(list(page.walk(names, None)) for names in kinds)]
+    return [page.active(None), *([*map(page.whole, page.walk(names, None))] for names in kinds)]
 
 
-def test_what_is_built_at_once_is_what_was_told_one_by_one():
+def as_stored(observation):
+    return StoredObservation.of(observation).filled()
+
+
+@pytest.mark.parametrize("form", [lambda observation: observation, as_stored], ids=["models", "as stored"])
+def test_what_is_built_at_once_is_what_was_told_one_by_one(form):
     story = Story()
     for n, subject in enumerate("ABCDEF"):
         story.add(subject, tags=["a"] if n % 2 else ["a", "b"], priority=50 + n % 3, owner="me" if n > 3 else None,
@@ -54,12 +63,26 @@ def test_what_is_built_at_once_is_what_was_told_one_by_one():
     story.tell("D", Claimed(holder="me", ttl=5_000, by="tool"))
     story.tell("E", Updated(changes={"tags": ["b"], "owner": None}, by="tool"))
     told = list(story.page.walk([], None))
-    built = LivePage(told, START)
+    built = LivePage(map(form, told), START)
     assert everything(built) == everything(story.page)
     for now in (START + 20_000, START + 130_000, START + 10_000_000):
         built.advance(now)
         story.page.advance(now)
         assert everything(built) == everything(story.page)
+        assert everything(LivePage(map(form, told), now)) == everything(story.page)
+
+
+@pytest.mark.parametrize("form", [lambda observation: observation, as_stored], ids=["models", "as stored"])
+def test_what_a_page_began_with_evolves_like_the_rest(form):
+    story = Story()
+    for subject in "ABC":
+        story.add(subject, tags=["a"], ttl=60_000)
+    built = LivePage(map(form, story.page.walk([], None)), START)
+    assert built.get("C") is built.get("C") is built.active(1)[0]
+    before, after = story.tell("A", Updated(changes={"tags": ["b"]}, by="tool"))
+    assert built.evolve(story.last) == ((before, after), "")
+    assert built.evolve(story.last) == ((after, after), "")  # which is in it already
+    assert everything(built) == everything(story.page)
 
 
 def test_active_is_by_priority_then_newest_first():

@@ -40,45 +40,51 @@ local function add(k, at)
   results[k] = {seq, 1, kind, subject, 0}
 end
 
--- Behind a prefix, the time (ms) or the next that no subject has: all from now on may be taken up to some moment.
+local put
 
-local function next_free(prefix)
-  local taken, step = now, 1
-  if not load_head(prefix .. NOW) then return prefix .. NOW end
-  while load_head(prefix .. int(taken + step)) do
-    taken, step = taken + step, step * 2
-  end
-  local free = taken + step
-  while free - taken > 1 do
-    local middle = math.floor((taken + free) / 2)
-    if load_head(prefix .. int(middle)) then taken = middle else free = middle end
-  end
-  return prefix .. int(free)
-end
+function put(...) -- made when it is first needed
+  -- Behind a prefix, the time (ms) or the next that no subject has: all from now on may be taken up to some moment.
 
--- A versioned subject, which takes no room, and has a status only when it is said.
+  local function next_free(prefix)
+    local taken, step = now, 1
+    if not load_head(prefix .. NOW) then return prefix .. NOW end
+    while load_head(prefix .. int(taken + step)) do
+      taken, step = taken + step, step * 2
+    end
+    local free = taken + step
+    while free - taken > 1 do
+      local middle = math.floor((taken + free) / 2)
+      if load_head(prefix .. int(middle)) then taken = middle else free = middle end
+    end
+    return prefix .. int(free)
+  end
 
-local function put(k, at)
-  local subject, kind, version = ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @VERSION@]
-  local scope, status = ARGV[at + @ARGUMENT@], ARGV[at + @STATUS@]
-  local over = scope ~= '' and load_head(scope)
-  if over and over.status_class == 'f' then return {'over'} end
-  if match(subject, '^%l+_$') then subject = next_free(subject) end
-  local head = load_head(subject)
-  if version == 'new' then
-    if head then return {'version', 0, head.version} end
-  elseif version ~= '' and tonumber(version) ~= (head and head.version or 0) then
-    return {'version', tonumber(version), head and head.version or 0}
+  -- A versioned subject, which takes no room, and has a status only when it is said.
+
+  function put(k, at)
+    local subject, kind, version = ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @VERSION@]
+    local scope, status = ARGV[at + @ARGUMENT@], ARGV[at + @STATUS@]
+    local over = scope ~= '' and load_head(scope)
+    if over and over.status_class == 'f' then return {'over'} end
+    if match(subject, '^%l+_$') then subject = next_free(subject) end
+    local head = load_head(subject)
+    if version == 'new' then
+      if head then return {'version', 0, head.version} end
+    elseif version ~= '' and tonumber(version) ~= (head and head.version or 0) then
+      return {'version', tonumber(version), head and head.version or 0}
+    end
+    if not head then
+      head = new_head('active', 'c', ARGV[at + @TYPE@], '0', int(last_seq + #plan + 1))
+      heads[subject] = head
+    end
+    if status ~= '' then
+      head.status, head.status_class = status, ARGV[at + @STATUS_CLASS@]
+    elseif head.status == 'erased' then
+      head.status, head.status_class = 'active', 'c'
+    end
+    local seq = emit(subject, head, ARGV[at], kind, ARGV[at + @BODY@])
+    results[k] = {seq, head.version, kind, subject, 0}
   end
-  if not head then
-    head = new_head('active', 'c', ARGV[at + @TYPE@], '0', int(last_seq + #plan + 1))
-    heads[subject] = head
-  end
-  if status ~= '' then
-    head.status, head.status_class = status, ARGV[at + @STATUS_CLASS@]
-  elseif head.status == 'erased' then
-    head.status, head.status_class = 'active', 'c'
-  end
-  local seq = emit(subject, head, ARGV[at], kind, ARGV[at + @BODY@])
-  results[k] = {seq, head.version, kind, subject, 0}
+
+  return put(...)
 end

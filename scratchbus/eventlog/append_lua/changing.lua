@@ -1,125 +1,134 @@
 -- Changing what is there: the guard of each op, the move from one status to another, and the change itself.
 
--- Whether something has been said on the page, since the event at an id, to rest on one of these observations.
+local change
 
-local function has_more_to_rest(since, ids)
-  local wanted = {}
-  for id in gmatch(ids, '%w+') do wanted[id] = true end
-  while true do
-    local entries = call('XRANGE', LOG, '(' .. since, END, 'COUNT', 256)
-    for _, entry in ipairs(entries) do
-      if field_of(entry, 'page') == PAGE then
-        for list in gmatch(field_of(entry, 'event') or '', '"evidence":%[(.-)%]') do
-          for id in gmatch(list, '%w+') do
-            if wanted[id] then return true end
+-- It is made when it is first needed, as is all that only some appends need: to make a function takes Lua as long as to
+-- run a command takes the engine.
+
+function change(...)
+  -- Whether something has been said on the page, since the event at an id, to rest on one of these observations.
+
+  local function has_more_to_rest(since, ids)
+    local wanted = {}
+    for id in gmatch(ids, '%w+') do wanted[id] = true end
+    while true do
+      local entries = call('XRANGE', LOG, '(' .. since, END, 'COUNT', 256)
+      for _, entry in ipairs(entries) do
+        if field_of(entry, 'page') == PAGE then
+          for list in gmatch(field_of(entry, 'event') or '', '"evidence":%[(.-)%]') do
+            for id in gmatch(list, '%w+') do
+              if wanted[id] then return true end
+            end
           end
         end
+        since = entry[1]
       end
-      since = entry[1]
+      if #entries < 256 then return false end
     end
-    if #entries < 256 then return false end
   end
-end
 
--- By op: nil when the guard lets it happen, and then claim and attempts are as they will be; or why not. `held` says
--- whether there is a live claim, `status` is what it is by now.
+  -- By op: nil when the guard lets it happen, and then claim and attempts are as they will be; or why not. `held` says
+  -- whether there is a live claim, `status` is what it is by now.
 
-local guards = {}
+  local guards = {}
 
-local function is_ours_as(name, head) return is_ours(head) and name_of(head.holder) == name end
+  local function is_ours_as(name, head) return is_ours(head) and name_of(head.holder) == name end
 
-guards[@UPDATE@] = function(head, held, status, fence, argument, subject)
-  if status == 'archived' or head.status_class == 'f' then return {'status', status, head.type} end
-  if held and fence == '' and not is_ours_as(argument, head) then return claimed(head, subject) end
-end
-
-guards[@CHANGE_STATUS@] = guards[@UPDATE@]
-
-guards[@CLAIM@] = function(head, held, status, fence, argument, subject, id)
-  if head.status_class ~= 'o' or has_expired(head) then return {'status', status, head.type} end
-  local ttl, holder = match(argument, '^(%d+):(.*)$')
-  if held then
-    if fence == '' or not is_ours_as(name_of(holder), head) then return claimed(head, subject) end
-  else
-    if head.holder ~= '' then emit(subject, head, id .. '.l', 'lapsed', own_body('@LAPSED@')) end
-    head.fence = int(tonumber(head.fence) + 1)
+  guards[@UPDATE@] = function(head, held, status, fence, argument, subject)
+    if status == 'archived' or head.status_class == 'f' then return {'status', status, head.type} end
+    if held and fence == '' and not is_ours_as(argument, head) then return claimed(head, subject) end
   end
-  head.holder, head.till = holder, int(now + tonumber(ttl))
-end
 
--- If what was picked is held, this worker held it before it was restarted, and that claim lapses.
-guards[@PICK@] = function(head, held, status, fence, argument, subject, id)
-  head.tries = int((tonumber(head.tries) or 0) + 1)
-  return guards[@CLAIM@](head, false, status, fence, argument, subject, id)
-end
+  guards[@CHANGE_STATUS@] = guards[@UPDATE@]
 
-guards[@END_CLAIM@] = function(head, held, status, fence, argument, subject)
-  if not held then return {'unheld'} end
-  local rest, untried, name = match(argument, '^(%d+):([01]):(.*)$')
-  if fence == '' and not is_ours_as(name, head) then return claimed(head, subject) end
-  local tries = (tonumber(head.tries) or 0) - tonumber(untried)
-  head.holder, head.till = '', '0'
-  head.tries, head.rest = tries > 0 and int(tries) or '', rest ~= '0' and int(now + tonumber(rest)) or ''
-end
-
-guards[@LAPSE@] = function(head, held, status, fence, argument, subject)
-  if head.holder == '' or held or head.fence ~= fence then return {'fence', tonumber(head.fence), subject} end
-  head.holder, head.till = '', '0'
-end
-
-guards[@SETTLE@] = function(head, held, status, fence, argument)
-  local since, ids = match(argument, '^([^:]+):(.*)$')
-  if since and has_more_to_rest(since, ids) then return {'rested'} end
-end
-
--- Into another status: on the way into the open ones the key and the room are taken again. Nil, or why not.
-
-local function move(subject, head, id, to, class)
-  if head.status_class ~= 'o' and class == 'o' then
-    local holder = head.dedupe_key ~= '' and key_holder(head.dedupe_key)
-    if holder then
-      if not has_expired(load_head(holder)) then return {'key', head.dedupe_key, holder} end
-      retire(holder, id .. '.k', own_body('@EXPIRED@'))
+  guards[@CLAIM@] = function(head, held, status, fence, argument, subject, id)
+    if head.status_class ~= 'o' or has_expired(head) then return {'status', status, head.type} end
+    local ttl, holder = match(argument, '^(%d+):(.*)$')
+    if held then
+      if fence == '' or not is_ours_as(name_of(holder), head) then return claimed(head, subject) end
+    else
+      if head.holder ~= '' then emit(subject, head, id .. '.l', 'lapsed', own_body('@LAPSED@')) end
+      head.fence = int(tonumber(head.fence) + 1)
     end
-    if not make_room(tonumber(head.priority), id, subject) then return {'full'} end
-    enter_open(subject, head)
-  elseif head.status_class == 'o' and class ~= 'o' then
-    leave_open(subject, head)
+    head.holder, head.till = holder, int(now + tonumber(ttl))
   end
-  if head.status_class ~= class or class ~= 'o' then head.wake = '0' end
-  head.status, head.status_class, head.tries, head.rest = to, class, '', ''
-end
 
-local function change(k, at)
-  local id, subject, kind, op = ARGV[at], ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @OP@]
-  local version, allowed, to = ARGV[at + @VERSION@], ARGV[at + @ALLOWED@], ARGV[at + @STATUS@]
-  local argument, fence, tags = ARGV[at + @ARGUMENT@], ARGV[at + @FENCE@], ARGV[at + @TAGS@]
-  if op == @PICK@ then
-    local least, below, own, idle
-    least, below, own, argument = match(argument, '^(%d+):(%d*):([%d-]+):(.*)$')
-    subject, idle = pick(allowed, tags, tonumber(least), below, own)
-    if not subject then return idle end
-    allowed, tags = '', ''
+  -- If what was picked is held, this worker held it before it was restarted, and that claim lapses.
+  guards[@PICK@] = function(head, held, status, fence, argument, subject, id)
+    head.tries = int((tonumber(head.tries) or 0) + 1)
+    return guards[@CLAIM@](head, false, status, fence, argument, subject, id)
   end
-  local head = load_head(subject)
-  if not head or head.status == 'cleared' or head.status == 'erased' then return {'missing'} end
-  if version ~= '' and tonumber(version) ~= head.version then return {'version', tonumber(version), head.version} end
-  local status, held = head.status, is_held(head)
-  if has_expired(head) and op ~= @SETTLE@ and op ~= @NOTE@ then status = 'archived' end
-  if fence ~= '' and op ~= @LAPSE@ and not (held and head.fence == fence) then
-    return {'fence', tonumber(head.fence), subject}
+
+  guards[@END_CLAIM@] = function(head, held, status, fence, argument, subject)
+    if not held then return {'unheld'} end
+    local rest, untried, name = match(argument, '^(%d+):([01]):(.*)$')
+    if fence == '' and not is_ours_as(name, head) then return claimed(head, subject) end
+    local tries = (tonumber(head.tries) or 0) - tonumber(untried)
+    head.holder, head.till = '', '0'
+    head.tries, head.rest = tries > 0 and int(tries) or '', rest ~= '0' and int(now + tonumber(rest)) or ''
   end
-  if fence ~= '' and op ~= @LAPSE@ and not is_ours(head) then return claimed(head, subject) end
-  if allowed ~= '' and not find(allowed, ',' .. status .. ',', 1, true) then return {'status', status, head.type} end
-  local why = guards[op] and guards[op](head, held, status, fence, argument, subject, id)
-  if not why and to ~= '' then why = move(subject, head, id, to, ARGV[at + @STATUS_CLASS@]) end
-  if why then return why end
-  if op == @CLEAR@ then
-    if head.status_class == 'o' then leave_open(subject, head) end
-    head.status, head.status_class, head.wake = 'cleared', 'f', '0'
+
+  guards[@LAPSE@] = function(head, held, status, fence, argument, subject)
+    if head.holder == '' or held or head.fence ~= fence then return {'fence', tonumber(head.fence), subject} end
+    head.holder, head.till = '', '0'
   end
-  head.expires, head.wake = later(ARGV[at + @EXPIRES@], head.expires), later(ARGV[at + @WAKE@], head.wake)
-  if tags ~= '' then head.tags = tags end
-  local seq = emit(subject, head, id, kind, ARGV[at + @BODY@])
-  results[k] = {seq, head.version, kind, subject, tonumber(head.fence)}
+
+  guards[@SETTLE@] = function(head, held, status, fence, argument)
+    local since, ids = match(argument, '^([^:]+):(.*)$')
+    if since and has_more_to_rest(since, ids) then return {'rested'} end
+  end
+
+  -- Into another status: on the way into the open ones the key and the room are taken again. Nil, or why not.
+
+  local function move(subject, head, id, to, class)
+    if head.status_class ~= 'o' and class == 'o' then
+      local holder = head.dedupe_key ~= '' and key_holder(head.dedupe_key)
+      if holder then
+        if not has_expired(load_head(holder)) then return {'key', head.dedupe_key, holder} end
+        retire(holder, id .. '.k', own_body('@EXPIRED@'))
+      end
+      if not make_room(tonumber(head.priority), id, subject) then return {'full'} end
+      enter_open(subject, head)
+    elseif head.status_class == 'o' and class ~= 'o' then
+      leave_open(subject, head)
+    end
+    if head.status_class ~= class or class ~= 'o' then head.wake = '0' end
+    head.status, head.status_class, head.tries, head.rest = to, class, '', ''
+  end
+
+  function change(k, at)
+    local id, subject, kind, op = ARGV[at], ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @OP@]
+    local version, allowed, to = ARGV[at + @VERSION@], ARGV[at + @ALLOWED@], ARGV[at + @STATUS@]
+    local argument, fence, tags = ARGV[at + @ARGUMENT@], ARGV[at + @FENCE@], ARGV[at + @TAGS@]
+    if op == @PICK@ then
+      local least, below, own, idle
+      least, below, own, argument = match(argument, '^(%d+):(%d*):([%d-]+):(.*)$')
+      subject, idle = pick(allowed, tags, tonumber(least), below, own)
+      if not subject then return idle end
+      allowed, tags = '', ''
+    end
+    local head = load_head(subject)
+    if not head or head.status == 'cleared' or head.status == 'erased' then return {'missing'} end
+    if version ~= '' and tonumber(version) ~= head.version then return {'version', tonumber(version), head.version} end
+    local status, held = head.status, is_held(head)
+    if has_expired(head) and op ~= @SETTLE@ and op ~= @NOTE@ then status = 'archived' end
+    if fence ~= '' and op ~= @LAPSE@ and not (held and head.fence == fence) then
+      return {'fence', tonumber(head.fence), subject}
+    end
+    if fence ~= '' and op ~= @LAPSE@ and not is_ours(head) then return claimed(head, subject) end
+    if allowed ~= '' and not find(allowed, ',' .. status .. ',', 1, true) then return {'status', status, head.type} end
+    local why = guards[op] and guards[op](head, held, status, fence, argument, subject, id)
+    if not why and to ~= '' then why = move(subject, head, id, to, ARGV[at + @STATUS_CLASS@]) end
+    if why then return why end
+    if op == @CLEAR@ then
+      if head.status_class == 'o' then leave_open(subject, head) end
+      head.status, head.status_class, head.wake = 'cleared', 'f', '0'
+    end
+    head.expires, head.wake = later(ARGV[at + @EXPIRES@], head.expires), later(ARGV[at + @WAKE@], head.wake)
+    if tags ~= '' then head.tags = tags end
+    local seq = emit(subject, head, id, kind, ARGV[at + @BODY@])
+    results[k] = {seq, head.version, kind, subject, tonumber(head.fence)}
+  end
+
+  return change(...)
 end

@@ -1,42 +1,48 @@
 -- Picking: the subject that is to be claimed, or why there is none. Heads are read as text here: a page may have many.
 
-local MOST_LOOKED = 5000 -- open ones, so that nobody else waits long
+local pick
 
--- Whether this worker held it before it was restarted: the owner token is its own, and nothing happened to it since.
+function pick(...) -- see `change` for why it is made when it is first needed
+  local MOST_LOOKED = 5000 -- open ones, so that nobody else waits long
 
-local function is_left(holder, last, own)
-  if owner_of(holder) ~= OWNER then return false end
-  local last_ms, last_seq = match(last, @STREAM_ID@)
-  local ms, seq = match(own, @STREAM_ID@)
-  return tonumber(last_ms) <= tonumber(ms) and tonumber(last_seq) <= tonumber(seq)
-end
+  -- Whether this worker held it before it was restarted: the owner token is its own, and nothing happened to it since.
 
-local function pick(types, tags, least, below, own)
-  local wanted, soonest, looked = {}, 0, 0
-  for tag in string.gmatch(tags, '[^,]+') do wanted[#wanted + 1] = ',' .. tag .. ',' end
-  while looked < MOST_LOOKED do
-    local ids = call('ZREVRANGEBYSCORE', OPEN, below == '' and '+inf' or '(' .. below, '-inf', 'LIMIT', 0,
-      looked == 0 and 10 or 250)
-    if #ids == 0 then return nil, {'idle', now, soonest, '', -1} end
-    looked = looked + #ids
-    local priority, added
-    for i, row in ipairs(call('HMGET', HEADS, unpack(ids))) do
-      local status, type, expires, holder, till, last, rest, marked
-      status, type, priority, added, expires, holder, till, last, rest, marked =
-        match(row or '', @HEAD(status, type, priority, added, expires, holder, until, position, rest, tags)@)
-      local fits = status and status ~= 'pending_review' and (types == '' or find(types, ',' .. type .. ',', 1, true))
-        and (expires == '0' or tonumber(expires) > now)
-      for _, tag in ipairs(wanted) do fits = fits and find(marked, tag, 1, true) end
-      if fits then
-        local free = math.max(holder ~= '' and not is_left(holder, last, own) and tonumber(till) or 0, tonumber(rest) or 0)
-        if free <= now then
-          if tonumber(priority) < least then return nil, {'idle', now, soonest, '', tonumber(priority)} end
-          return ids[i]
-        end
-        if soonest == 0 or free < soonest then soonest = free end
-      end
-    end
-    below = priority and int(tonumber(priority) * @SPAN@ + tonumber(added)) or call('ZSCORE', OPEN, ids[#ids])
+  local function is_left(holder, last, own)
+    if owner_of(holder) ~= OWNER then return false end
+    local last_ms, last_seq = match(last, @STREAM_ID@)
+    local ms, seq = match(own, @STREAM_ID@)
+    return tonumber(last_ms) <= tonumber(ms) and tonumber(last_seq) <= tonumber(seq)
   end
-  return nil, {'idle', now, soonest, below, -1}
+
+  function pick(types, tags, least, below, own)
+    local wanted, soonest, looked = {}, 0, 0
+    for tag in string.gmatch(tags, '[^,]+') do wanted[#wanted + 1] = ',' .. tag .. ',' end
+    while looked < MOST_LOOKED do
+      local ids = call('ZREVRANGEBYSCORE', OPEN, below == '' and '+inf' or '(' .. below, '-inf', 'LIMIT', 0,
+        looked == 0 and 10 or 250)
+      if #ids == 0 then return nil, {'idle', now, soonest, '', -1} end
+      looked = looked + #ids
+      local priority, added
+      for i, row in ipairs(call('HMGET', HEADS, unpack(ids))) do
+        local status, type, expires, holder, till, last, rest, marked
+        status, type, priority, added, expires, holder, till, last, rest, marked =
+          match(row or '', @HEAD(status, type, priority, added, expires, holder, until, position, rest, tags)@)
+        local fits = status and status ~= 'pending_review' and (types == '' or find(types, ',' .. type .. ',', 1, true))
+          and (expires == '0' or tonumber(expires) > now)
+        for _, tag in ipairs(wanted) do fits = fits and find(marked, tag, 1, true) end
+        if fits then
+          local free = math.max(holder ~= '' and not is_left(holder, last, own) and tonumber(till) or 0, tonumber(rest) or 0)
+          if free <= now then
+            if tonumber(priority) < least then return nil, {'idle', now, soonest, '', tonumber(priority)} end
+            return ids[i]
+          end
+          if soonest == 0 or free < soonest then soonest = free end
+        end
+      end
+      below = priority and int(tonumber(priority) * @SPAN@ + tonumber(added)) or call('ZSCORE', OPEN, ids[#ids])
+    end
+    return nil, {'idle', now, soonest, below, -1}
+  end
+
+  return pick(...)
 end

@@ -10,100 +10,111 @@ local function remember(bucket, at, position)
   return call('HSET', bucket, ARGV[at] .. ' ' .. who, @KNOWN_ID_TEXT(digest, position)@)
 end
 
-local function is_by(entry, who)
-  local body = field_of(entry, 'event')
-  if not body then return false end
-  local is_json, event = pcall(cjson.decode, body)
-  if not is_json then return find(body, '"by":' .. who, 1, true) ~= nil end -- nested too deep for it
-  return event.by == cjson.decode('[' .. who .. ']')[1]
-end
+local retried = IDS .. 'retried'
+local is_retried = call('EXISTS', retried) == 1
 
--- Ids were once remembered without their writer, whom only the event names.
+-- The reply for what is here already, or is refused for its ids; else nil.
 
-local function recall(day, id, who)
-  local rows = call('HMGET', IDS .. int(day), id .. ' ' .. who, id)
-  if rows[1] or not rows[2] then return rows[1] end
-  local position = match(rows[2], @KNOWN_ID(stream_id)@)
-  local entry = call('XRANGE', LOG, position, position)[1]
-  return (not entry or is_by(entry, who)) and rows[2]
-end
-
-local function known_ids()
-  local today, found, seen, own, given = math.floor(now / @DAY@), {}, 0, 0, {}
-  for k = 1, count do
-    local at = start(k)
-    local id = ARGV[at]
-    local digest, who = digest_of(at)
-    if given[id] then return nil, {'refused', k, 'id', id} end
-    given[id] = true
-    if digest then
-      own = own + 1
-      for day = today, today - DAYS, -1 do
-        local row = recall(day, id, who)
-        if row then
-          local before, position = match(row, @KNOWN_ID@)
-          if before ~= digest then return nil, {'refused', k, 'id', id} end
-          seen = seen + 1
-          found[k] = position
-          break
-        end
-      end
-    end
+local function recall_all()
+  local function is_by(entry, who)
+    local body = field_of(entry, 'event')
+    if not body then return false end
+    local is_json, event = pcall(cjson.decode, body)
+    if not is_json then return find(body, '"by":' .. who, 1, true) ~= nil end -- nested too deep for it
+    return event.by == cjson.decode('[' .. who .. ']')[1]
   end
-  if seen == 0 then return nil end
-  if seen < own then
+
+  -- Ids were once remembered without their writer, whom only the event names.
+
+  local function recall(day, id, who)
+    local rows = call('HMGET', IDS .. int(day), id .. ' ' .. who, id)
+    if rows[1] or not rows[2] then return rows[1] end
+    local position = match(rows[2], @KNOWN_ID(stream_id)@)
+    local entry = call('XRANGE', LOG, position, position)[1]
+    return (not entry or is_by(entry, who)) and rows[2]
+  end
+
+  local function known_ids()
+    local today, found, seen, own, given = math.floor(now / @DAY@), {}, 0, 0, {}
     for k = 1, count do
-      if found[k] then return nil, {'refused', k, 'id', ARGV[start(k)]} end
-    end
-  end
-  return found
-end
-
-local function scan_ids()
-  local wanted, found, missing, from = {}, {}, count, SCAN
-  for k = 1, count do wanted[ARGV[start(k)]] = k end
-  while missing > 0 do
-    local entries = call('XRANGE', LOG, '(' .. from, END, 'COUNT', 256)
-    if #entries == 0 then break end
-    for _, entry in ipairs(entries) do
-      local k = wanted[field_of(entry, 'id')]
-      if k and not found[k] then
-        local _, who = digest_of(start(k))
-        if not who or is_by(entry, who) then
-          found[k] = entry[1]
-          missing = missing - 1
+      local at = start(k)
+      local id = ARGV[at]
+      local digest, who = digest_of(at)
+      if given[id] then return nil, {'refused', k, 'id', id} end
+      given[id] = true
+      if digest then
+        own = own + 1
+        for day = today, today - DAYS, -1 do
+          local row = recall(day, id, who)
+          if row then
+            local before, position = match(row, @KNOWN_ID@)
+            if before ~= digest then return nil, {'refused', k, 'id', id} end
+            seen = seen + 1
+            found[k] = position
+            break
+          end
         end
       end
-      from = entry[1]
     end
+    if seen == 0 then return nil end
+    if seen < own then
+      for k = 1, count do
+        if found[k] then return nil, {'refused', k, 'id', ARGV[start(k)]} end
+      end
+    end
+    return found
   end
-  if missing < count then return found end
+
+  local function scan_ids()
+    local wanted, found, missing, from = {}, {}, count, SCAN
+    for k = 1, count do wanted[ARGV[start(k)]] = k end
+    while missing > 0 do
+      local entries = call('XRANGE', LOG, '(' .. from, END, 'COUNT', 256)
+      if #entries == 0 then break end
+      for _, entry in ipairs(entries) do
+        local k = wanted[field_of(entry, 'id')]
+        if k and not found[k] then
+          local _, who = digest_of(start(k))
+          if not who or is_by(entry, who) then
+            found[k] = entry[1]
+            missing = missing - 1
+          end
+        end
+        from = entry[1]
+      end
+    end
+    if missing < count then return found end
+  end
+
+  -- What is sent again is remembered for an hour, longer than a network holds on to what it delays: should the request
+  -- before it, under an id of our own making, arrive after all, it changes nothing.
+
+  local function is_late()
+    if SCAN == '' and not is_retried then return false end
+    for at = FIRST, #ARGV, WIDTH do
+      if SCAN ~= '' then
+        call('SADD', retried, ARGV[at])
+        call('PEXPIRE', retried, 3600000)
+      elseif ARGV[at + @DIGEST@] == '' and call('SISMEMBER', retried, ARGV[at]) == 1 then
+        return true
+      end
+    end
+    return false
+  end
+
+  if is_late() then return {'refused', 1, 'late'} end
+  local found, reused = known_ids()
+  if reused then return reused end
+  if not found and SCAN ~= '' then found = scan_ids() end
+  if found then
+    call('SET', TAIL, tail) -- so that a WAIT after this reply vouches for what is here
+    local reply = {'known'}
+    for k = 1, count do reply[k + 1] = found[k] or '' end
+    return reply
+  end
 end
 
--- What is sent again is remembered for an hour, longer than a network holds on to what it delays: should the request
--- before it, under an id of our own making, arrive after all, it changes nothing.
-
-local function is_late()
-  local retried = IDS .. 'retried'
-  if SCAN == '' and call('EXISTS', retried) == 0 then return false end
-  for at = FIRST, #ARGV, WIDTH do
-    if SCAN ~= '' then
-      call('SADD', retried, ARGV[at])
-      call('PEXPIRE', retried, 3600000)
-    elseif ARGV[at + @DIGEST@] == '' and call('SISMEMBER', retried, ARGV[at]) == 1 then
-      return true
-    end
-  end
-  return false
-end
-
-if is_late() then return {'refused', 1, 'late'} end
-local found, reused = known_ids()
-if reused then return reused end
-if not found and SCAN ~= '' then found = scan_ids() end
-if found then
-  call('SET', TAIL, tail) -- so that a WAIT after this reply vouches for what is here
-  local reply = {'known'}
-  for k = 1, count do reply[k + 1] = found[k] or '' end
-  return reply
+if SCAN ~= '' or is_retried or count > 1 or ARGV[FIRST + @DIGEST@] ~= '' then
+  local reply = recall_all()
+  if reply then return reply end
 end

@@ -14,7 +14,8 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
 from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.checkpoint import Checkpoint
-from scratchbus.eventlog.codec import Poison, RawEntry, entry_id, read_document
+from scratchbus.eventlog.codec import Poison, RawEntry, entry_id
+from scratchbus.eventlog.documents import read_document
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.positions import WIDTH, pack
 from scratchbus.projections.table import projection_of

@@ -10,7 +10,7 @@ from scratchbus.domain.memories import Session
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
 from scratchbus.eventlog import paged_out, positions
-from scratchbus.eventlog.codec import encode_document, read_document
+from scratchbus.eventlog.documents import UNREADABLE, encode_document, read_as, read_document
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.projections import scratch_page
@@ -222,8 +222,8 @@ def _document_difference(expected: Document, row: bytes) -> str:
     if row == encode_document(expected):
         return ""
     try:
-        stored = type(expected).model_validate_json(row)
-    except ValueError:
+        stored = read_as(type(expected), row)
+    except UNREADABLE:
         return f"cannot be read: {shown(row)}"
     names = list(type(expected).model_fields)
     return _differences([getattr(stored, name) for name in names], [getattr(expected, name) for name in names], names)

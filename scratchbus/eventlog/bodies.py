@@ -1,0 +1,103 @@
+"""The bodies of events: decoded into structs made from the event models, and by the models where a struct refuses.
+
+A struct is several times as fast as its model and accepts less: what it refuses is decoded by the model, which alone
+decides what is an event and says what is wrong with one that is none. A struct may not accept more than its model, or
+read anything otherwise. That is why times, which the two round differently, are left to the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from copy import copy
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from scratchbus.domain.events import ENVELOPE, Event
+
+Fields = Any
+"""A struct with the fields of an event, in the order of its model; those of the envelope are None in the beginning."""
+
+REFUSED = (msgspec.MsgspecError, ValueError, LookupError, RecursionError)
+"""What is raised for a body that the model has to decode; LookupError where there is neither struct nor model."""
+
+MOST_BRACKETS = 100
+"""A body with more of them goes to the model: pydantic refuses JSON that is nested 200 deep, msgspec does not."""
+
+_PLAIN = (str, int, float, bool, NoneType, Any)
+
+
+class BodyDecoder:
+    """Decodes the bodies of one kind of event."""
+
+    def __init__(self, cls: type[Event]) -> None:
+        cls.model_rebuild()  # its schema is built when it is first needed
+        fields = cls.model_fields
+        self._model = cls.__pydantic_validator__
+        self._names = [name for name in fields if name not in ENVELOPE]
+        struct = msgspec.defstruct(
+            cls.__name__,
+            [(name, _type_of(name, each), _default_of(each)) for name, each in fields.items()],
+            forbid_unknown_fields=True,
+            kw_only=True,
+            gc=False,  # it is never part of a cycle
+        )
+        self.by_struct: Callable[[bytes], Fields] = msgspec.json.Decoder(struct).decode
+        self._blank = struct(**dict.fromkeys(fields))
+
+    def by_model(self, body: bytes) -> Fields:
+        """Return the fields of a body. Raises pydantic's ValidationError."""
+        values = self._model.validate_json(body).__dict__
+        fields = copy(self._blank)
+        for name in self._names:
+            setattr(fields, name, values[name])
+        return fields
+
+
+class _ForTheModel:
+    """The type of a field that a struct cannot decode as its model does: no JSON is one."""
+
+
+def _type_of(name: str, field: FieldInfo) -> Any:
+    return _ForTheModel if name in ENVELOPE else _struct_type(Annotated[field.annotation, field])
+
+
+def _default_of(field: FieldInfo) -> Any:
+    if field.default_factory is not None:
+        return msgspec.field(default_factory=field.default_factory)  # type: ignore[arg-type]  # it takes no argument
+    return msgspec.NODEFAULT if field.default is PydanticUndefined else field.default
+
+
+def _struct_type(annotation: Any) -> Any:
+    """Return a type that accepts no more in a struct than this annotation does in a model."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation in _PLAIN or origin is Literal:
+        return annotation
+    if origin is Annotated:
+        return _bounded(_struct_type(arguments[0]), arguments[1])
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_struct_type, arguments))]  # noqa: UP007 - of a tuple
+    if origin in (list, dict):
+        return origin[tuple(map(_struct_type, arguments))]
+    return _ForTheModel
+
+
+def _bounded(annotation: Any, field: FieldInfo) -> Any:
+    """Return a type, or each of several but None, with the bounds that a field has in a model."""
+    bounds: dict[str, Any] = {}
+    for each in field.metadata:
+        found = {name: value for name in ("ge", "le", "pattern") if (value := getattr(each, name, None)) is not None}
+        if not found and getattr(each, "allow_inf_nan", None) is not False:  # which JSON has not for msgspec
+            return _ForTheModel
+        bounds |= found
+    if "pattern" in bounds:
+        bounds["pattern"] = re.sub(r"\$$", r"\\Z", bounds["pattern"])  # here `$` would match before a line break too
+    if not bounds:
+        return annotation
+    meta = msgspec.Meta(**bounds)
+    arms = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return Union[tuple(each if each is NoneType else Annotated[each, meta] for each in arms)]  # noqa: UP007 - see above

@@ -1,0 +1,83 @@
+"""Documents as the state stores them: JSON without what is default, or follows from other fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+from pydantic import ValidationError
+
+from scratchbus.domain.observation import Observation
+from scratchbus.errors import shown
+from scratchbus.eventlog.salvage import salvage
+from scratchbus.projections.projection import D, Document
+from scratchbus.projections.stored_observation import AnyObservation, StoredObservation, whole
+from scratchbus.projections.table import projection_of
+from scratchbus.telemetry.logs import stderr_logger
+
+UNREADABLE = (ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading a stored document raises when it is not one."""
+
+logger = stderr_logger()
+
+encode_stored = msgspec.json.Encoder().encode
+_decode_one = msgspec.json.Decoder(StoredObservation).decode
+_decode_many = msgspec.json.Decoder(list[StoredObservation]).decode
+
+
+def encode_document(document: Document) -> bytes:
+    """Return the stored form of a document."""
+    if not isinstance(document, Observation):
+        serializer = type(document).__pydantic_serializer__
+        return serializer.to_json(document, exclude_defaults=True, exclude_computed_fields=True)
+    return encode_stored(StoredObservation.of(document))
+
+
+def read_document(subject: str, row: bytes) -> Document:
+    """Return the stored document of a subject. Raises one of UNREADABLE."""
+    document: Document = read_as(projection_of(subject).document, row)
+    return document
+
+
+def read_as(model: type[D], row: bytes) -> D:
+    """Return the stored document of this class. Raises one of UNREADABLE."""
+    if issubclass(model, Observation):
+        return _decode_one(row).filled().observation()  # type: ignore[return-value]  # the only such class
+    return model.__pydantic_validator__.validate_json(row)  # type: ignore[no-any-return]  # compiled from it
+
+
+def decode_document(subject: str, row: bytes) -> Document | None:
+    """Return the stored document of a subject; marked as damaged, or None, if it cannot be read as it is."""
+    try:
+        return read_document(subject, row)
+    except UNREADABLE:
+        logger.warning("a document cannot be read; run `scratchbus rebuild`", subject=subject, document=shown(row))
+        return salvage(projection_of(subject).document, row)
+
+
+def decode_observation(row: bytes) -> Observation | None:
+    """Return the observation of a stored document, as `decode_document` does."""
+    return cast(Observation | None, decode_document("", row))
+
+
+def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
+    """Return the observations of many stored documents at once; None, and what cannot be read at all, is left out."""
+    return [*map(whole, decode_stored(rows))]
+
+
+def decode_stored(rows: Sequence[bytes | None]) -> Sequence[AnyObservation]:
+    """Return the same, in the form in which they are stored."""
+    try:
+        return _read_stored(b",".join(filter(None, rows)))
+    except UNREADABLE:
+        return [each for row in rows if row and (each := decode_observation(row)) is not None]
+
+
+def read_observations(rows: bytes) -> list[Observation]:
+    """Return the observations of stored documents with commas between them. Raises one of UNREADABLE."""
+    return [*map(StoredObservation.observation, _read_stored(rows))]
+
+
+def _read_stored(rows: bytes) -> list[StoredObservation]:
+    return [*map(StoredObservation.filled, _decode_many(b"[%b]" % rows))]

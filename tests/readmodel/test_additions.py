@@ -1,0 +1,148 @@
+"""Additions are folded by column into exactly what the fold of single events makes of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scratchbus.eventlog.checkpoint import Checkpoint
+from scratchbus.eventlog.codec import RawEntry, decode_items
+from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.readmodel.additions import take_additions
+from scratchbus.readmodel.fold import Fold
+from scratchbus.readmodel.state_commands import commands
+from scratchbus.readmodel.verify.read_model import ReadModel
+
+KEYS = ShardKeys("bus", 3)
+ID = "01M820Q31TJ9HE6T5BTANR69X"
+
+PLAIN: list[dict[str, Any]] = [
+    {},
+    {"ttl": 604_800_000, "tags": ["disk"], "priority": 90},
+    {"tags": ["a", "b", "a#b"], "owner": "agent", "source": "other", "times": 10**30, "confidence": 0.25},
+    {"confidence": 1, "context": {"n": 10**30, "deep": [{"x": None}]}, "metadata": {"é": "☃"}},
+    {"expires_at": "2027-01-01T00:00:00.000001Z", "remind_at": "2026-12-31T23:59:59+02:00", "dedupe_key": "k"},
+    {"remind_on": {"type": "risk_alert"}, "remind_at": "2026-12-31T23:59:59Z", "ttl": 1},
+    {"evidence": ["01M820Q31TJ9HE6T5BTANR69XQ"], "cause": "0/1-1", "traceparent": "00-x"},
+    {"status": "pending_review"},
+    {"status": "resolved", "status_class": "closed", "ttl": 1000},
+    {"status": "active", "status_class": "open", "confidence": 1.0, "priority": 50, "tags": [], "context": {}},
+    {"ttl": -5},
+]
+
+POISON: list[dict[str, Any]] = [
+    {"content": 5},
+    {"by": None},
+    {"links": ["goal"]},
+    {"priority": 2**53},
+    {"confidence": 1.5},
+    {"ttl": 2**53 - 1},
+    {"expires_at": "tomorrow"},
+    {"tags": "disk"},
+    {"context": []},
+]
+
+
+def entry(number: int, body: object, *, subject: str = "", kind: str = "added", page: str = "main") -> RawEntry:
+    """Return the entry of this number, as the append script writes it."""
+    text = '{"v":2,' + json.dumps({"by": "tester", "content": "seen"} | body)[1:] if isinstance(body, dict) else body
+    fields = {
+        "id": f"e{number}", "subject": subject or f"{ID}{number:X}", "page": page, "kind": kind, "type": "observation",
+        "batch": "1/1", "prev": "", "event": text,
+    }  # fmt: skip
+    return [f"1795364195387-{number}".encode(), [str(part).encode() for field in fields.items() for part in field]]
+
+
+def one_by_one(entries: list[RawEntry]) -> ReadModel:
+    """Return what the fold of single events stores."""
+    model = ReadModel(KEYS)
+    model.build = 1
+    model.apply(decode_items(entries, KEYS.shard), {})
+    return model
+
+
+def by_column(entries: list[RawEntry]) -> ReadModel:
+    """Return what a projector stores."""
+    model, fold = ReadModel(KEYS), Fold(KEYS.shard)
+    additions, others = take_additions(entries, KEYS.shard)
+    for other, item in decode_items(others, KEYS.shard):
+        fold.apply(other, item)
+    for command in commands(KEYS, fold, Checkpoint(), additions):
+        model._run(tuple(map(_text, command)) if command[0] in ("HSET", "ZADD") else command)
+    return model
+
+
+def same(model: ReadModel, other: ReadModel) -> bool:
+    """Return whether two read models have the same in them."""
+    return bool(_as_text(model) == _as_text(other))
+
+
+def _as_text(model: ReadModel) -> Any:
+    rows = {key: {_text(k): _text(v) for k, v in row.items()} for key, row in model.rows.items() if row}
+    return rows, dict(model.positions), model.rejected
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+@pytest.mark.parametrize("body", PLAIN, ids=json.dumps)
+def test_an_addition_is_stored_as_its_fold_stores_it(body):
+    entries = [entry(1, body)]
+    additions, others = take_additions(entries, KEYS.shard)
+    assert [each.count for each in additions] == [1]
+    assert not others
+    assert same(by_column(entries), one_by_one(entries))
+
+
+@pytest.mark.parametrize("body", POISON, ids=json.dumps)
+def test_what_cannot_be_folded_is_left_to_the_fold_of_single_events(body):
+    entries = [entry(1, body)]
+    assert take_additions(entries, KEYS.shard) == ([], entries)
+    assert by_column(entries).rejected == {"1795364195387-1"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        entry(1, '{"v":2,'),
+        entry(1, '{"v":1,"by":"x","content":"old"}'),
+        entry(1, "{}"),
+        entry(1, {}, kind="updated"),
+        entry(1, {}, subject="notepad"),
+        [b"1-1", [b"id", b"e", b"event", b"{}"]],
+        [b"1-1", []],
+    ],
+)
+def test_other_entries_are_left_to_it_too(other):
+    entries = [other, entry(2, {})]
+    additions, others = take_additions(entries, KEYS.shard)
+    assert others == [other]
+    assert [each.count for each in additions] == [1]
+
+
+def test_additions_about_which_more_is_said_are_left_to_it():
+    entries = [entry(1, {}), entry(2, {}, page="user:1"), entry(3, {"action": "goal"}, kind="linked", subject=ID + "1")]
+    additions, others = take_additions(entries, KEYS.shard)
+    assert others == [entries[0], entries[2]]
+    assert [each.name for each in additions] == ["user:1"]
+
+
+def test_an_entry_written_by_hand_counts_as_one_about_its_subject():
+    by_hand = [b"1-2", [b"page", b"main", b"subject", ID.encode() + b"1", b"kind", b"linked", b"event", b"{}"]]
+    assert take_additions([entry(1, {}), by_hand], KEYS.shard) == ([], [entry(1, {}), by_hand])
+
+
+def test_positions_of_a_page_stay_in_order_when_some_are_folded_otherwise():
+    entries = [
+        entry(1, {}),
+        entry(2, {}, subject="AA"),
+        entry(3, {}, subject="AA"),
+        entry(4, {"content": 5}),
+        entry(5, {}),
+    ]
+    assert same(by_column(entries), one_by_one(entries))
+    (held,) = by_column(entries).positions.values()
+    assert [held[at + 15] for at in range(0, len(held), 16)] == [1, 2, 3, 4, 5]
