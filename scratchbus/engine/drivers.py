@@ -22,7 +22,7 @@ from scratchbus.engine.connections import UNREAD, Commands, Revive, whole_from
 from scratchbus.engine.links import Link
 from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
-from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Wrote
+from scratchbus.engine.steps import Abandoned, Call, Interrupted, Joint, Pause, Queued, Request, Wrote
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 from scratchbus.late import late
 from scratchbus.telemetry.counters import counts
@@ -84,7 +84,7 @@ class Engine:
                 if isinstance(request, Call):
                     reply = self.execute(request)
                 elif isinstance(request, Sending):
-                    reply = self._send(request.address, request.commands)
+                    reply = self._send(request.address, request.commands, request.joint)
                 elif isinstance(request, Wrote):
                     wrote = wrote or request
                 elif isinstance(request, Abandoned):
@@ -103,12 +103,12 @@ class Engine:
         failure: Exception | None = None
         if (server := self._topology.only) is not None:
             try:
-                return self._send(server, call.commands)
+                return self._send(server, call.commands, call.joint)
             except (redis_errors.RedisError, OSError) as error:
                 failure = error
         return self.run(deliver(self._topology, call, self.where, failure), is_part=True)
 
-    def _send(self, server: Address, commands: Commands) -> list[Any]:
+    def _send(self, server: Address, commands: Commands, joint: Joint | None) -> list[Any]:
         """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""
         if self._is_closed:
             raise BusClosed
@@ -133,7 +133,7 @@ class Engine:
             if self._is_closed:
                 self.close()  # type: ignore[unreachable]  # by others, meanwhile
 
-    def _converse(self, link: Link, commands: Commands) -> list[Any]:
+    def _converse(self, link: Link, commands: Commands, joint: Joint | None = None) -> list[Any]:
         """Send commands, and scripts in full that the engine does not have; return the replies."""
         if not link.is_open:
             self._connect(link)
@@ -146,7 +146,7 @@ class Engine:
                 while (reply := link.next_reply()) is UNREAD:
                     link.receive()
                 replies.append(reply)
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             link.close()
             raise redis_errors.TimeoutError("Timeout reading from socket") from None
         except BaseException:

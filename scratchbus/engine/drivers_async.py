@@ -24,7 +24,7 @@ from scratchbus.engine.connections import Commands, Revive, whole_from
 from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
-from scratchbus.engine.steps import Abandoned, Call, Interrupted, Pause, Queued, Request, Wrote
+from scratchbus.engine.steps import Abandoned, Call, Interrupted, Joint, Pause, Queued, Request, Wrote
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 from scratchbus.late import late
 from scratchbus.telemetry.counters import counts
@@ -112,7 +112,7 @@ class AsyncEngine:
                 if isinstance(request, Call):
                     reply = await self.execute(request)
                 elif isinstance(request, Sending):
-                    reply = await self._send(request.address, request.commands)
+                    reply = await self._send(request.address, request.commands, request.joint)
                 elif isinstance(request, Wrote):
                     wrote = wrote or request
                 elif isinstance(request, Abandoned):
@@ -136,22 +136,22 @@ class AsyncEngine:
         failure: Exception | None = None
         if (server := self._topology.only) is not None:
             try:
-                return await self._send(server, call.commands)
+                return await self._send(server, call.commands, call.joint)
             except (redis_errors.RedisError, OSError) as error:
                 failure = error
         return await self.run(deliver(self._topology, call, self.where, failure), is_part=True)
 
-    async def _send(self, server: Address, commands: Commands) -> list[Any]:
+    async def _send(self, server: Address, commands: Commands, joint: Joint | None) -> list[Any]:
         """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""
         if self._is_closed:
             raise BusClosed
         # asyncio only:
         self._forget_other_loops()
-        if not any(command[0] in _MAY_BLOCK for command in commands):
+        if _MAY_BLOCK.isdisjoint([command[0] for command in commands]):
             link = self._shared.get(server)
             if link is None or link.is_closed:
                 link = self._shared[server] = self._make(server)
-            return await self._converse(link, commands)
+            return await self._converse(link, commands, joint)
         # end
         # blocking only:
         # if self._pid != os.getpid():  # a forked child must not share its parent's sockets
@@ -176,14 +176,14 @@ class AsyncEngine:
             if self._is_closed:
                 await self.close()  # type: ignore[unreachable]  # by others, meanwhile
 
-    async def _converse(self, link: AsyncLink, commands: Commands) -> list[Any]:
+    async def _converse(self, link: AsyncLink, commands: Commands, joint: Joint | None = None) -> list[Any]:
         """Send commands, and scripts in full that the engine does not have; return the replies."""
         if not link.is_open:
             await self._connect_in_time(link)
         if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
             raise BusClosed
         # asyncio only:
-        replies = await link.exchange(commands)
+        replies = await link.exchange(commands, joint)
         # end
         # blocking only:
         # replies = []
@@ -193,7 +193,7 @@ class AsyncEngine:
         #         while (reply := link.next_reply()) is UNREAD:
         #             link.receive()
         #         replies.append(reply)
-        # except TimeoutError:
+        # except (TimeoutError, BlockingIOError):
         #     link.close()
         #     raise redis_errors.TimeoutError("Timeout reading from socket") from None
         # except BaseException:

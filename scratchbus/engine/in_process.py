@@ -12,6 +12,7 @@ from redis import exceptions as redis_errors
 from scratchbus.engine.connections import HUNG_UP, Commands
 from scratchbus.engine.links import Link
 from scratchbus.engine.links_async import AsyncLink
+from scratchbus.engine.steps import Joint
 from scratchbus.errors import EngineMisconfigured
 
 try:
@@ -40,7 +41,7 @@ class _AsyncLink(AsyncLink):
     def _take_over(self, connection: Any) -> None:
         self._socket = connection._sock
 
-    async def exchange(self, commands: Commands) -> list[Any]:
+    async def exchange(self, commands: Commands, joint: Joint | None = None) -> list[Any]:
         self._socket.sendall(b"".join(map(pack_command, commands)))
         replies = [await self._socket.responses.get() for _ in commands]
         if _HANG_UP in replies:

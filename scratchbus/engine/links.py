@@ -6,8 +6,10 @@ redis-py's own sending and reading costs more than the rest of a driver.
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Callable
 from contextlib import suppress
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import HUNG_UP, Connection, reply_reader
@@ -40,11 +42,15 @@ class Link:
         self._socket: socket.socket = self._connection._sock
         self._reader = reply_reader()
         self._buffer = bytearray(_BUFFER)
+        _let_kernel_time(self._socket)
         self.send, self.next_reply = self._socket.sendall, self._reader.gets
         self.is_open = True
 
     def receive(self) -> None:
-        """Wait for more of a reply. Raises OSError, or redis-py's ConnectionError when the server hung up."""
+        """Wait for more of a reply. Raises redis-py's ConnectionError when the server hung up, and OSError.
+
+        Of these, BlockingIOError means that it took too long, as TimeoutError does.
+        """
         size = self._socket.recv_into(self._buffer)
         if not size:
             raise redis_errors.ConnectionError(HUNG_UP)
@@ -61,3 +67,15 @@ class Link:
         if isinstance(found, socket.socket):
             with suppress(OSError):  # it broke already
                 socket.socket.shutdown(found, socket.SHUT_RDWR)  # that of TLS would take the session from under it too
+
+
+def _let_kernel_time(found: socket.socket) -> None:
+    """Have the kernel bound how long a socket waits; Python's own timeout is a system call more for each send and read.
+
+    TLS needs Python's.
+    """
+    timeout = found.gettimeout()
+    if type(found) is socket.socket and timeout is not None:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            found.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", *divmod(ceil(timeout * 1e6), 1_000_000)))
+        found.settimeout(None)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, reply_reader
+from scratchbus.engine.steps import Joint
 from scratchbus.late import late
 
 if TYPE_CHECKING:
@@ -24,12 +26,27 @@ _MOST_QUEUED = 16
 """So many requests are sent without waiting for those of more tasks, so that the engine has something to do."""
 
 
-class _Request(NamedTuple):
-    """A request on its way: the future of its replies, by when (loop time) it has to have them, and how many."""
+_Future = asyncio.Future[list[Any]]
+_Split = Callable[[Any, int], list[Any]]
 
-    future: asyncio.Future[list[Any]]
-    deadline: float
-    replies: int
+_Request = tuple[_Future, Commands, Joint | None]
+"""What gets the replies, what is to be sent, and how that may be joined with what others send."""
+
+_Sent = tuple[list[_Future], _Split | None, int, float]
+"""What gets the replies, how one reply is split between many, how many come, and by when they have to (loop time)."""
+
+
+def _resolve(futures: list[_Future], split: _Split | None, replies: list[Any]) -> None:
+    """Hand replies to those who wait for them; tasks that were cancelled do not."""
+    if split is None:
+        parts = [replies]
+    elif isinstance(replies[0], redis_errors.RedisError):
+        parts = [[copy(replies[0])] for _ in futures]
+    else:
+        parts = [[reply] for reply in split(replies[0], len(futures))]
+    for future, part in zip(futures, parts, strict=True):
+        if not future.done():
+            future.set_result(part)
 
 
 class AsyncLink(asyncio.Protocol):
@@ -40,16 +57,16 @@ class AsyncLink(asyncio.Protocol):
         self._timeout = timeout
         self._opening = asyncio.Lock()
         self._transport: Any = None
-        self._requests: deque[_Request] = deque()
-        self._queued: list[bytes] = []
-        self._replies: list[Any] = []  # those of the first request, until it has all
+        self._queued: list[_Request] = []
+        self._sent: deque[_Sent] = deque()
+        self._replies: list[Any] = []  # to the first of what was sent, until all are there
         self._timer: asyncio.TimerHandle | None = None
         self.is_open = self.is_closed = False
 
     @property
     def is_waiting(self) -> bool:
         """Whether replies are to come."""
-        return bool(self._requests)
+        return bool(self._sent)
 
     async def open(self) -> None:
         """Open the socket, log in, and choose the database, unless another task did."""
@@ -77,52 +94,70 @@ class AsyncLink(asyncio.Protocol):
         self._transport = self._writer.transport
         self._transport.set_protocol(self)
 
-    def exchange(self, commands: Commands) -> Awaitable[list[Any]]:
+    def exchange(self, commands: Commands, joint: Joint | None = None) -> Awaitable[list[Any]]:
         """Send commands, and return their replies, errors among them.
 
         While others wait for replies, what tasks ask for in one turn of the loop is sent together.
         """
-        loop = self._loop
-        future: asyncio.Future[list[Any]] = loop.create_future()
+        future: _Future = self._loop.create_future()
         if not self.is_open:  # not any more
             future.set_exception(redis_errors.ConnectionError(HUNG_UP))
-            return future
-        packed = pack_command(commands[0]) if len(commands) == 1 else b"".join(map(pack_command, commands))
-        if not self._requests:
-            self._transport.write(packed)
+        elif not self._sent:
+            self._transport.write(self._packed([future], commands))
         else:
-            self._queued.append(packed)
+            self._queued.append((future, commands, joint))
             if len(self._queued) == 1:
-                loop.call_soon(self._flush)
+                self._loop.call_soon(self._flush)
             elif len(self._queued) == _MOST_QUEUED:
                 self._flush()
-        self._requests.append(_Request(future, loop.time() + self._timeout, len(commands)))
-        if self._timer is None:
-            self._timer = loop.call_later(self._timeout, self._check_deadline)
         return future
 
     def _flush(self) -> None:
-        if self._queued:
-            self._transport.write(b"".join(self._queued))
-            self._queued.clear()
+        """Send what is queued, and joined what may be; what was cancelled meanwhile is not sent."""
+        together: dict[int, list[_Request]] = {}
+        for request in self._queued:
+            future, _, joint = request
+            if not future.done():
+                together.setdefault(id(request if joint is None else joint.prefix), []).append(request)
+        self._queued = []
+        if together:
+            self._transport.write(b"".join([self._joined(requests) for requests in together.values()]))
+
+    def _joined(self, requests: list[_Request]) -> bytes:
+        """Return the bytes of one request that stands for these."""
+        _, commands, joint = requests[0]
+        if joint is None or len(requests) == 1:
+            return self._packed([requests[0][0]], commands)
+        command, start = list(joint.prefix), len(joint.prefix)
+        for _, (own,), _ in requests:
+            command += own[start:]
+        return self._packed([future for future, _, _ in requests], (tuple(command),), joint.split)
+
+    def _packed(self, futures: list[_Future], commands: Commands, split: _Split | None = None) -> bytes:
+        """Return the bytes of a request, whose replies are expected from now on."""
+        deadline = self._loop.time() + self._timeout
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._check_deadline)
+        self._sent.append((futures, split, len(commands), deadline))
+        return pack_command(commands[0]) if len(commands) == 1 else b"".join(map(pack_command, commands))
 
     def data_received(self, data: bytes) -> None:
         """Hand out the replies that are complete."""
-        requests, reader = self._requests, self._reader
+        sent, replies, reader = self._sent, self._replies, self._reader
         try:
             reader.feed(data)
             while (reply := reader.gets()) is not UNREAD:
-                if not requests or isinstance(reply, redis_errors.ConnectionError):
+                if not sent or isinstance(reply, redis_errors.ConnectionError):
                     raise redis_errors.ConnectionError(str(reply))
-                self._replies.append(reply)
-                if len(self._replies) == requests[0].replies:
-                    future = requests.popleft().future
-                    if not future.done():  # its task was cancelled
-                        future.set_result(self._replies)
-                    self._replies = []
+                replies.append(reply)
+                futures, split, count, _ = sent[0]
+                if len(replies) == count:
+                    sent.popleft()
+                    _resolve(futures, split, replies)
+                    self._replies = replies = []
         except redis_errors.RedisError as error:
             self._break(error)
-        if self.is_closed and not requests:
+        if self.is_closed and not sent:
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -134,8 +169,8 @@ class AsyncLink(asyncio.Protocol):
     def _check_deadline(self) -> None:
         """Break the connection if a reply is overdue, since those after it are late too; else look again later."""
         self._timer = None
-        if self._requests:
-            deadline = self._requests[0].deadline
+        if self._sent:
+            deadline = self._sent[0][-1]
             if self._loop.time() < deadline:
                 self._timer = self._loop.call_at(deadline, self._check_deadline)
             else:
@@ -143,11 +178,12 @@ class AsyncLink(asyncio.Protocol):
 
     def _break(self, error: redis_errors.RedisError) -> None:
         """Close the connection at once, and raise an error in all tasks that wait for a reply."""
+        lost = [future for futures, *_ in self._sent for future in futures] + [future for future, *_ in self._queued]
         self.close()
-        while self._requests:
-            future = self._requests.popleft().future
+        self._sent.clear()
+        for future in lost:
             if not future.done():
-                future.set_exception(type(error)(*error.args))
+                future.set_exception(copy(error))
 
     def hang_up(self) -> None:
         """End what tasks wait for: they are told that the connection broke."""
@@ -156,7 +192,7 @@ class AsyncLink(asyncio.Protocol):
     def close(self) -> None:
         """Close the socket at once."""
         self.is_open, self.is_closed = False, True
-        self._queued.clear()
+        self._queued = []
         if self._transport is not None:
             self._transport.abort()
         if self._timer is not None:
@@ -165,6 +201,6 @@ class AsyncLink(asyncio.Protocol):
     async def aclose(self) -> None:
         """Take no more requests, and close the socket when the replies to come are there; wait if there are none."""
         self.is_open, self.is_closed = False, True
-        if self._transport is not None and not self._requests:
+        if self._transport is not None and not self._sent:
             self._transport.close()
             await asyncio.wait([self._lost], timeout=self._timeout)

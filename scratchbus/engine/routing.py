@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from scratchbus.engine.connections import Commands, is_broken, translate
 from scratchbus.engine.patience import PATIENCE, READ_TRIES, backoff
-from scratchbus.engine.steps import Call, Interrupted, Pause, Request
+from scratchbus.engine.steps import Call, Interrupted, Joint, Pause, Request
 from scratchbus.late import late
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Sending(NamedTuple):
 
     address: Address
     commands: Commands
+    joint: Joint | None = None
 
 
 Conversation = Generator[Request | Sending, Any, T]
@@ -145,7 +146,7 @@ def deliver(
                 address = topology.address(call.shard)
                 if address is None:
                     raise redis_errors.ClusterDownError(f"no server has shard {call.shard}")
-            return (yield Sending(address, call.commands))  # type: ignore[no-any-return]
+            return (yield Sending(address, call.commands, call.joint))  # type: ignore[no-any-return]
         except (redis_errors.RedisError, OSError) as error:
             failure: Exception = error
         passes = topology.note(failure, call.shard, address)

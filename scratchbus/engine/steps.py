@@ -17,16 +17,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Joint(NamedTuple):
+    """How the only command of a call may be joined with others that begin with the same `prefix`, the very object.
+
+    One command is sent that begins with it and goes on with the arguments of each. `split` returns the reply for each,
+    from the reply of the whole and how many there are.
+    """
+
+    prefix: tuple[Any, ...]
+    split: Callable[[Any, int], list[Any]]
+
+
 class Call(NamedTuple):
     """Commands for one shard's engine, sent in one round trip; the reply is the list of their replies.
 
     A read is sent again by the driver when the connection breaks. A write is not: the conversation is told by
-    `Interrupted`, since only it knows how to find out whether the write happened.
+    `Interrupted`, since only it knows how to find out whether the write happened. Calls of several tasks that have a
+    `joint` may be sent as one.
     """
 
     shard: int
     commands: tuple[tuple[Any, ...], ...]
     is_write: bool = False
+    joint: Joint | None = None
 
 
 class Pause(NamedTuple):

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.patience import PATIENCE, backoff
 from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Call, Interrupted, Pause, Step, Wrote, ask, ask_all
+from scratchbus.engine.steps import Call, Interrupted, Joint, Pause, Step, Wrote, ask, ask_all
 from scratchbus.errors import (
     EngineError,
     EngineLoading,
@@ -159,8 +159,11 @@ def append(
     if len(writes) > 1:
         _check_size(events, len(writes))
     while True:
+        joint = None
         if is_plain:
-            command = (*log.addition(page, room, mode), *events)
+            prefix = log.addition(page, room, "each" if len(writes) == 1 else mode)
+            joint = Joint(prefix, split_added) if len(writes) == 1 and not wait else None
+            command = (*prefix, *events)
         else:
             command = (ERASE if writes[0].op == Op.ERASE else APPEND)(
                 *events,
@@ -183,7 +186,7 @@ def append(
                 owner=log.owner,
             )
         try:
-            reply, *copies = yield Call(shard, (command, *wait), is_write=True)
+            reply, *copies = yield Call(shard, (command, *wait), is_write=True, joint=joint)
         except (Interrupted, EngineLoading) as lost:
             scan = yield from _look_for_lost(log, shard, after or before, writes, lost, begun, attempt)
             attempt += 1
@@ -367,6 +370,14 @@ def _read_added(log: Log, shard: int, writes: list[Write], reply: bytes) -> Appe
         log.bounds[shard] = bound(stream_id)
     log.seen[shard] = stream_id
     return Appended(written, wrote=Wrote(writes[0].event.id, written[0].position))
+
+
+def split_added(reply: Any, count: int) -> list[Any]:
+    """Return the reply to each of so many additions that were sent as one."""
+    if not isinstance(reply, bytes):  # nothing was written
+        return [reply] * count
+    ms, _, seq = reply.partition(b"-")
+    return [b"%b-%d" % (ms, int(seq) + number) for number in range(count)]
 
 
 def _read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended:

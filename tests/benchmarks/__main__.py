@@ -32,13 +32,14 @@ from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, open_stage
 from tests.benchmarks.starting import measure_start
 from tests.benchmarks.tooling import measure_tools
 from tests.benchmarks.viewing import measure_view, measure_view_start
-from tests.benchmarks.writing import measure_add, measure_async, measure_batch, measure_latency
+from tests.benchmarks.writing import measure_add, measure_async, measure_batch, measure_latency, measure_threads
 
 PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "add": measure_add,
     "latency": measure_latency,
     "batch": measure_batch,
     "async": measure_async,
+    "threads": measure_threads,
     "fold": measure_fold,
     "active": measure_active,
     "events": measure_events,

@@ -1,9 +1,10 @@
-"""Adding observations: one at a time, in batches, from asyncio; against bare `xadd` of the same bytes."""
+"""Adding observations: one at a time, in batches, in threads, from asyncio; against bare `xadd` of the same bytes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from threading import Thread
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.benchmarks.stage import BATCH, ROOM, TYPES, Sizes, Stage, fill, given
 
 STREAM = "bare"
 IN_FLIGHT = 50
+THREADS = 8
 
 Given = dict[Any, Any]
 
@@ -180,6 +182,39 @@ def measure_async(stage: Stage, sizes: Sizes) -> list[Row]:
     single, bare_single, many, bare_many = taken
     aim = Floor("ratio", "at least", 1.5)
     return [rates(taken, single, bare_single), rates(taken, many, bare_many, floor=aim)]
+
+
+def measure_threads(stage: Stage, sizes: Sizes) -> list[Row]:
+    """Compare threads that share one Bus with threads that share one client of bare redis-py, each adding."""
+    items = [given(number) for number in range(sizes.adds)]
+    bus = stage.bus("threads")
+    page = bus.page()
+    fill(page, len(items))
+    entries = stage.entries(bus, len(items))
+    taken = interleave(
+        sizes.rounds,
+        Side(f"page.add, {THREADS} threads", len(items), lambda: _in_threads(lambda item: page.add(**item), items)),
+        Side(
+            f"bare xadd, {THREADS} threads",
+            len(entries),
+            lambda: _in_threads(lambda fields: stage.bare.xadd(STREAM, fields), entries),
+        ),
+    )
+    return [rates(taken, *taken)]
+
+
+def _in_threads(do: Callable[[Given], object], items: Sequence[Given]) -> None:
+    """Do it to all items, shared out between threads."""
+
+    def work(mine: Sequence[Given]) -> None:
+        for item in mine:
+            do(item)
+
+    threads = [Thread(target=work, args=(items[number::THREADS],)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 async def _connected(stage: Stage, name: str) -> AsyncBus:

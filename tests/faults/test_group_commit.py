@@ -1,0 +1,232 @@
+"""Additions of many tasks at once share connections and calls of the script; each is promised what it is alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from scratchbus import AsyncBus, Bus, NewObservation, Observation
+from scratchbus.errors import EngineUnreachable, NotReplicated, PageFull, UnknownType
+from scratchbus.eventlog.codec import entry_fields
+from tests.faults.checker import Acknowledged, check
+from tests.faults.proxy import Cut, Proxy
+from tests.faults.servers import DURABLE, Server
+from tests.inspection import entries
+
+pytestmark = pytest.mark.real
+
+ROOM = 10_000
+TASKS = 40
+
+
+@asynccontextmanager
+async def opened(url: str, bus: str, **given: Any) -> AsyncIterator[AsyncBus]:
+    settings: dict[str, Any] = {"source": "tester", "max_observations": ROOM} | given
+    async with await AsyncBus.connect(url, bus=bus, **settings) as opened:
+        await opened.page().add("observation", "the first write asks more than the others")
+        yield opened
+
+
+async def add_all(bus: AsyncBus, count: int = TASKS, page: str = "main", first: int = 0) -> list[Any]:
+    """Add so many observations at once; return them, or what each was refused for."""
+    adding = (bus.page(page).add("observation", f"mark-{number}-") for number in range(first, first + count))
+    return await asyncio.gather(*adding, return_exceptions=True)
+
+
+def marks(bus: Bus) -> Counter[bytes]:
+    """Return how often each of these observations was added."""
+    found = (entry_fields(entry)[b"event"] for entry in entries(bus, 0))
+    return Counter(body[body.index(b"mark-") :].split(b"-")[1] for body in found if b"mark-" in body)
+
+
+def assert_each_once(bus: Bus, added: list[Any]) -> None:
+    said = [f"mark-{number}-" for number, each in enumerate(added) if isinstance(each, Observation)]
+    assert check(bus, Acknowledged(marks=said)) == []
+    assert set(marks(bus).values()) == {1}
+
+
+def calls(server: Server) -> int:
+    """Return how many scripts ran that write."""
+    with server.client() as client:
+        stats: dict[str, Any] = client.info("commandstats")
+        return int(stats["cmdstat_evalsha"]["calls"])
+
+
+async def test_additions_at_once_are_few_calls_and_each_a_batch_of_its_own(
+    shared_server: Server, bus_name: str
+) -> None:
+    async with opened(shared_server.url, bus_name) as bus:
+        before = calls(shared_server)
+        added = await add_all(bus)
+        assert calls(shared_server) - before <= TASKS / 4
+    assert [each.content for each in added] == [f"mark-{number}-" for number in range(TASKS)]
+    with Bus.connect(shared_server.url, bus=bus_name) as other:
+        assert_each_once(other, added)
+        rows = {entry[0].decode(): entry_fields(entry) for entry in entries(other, 0)}
+        for each in added:
+            row = rows[each.position.stream_id]
+            assert (row[b"subject"].decode(), row[b"batch"]) == (each.id, b"1/1")
+        assert [each.id for each in other.page().list(limit=ROOM)][:0] == []
+        assert {each.id: each for each in other.page().list(limit=ROOM)}.items() >= {
+            each.id: each for each in added
+        }.items()
+
+
+async def test_each_caller_keeps_its_order(shared_server: Server, bus_name: str) -> None:
+    async def add_some(bus: AsyncBus, caller: int) -> list[int]:
+        page = bus.page(f"page-{caller % 3}")
+        return [(await page.add("observation", f"{caller}: {number}")).position.seq for number in range(10)]
+
+    async with opened(shared_server.url, bus_name) as bus:
+        positions = await asyncio.gather(*(add_some(bus, caller) for caller in range(20)))
+    assert all(each == sorted(each) for each in positions)
+    assert sorted(seq for each in positions for seq in each) == list(range(2, 202))
+
+
+async def test_a_refusal_is_that_of_one_caller(shared_server: Server, bus_name: str) -> None:
+    batch = [NewObservation(type="observation", content=f"of a batch {number}") for number in range(5)]
+    async with opened(shared_server.url, bus_name) as bus:
+        page = bus.page()
+        again = await page.add("observation", "x", event_id="once", dedupe_key="key")
+        results = await asyncio.gather(
+            add_all(bus),
+            page.add_many(batch),
+            page.add("observation", "x", event_id="once", dedupe_key="key"),
+            page.add("observation", "y", dedupe_key="key"),
+            page.add("observatoin", "z"),
+            return_exceptions=True,
+        )
+    added, many, retried, repeated, refused = results
+    assert isinstance(refused, UnknownType)
+    assert (retried, repeated.id, repeated.occurrences) == (again, again.id, 2)
+    assert [each.position.seq - many[0].position.seq for each in many] == list(range(5))
+    with Bus.connect(shared_server.url, bus=bus_name) as other:
+        assert_each_once(other, added)
+
+
+@pytest.mark.parametrize("on_full", ["refuse", "displace"])
+async def test_room_is_as_if_they_had_come_one_after_the_other(
+    shared_server: Server, bus_name: str, on_full: str
+) -> None:
+    async with opened(shared_server.url, bus_name, max_observations=20, on_full=on_full) as bus:
+        added = await add_all(bus)
+        kinds = Counter([event.kind async for event in bus.events(pages=["main"])])
+        assert len(await bus.page().active()) == 20
+    refused = [each for each in added if isinstance(each, PageFull)]
+    assert len(refused) == (TASKS - 19 if on_full == "refuse" else 0)
+    assert kinds["status_changed"] == (TASKS - 19 if on_full == "displace" else 0)
+    with Bus.connect(shared_server.url, bus=bus_name) as other:
+        assert_each_once(other, added)
+
+
+@pytest.mark.parametrize("kind", ["request", "reply"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+async def test_what_is_lost_on_the_way_is_there_once(
+    shared_server: Server, bus_name: str, kind: Cut, number: int
+) -> None:
+    with Proxy(shared_server) as proxy:
+        async with opened(proxy.url, bus_name) as bus:
+            proxy.arm(kind, number)
+            added = await add_all(bus)
+            assert proxy.cuts == 1
+    assert all(isinstance(each, Observation) for each in added), added
+    with Bus.connect(shared_server.url, bus=bus_name) as other:
+        assert_each_once(other, added)
+        assert len(marks(other)) == TASKS
+
+
+async def test_what_arrives_after_all_that_it_carried_was_sent_again_changes_nothing(
+    shared_server: Server, bus_name: str
+) -> None:
+    with Proxy(shared_server) as proxy:
+        async with opened(proxy.url, bus_name) as bus:
+            proxy.arm("request", 2, keep=True)
+            added = await add_all(bus)
+            proxy.deliver()
+    assert all(isinstance(each, Observation) for each in added), added
+    with Bus.connect(shared_server.url, bus=bus_name) as other:
+        assert_each_once(other, added)
+        assert len(marks(other)) == TASKS
+
+
+async def test_cancelled_tasks_take_nothing_from_others(shared_server: Server, bus_name: str) -> None:
+    async with opened(shared_server.url, bus_name) as bus:
+        for turns in range(6):
+            tasks = [
+                asyncio.create_task(bus.page().add("observation", f"mark-{turns * TASKS + number}-"))
+                for number in range(TASKS)
+            ]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for task in tasks[::3]:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            for number, each in enumerate(done):
+                if number % 3:
+                    assert isinstance(each, Observation)
+                    assert each.content == f"mark-{turns * TASKS + number}-"
+    with Bus.connect(shared_server.url, bus=bus_name) as other:
+        assert check(other) == []
+        assert set(marks(other).values()) == {1}
+
+
+async def test_an_engine_that_is_killed_loses_nothing_acknowledged(
+    new_server: Callable[..., Server], bus_name: str
+) -> None:
+    server = new_server(**DURABLE)
+    added: list[Any] = []
+
+    async def add_on(bus: AsyncBus, caller: int) -> None:
+        for number in range(30):
+            with_mark = await bus.page().add("observation", f"mark-{1000 * caller + number}-")
+            added.append(with_mark)
+
+    async with opened(server.url, bus_name) as bus:
+        adding = asyncio.gather(*(add_on(bus, caller) for caller in range(20)))
+        for wanted in (100, 300):
+            while len(added) < wanted:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+        await adding
+    with Bus.connect(server.url, bus=bus_name) as other:
+        assert check(other, Acknowledged(marks=[each.content for each in added])) == []
+        assert set(marks(other).values()) == {1}
+        assert len(marks(other)) == len(added) == 600
+
+
+async def test_waiting_for_replicas_holds_no_one_up(shared_server: Server, bus_name: str) -> None:
+    async with opened(shared_server.url, bus_name):
+        settings: dict[str, Any] = {"ack": "replica", "replicas": 1, "socket_timeout": 2.0}  # replicas get half of that
+        async with await AsyncBus.connect(shared_server.url, bus=bus_name, source="other", **settings) as other:
+            begun = time.monotonic()
+            writing = asyncio.create_task(add_all(other, 10))
+            await asyncio.sleep(0.1)
+            await other.page().list()
+            assert time.monotonic() - begun < 0.9
+            refused = await writing
+            assert time.monotonic() - begun < 5
+    assert [type(each) for each in refused] == [NotReplicated] * 10
+    assert len({each.event_id for each in refused}) == 10
+
+
+async def test_an_engine_that_hangs_is_unreachable_for_all_at_once(
+    new_server: Callable[..., Server], bus_name: str
+) -> None:
+    server = new_server()
+    async with opened(server.url, bus_name, socket_timeout=0.3) as bus:
+        bus.core.log.patience = 0.5
+        server.pause()
+        begun = time.monotonic()
+        refused = await add_all(bus)
+        took = time.monotonic() - begun
+        server.go_on()
+        assert [type(each) for each in refused] == [EngineUnreachable] * TASKS
+        assert took < 5
+        assert isinstance(await bus.page().add("observation", "again"), Observation)

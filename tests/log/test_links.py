@@ -1,0 +1,164 @@
+"""Connections that tasks share: each task gets the replies to what it sent, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import hiredis
+import pytest
+from redis import exceptions as redis_errors
+from redis.asyncio.connection import UnixDomainSocketConnection
+
+from scratchbus.engine.connections import Commands
+from scratchbus.engine.links_async import AsyncLink
+from scratchbus.engine.steps import Joint
+
+Server = Callable[[list[bytes]], bytes | None]
+"""What replies to a command; None says nothing more."""
+
+
+@asynccontextmanager
+async def linked(folder: Path, reply: Server, seconds: float = 5.0) -> AsyncIterator[AsyncLink]:
+    """Serve commands so, and give a connection to that."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        parser = hiredis.Reader()
+        while data := await reader.read(1 << 16):
+            parser.feed(data)
+            while (command := parser.gets()) is not False:
+                if command[0] in (b"CLIENT", b"HELLO", b"SELECT"):
+                    writer.write(b"+OK\r\n")
+                elif (said := reply(command)) is not None:
+                    writer.write(said)
+                elif command[0] == b"QUIT":
+                    writer.transport.abort()
+                    return
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, folder / "socket")
+    link = AsyncLink(UnixDomainSocketConnection(path=str(folder / "socket"), protocol=2), seconds)
+    await link.open()
+    try:
+        yield link
+    finally:
+        await link.aclose()
+        link.close()
+        server.close()
+        await asyncio.sleep(0)
+
+
+def echo(command: list[bytes]) -> bytes | None:
+    if command[0] == b"ECHO":
+        return b"$%d\r\n%b\r\n" % (len(command[1]), command[1])
+    return b"-ERR unknown command\r\n" if command[0] == b"WRONG" else None
+
+
+async def exchange(link: AsyncLink, commands: Commands, joint: Joint | None = None) -> list[Any]:
+    return await link.exchange(commands, joint)
+
+
+def echoed(number: int) -> Commands:
+    return (("ECHO", f"a{number}"), ("ECHO", "x" * number))
+
+
+async def test_each_task_gets_its_own_replies(tmp_path: Path) -> None:
+    async with linked(tmp_path, echo) as link:
+        found = await asyncio.gather(*(exchange(link, echoed(number)) for number in range(200)))
+    assert found == [[b"a%d" % number, b"x" * number] for number in range(200)]
+
+
+async def test_an_error_is_a_reply_like_others(tmp_path: Path) -> None:
+    async with linked(tmp_path, echo) as link:
+        commands: list[Commands] = [echoed(1), (("WRONG",), ("ECHO", "b")), echoed(2)]
+        first, wrong, last = await asyncio.gather(*(exchange(link, each) for each in commands))
+    assert (first, last) == ([b"a1", b"x"], [b"a2", b"xx"])
+    assert isinstance(wrong[0], redis_errors.ResponseError)
+    assert wrong[1] == b"b"
+
+
+async def test_a_task_that_is_cancelled_takes_no_reply_of_another(tmp_path: Path) -> None:
+    async with linked(tmp_path, echo) as link:
+        tasks = [asyncio.create_task(exchange(link, echoed(number))) for number in range(60)]
+        await asyncio.sleep(0)  # all is sent or queued
+        for task in tasks[::3]:
+            task.cancel()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+    for number, each in enumerate(found):
+        if number % 3:
+            assert each == [b"a%d" % number, b"x" * number]
+        else:
+            assert isinstance(each, asyncio.CancelledError)
+
+
+async def test_what_is_cancelled_before_it_is_sent_is_not_sent(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+
+    def note(command: list[bytes]) -> bytes | None:
+        seen.append(command[1])
+        return echo(command)
+
+    async with linked(tmp_path, note) as link:
+        tasks = [asyncio.create_task(exchange(link, (("ECHO", name),))) for name in "abc"]
+        await asyncio.sleep(0)  # the first is sent, the others wait for the end of this turn
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert seen == [b"a", b"c"]
+
+
+async def test_all_that_wait_are_told_when_the_server_hangs_up(tmp_path: Path) -> None:
+    async with linked(tmp_path, echo) as link:
+        commands: list[Commands] = [(("ECHO", "a"),), (("QUIT",),), (("ECHO", "b"),), (("ECHO", "c"),)]
+        first, *lost = await asyncio.gather(*(exchange(link, each) for each in commands), return_exceptions=True)
+        assert link.is_closed
+        with pytest.raises(redis_errors.ConnectionError):
+            await link.exchange((("ECHO", "d"),))
+    assert first == [b"a"]
+    assert [type(each) for each in lost] == [redis_errors.ConnectionError] * 3
+    assert len({id(each) for each in lost}) == 3  # each task raises one of its own
+
+
+async def test_a_reply_that_is_overdue_ends_the_wait_of_all(tmp_path: Path) -> None:
+    async with linked(tmp_path, echo, seconds=0.2) as link:
+        assert await link.exchange((("ECHO", "a"),)) == [b"a"]
+        await asyncio.sleep(0.15)  # the timer of the first request runs out during the second one
+        begun = asyncio.get_running_loop().time()
+        commands: list[Commands] = [(("SILENCE",),), (("SILENCE",),)]
+        late = await asyncio.gather(*(exchange(link, each) for each in commands), return_exceptions=True)
+        took = asyncio.get_running_loop().time() - begun
+    assert [type(each) for each in late] == [redis_errors.TimeoutError] * 2
+    assert took > 0.19
+    assert link.is_closed
+
+
+async def test_calls_that_begin_alike_are_sent_as_one_while_another_is_on_its_way(tmp_path: Path) -> None:
+    seen: list[list[bytes]] = []
+    prefix = ("SUM", "key")
+    joint = Joint(prefix, lambda reply, count: [reply + number for number in range(count)])
+
+    def add(command: list[bytes]) -> bytes | None:
+        seen.append(command)
+        return b":%d\r\n" % (10 * len(command)) if command[1] == b"key" else b"-READONLY no\r\n"
+
+    async with linked(tmp_path, add) as link:
+        calls = [exchange(link, ((*prefix, name, name.upper()),), joint) for name in "abcd"]
+        assert await asyncio.gather(*calls) == [[40], [80], [81], [82]]
+        assert seen == [[b"SUM", b"key", b"a", b"A"], [b"SUM", b"key", b"b", b"B", b"c", b"C", b"d", b"D"]]
+        other = Joint(("SUM", "other"), joint.split)
+        calls = [exchange(link, ((*other.prefix, name),), other) for name in "abc"]
+        errors = [error for (error,) in await asyncio.gather(*calls)]
+    assert [type(error) for error in errors] == [redis_errors.ReadOnlyError] * 3
+    assert len({id(error) for error in errors}) == 3
+
+
+async def test_closing_lets_what_was_sent_be_answered(tmp_path: Path) -> None:
+    async with linked(tmp_path, echo) as link:
+        waiting = [asyncio.ensure_future(link.exchange(echoed(number))) for number in range(3)]
+        await link.aclose()
+        assert link.is_closed
+        assert await asyncio.gather(*waiting) == [[b"a%d" % number, b"x" * number] for number in range(3)]
+        with pytest.raises(redis_errors.ConnectionError):
+            await link.exchange(echoed(4))
