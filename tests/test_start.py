@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from scratchbus import Bus
 from scratchbus.engine.embedded.server import stop
+from scratchbus.late import late, once
 
 ROOT = Path(__file__).parents[1]
 
@@ -78,3 +81,34 @@ _READING = (
     "timetravel",
     "views.view",
 )
+
+
+def test_a_late_module_is_imported_when_something_in_it_is_used():
+    code = (
+        "import sys\nfrom scratchbus.late import late\n"
+        "calendars = late('calendar')\nbefore = 'calendar' in sys.modules\n"
+        "first, again = calendars.monthrange, calendars.monthrange\n"
+        "print(before, 'calendar' in sys.modules, first is again is sys.modules['calendar'].monthrange)"
+    )
+    assert _ran(code).stdout.split() == ["False", "True", "True"]
+
+
+def test_a_late_module_without_a_name_says_so():
+    with pytest.raises(AttributeError, match="'json' has no attribute 'nothing'"):
+        _ = late("json").nothing
+
+
+def test_threads_get_the_same_value_that_is_made_once():
+    both_make = threading.Barrier(2)
+
+    class Owner:
+        @once
+        def value(self) -> object:
+            """Something."""
+            both_make.wait()
+            return object()
+
+    owner = Owner()
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: owner.value, range(2))
+    assert first is second is owner.value
