@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from scratchbus import Bus
 from scratchbus.engine.embedded.server import stop
+from scratchbus.late import late, once
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,13 +51,13 @@ def test_importing_the_bus_imports_no_client_library(name: str):
 
 
 @pytest.mark.real
-def test_showing_a_page_imports_what_it_shows(tmp_path: Path):
+def test_showing_a_page_of_the_embedded_engine_imports_no_client_library(tmp_path: Path):
     url = f"embedded:{tmp_path}"
     try:
         with Bus.connect(url, source="test") as bus:
             bus.page().add("observation", "short")
         code = "import sys; from scratchbus.cli import main; main(['--url', sys.argv[1], 'active'])"
-        assert not imported_by(code, url) & SEEN_BY_FEW
+        assert not imported_by(code, url) & {"asyncio", "redis", *SEEN_BY_FEW}
     finally:
         stop(tmp_path)
 
@@ -78,3 +81,34 @@ _READING = (
     "timetravel",
     "views.view",
 )
+
+
+def test_a_late_module_is_imported_when_something_in_it_is_used():
+    code = (
+        "import sys\nfrom scratchbus.late import late\n"
+        "calendars = late('calendar')\nbefore = 'calendar' in sys.modules\n"
+        "first, again = calendars.monthrange, calendars.monthrange\n"
+        "print(before, 'calendar' in sys.modules, first is again is sys.modules['calendar'].monthrange)"
+    )
+    assert _ran(code).stdout.split() == ["False", "True", "True"]
+
+
+def test_a_late_module_without_a_name_says_so():
+    with pytest.raises(AttributeError, match="'json' has no attribute 'nothing'"):
+        _ = late("json").nothing
+
+
+def test_threads_get_the_same_value_that_is_made_once():
+    both_make = threading.Barrier(2)
+
+    class Owner:
+        @once
+        def value(self) -> object:
+            """Something."""
+            both_make.wait()
+            return object()
+
+    owner = Owner()
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: owner.value, range(2))
+    assert first is second is owner.value

@@ -2,60 +2,67 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
-from scratchbus.cli.add import add, update
-from scratchbus.cli.archive import archive
-from scratchbus.cli.audit import diff, replay
-from scratchbus.cli.change import claim, claim_next, clear_resolved, link, refute, release, reopen, resolve, review
 from scratchbus.cli.commands import BusGroup
-from scratchbus.cli.completion import completion
-from scratchbus.cli.context import context
-from scratchbus.cli.dead_letters import dead_letters
-from scratchbus.cli.follow import tail, watch
-from scratchbus.cli.maintain import erase, import_, rebuild, repair, verify
-from scratchbus.cli.mcp import mcp
-from scratchbus.cli.notepad import notepad
-from scratchbus.cli.notes import note
-from scratchbus.cli.plans import scratchpad, todo
-from scratchbus.cli.read import active, history, list_, show, trace
-from scratchbus.cli.run import demo, run, status, stop, up
-from scratchbus.cli.types import types
 
-SECTIONS: dict[str, tuple[click.Command, ...]] = {
-    "Add observations": (add, update),
-    "See the page and the log": (active, list_, show, history, trace, watch, tail),
-    "See the past": (replay, diff),
-    "Change observations": (claim, claim_next, release, link, review, resolve, archive, reopen, refute, clear_resolved),
-    "Memory of agents": (note, notepad, todo, scratchpad, context),
-    "Run and maintain a bus": (
-        up,
-        run,
-        status,
-        stop,
-        mcp,
-        types,
-        dead_letters,
-        rebuild,
-        verify,
-        repair,
-        erase,
-        import_,
-        demo,
-        completion,
-    ),
-}
+SECTIONS: dict[str, dict[str, str]] = {
+    "Add observations": {"add": "add", "update": "add"},
+    "See the page and the log": {
+        "active": "read", "list": "read", "show": "read", "history": "read", "trace": "read", "watch": "follow",
+        "tail": "follow",
+    },
+    "See the past": {"replay": "audit", "diff": "audit"},
+    "Change observations": {
+        "claim": "change", "claim-next": "change", "release": "change", "link": "change", "review": "change",
+        "resolve": "change", "archive": "archive", "reopen": "change", "refute": "change", "clear-resolved": "change",
+    },
+    "Memory of agents": {
+        "note": "notes", "notepad": "notepad", "todo": "plans", "scratchpad": "plans", "context": "context",
+    },
+    "Run and maintain a bus": {
+        "up": "run", "run": "run", "status": "run", "stop": "run", "mcp": "mcp", "types": "types",
+        "dead-letters": "dead_letters", "rebuild": "maintain", "verify": "maintain", "repair": "maintain",
+        "erase": "maintain", "import": "maintain", "demo": "run", "completion": "completion",
+    },
+}  # fmt: skip
+"""The commands by section, each with its module, which is imported when it is needed."""
+
+_MODULES = {name: module for section in SECTIONS.values() for name, module in section.items()}
 
 
 class _Root(BusGroup):
     """The command itself; its help shows the commands in sections."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command."""
+        if cmd_name in _MODULES and cmd_name not in self.commands:
+            found, name = vars(import_module(f"scratchbus.cli.{_MODULES[cmd_name]}")), cmd_name.replace("-", "_")
+            self.add_command(found.get(name) or found[f"{name}_"])  # where the name is a word of Python
+        return self.commands.get(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that `args` start with, and the rest. Fails with the nearest names."""
+        if args[0] not in _MODULES:
+            for name in _MODULES:
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections."""
-        widest = max(len(name) for name in self.commands)
-        for title, commands in SECTIONS.items():
+        widest = max(map(len, _MODULES))
+        for title, names in SECTIONS.items():
             with formatter.section(title):
                 room = formatter.width - formatter.current_indent - widest - 4
+                commands = filter(None, (self.get_command(ctx, name) for name in names))
                 formatter.write_dl([(str(each.name).ljust(widest), each.get_short_help_str(room)) for each in commands])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -87,8 +94,3 @@ def root() -> None:
 
     Without --url it uses an embedded engine, which is started when it is needed.
     """
-
-
-for _commands in SECTIONS.values():
-    for _command in _commands:
-        root.add_command(_command)

@@ -41,7 +41,7 @@ _FIELDS: Final = ("id", "content", "status")
 class TodoItem(BaseModel):
     """One thing to do. Its id is the agent's own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     id: str
     content: str
@@ -51,7 +51,7 @@ class TodoItem(BaseModel):
 class TodoList(BaseModel):
     """The todo list of a session at some moment. `revision` is how often it has changed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     todos: list[TodoItem] = []
     revision: int = 0

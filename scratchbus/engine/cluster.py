@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
-
-from redis import exceptions as redis_errors
+from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.routing import Address, Failover, Learning, Sending, is_lost
 from scratchbus.engine.slots import hash_tag, slot_of
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
 
 
 class Cluster(Failover):

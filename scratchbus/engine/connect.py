@@ -6,25 +6,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.cluster import Cluster
 from scratchbus.engine.connections import Revive
 from scratchbus.engine.drivers import Engine
-from scratchbus.engine.drivers_async import AsyncEngine
-from scratchbus.engine.embedded.connections import AsyncOwnConnection, OwnConnection
+from scratchbus.engine.embedded.connections import OwnConnection
 from scratchbus.engine.embedded.server import directory_of, ensure_running
 from scratchbus.engine.links import Link
-from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.routing import Address, OneServer, Topology
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.sentinel import Sentinels
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.engine.urls import SCHEMES, Makers, makers, read_hosts, without_password
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from redis import backoff, retry
+
+    from scratchbus.engine import drivers_async, links_async
+    from scratchbus.engine.drivers_async import AsyncEngine
+    from scratchbus.engine.embedded import connections_async
+    from scratchbus.engine.links_async import AsyncLink
+else:
+    backoff = late("redis.backoff")
+    connections_async = late("scratchbus.engine.embedded.connections_async")
+    drivers_async = late("scratchbus.engine.drivers_async")
+    links_async = late("scratchbus.engine.links_async")
+    retry = late("redis.retry")
 
 UNKNOWN = "unknown"
 """What stands for what the server does not tell this user."""
@@ -61,7 +71,7 @@ class Target:
     def async_engine(self) -> AsyncEngine:
         """Return an asyncio driver."""
         make = partial(self.amake, self.timeout)
-        return AsyncEngine(make, self.where, self.topology, self.timeout, self.revive, counts_errors=True)
+        return drivers_async.AsyncEngine(make, self.where, self.topology, self.timeout, self.revive, counts_errors=True)
 
     def reader(self) -> Engine:
         """Return a blocking driver for calls that wait on the log."""
@@ -69,7 +79,9 @@ class Target:
 
     def async_reader(self) -> AsyncEngine:
         """Return an asyncio driver for calls that wait on the log."""
-        return AsyncEngine(partial(self.amake, _WAITING), self.where, self.topology, _WAITING, self.revive)
+        return drivers_async.AsyncEngine(
+            partial(self.amake, _WAITING), self.where, self.topology, _WAITING, self.revive
+        )
 
 
 def target(
@@ -88,20 +100,15 @@ def target(
     One that crashes later is restarted by the next process that needs it; one that is stopped is not. Raises
     InvalidURL, EngineMissing, ForeignData or EngineUnreachable.
     """
-    options = {
-        "socket_connect_timeout": connect_timeout,
-        "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,
-        "client_name": "scratchbus",
-        "driver_info": None,
-    }
+    options: dict[str, Any] = {"socket_connect_timeout": connect_timeout, "client_name": "scratchbus"}
     url = url or "embedded:"
     directory = directory_of(url, home)
     if directory is not None:
         return _embedded(directory, appendfsync, options, socket_timeout)
+    if url.partition(":")[0].lower() == "memory":
+        return _memory(url)
+    options |= _of_redis_py()
     match url.partition(":")[0].lower():
-        case "memory":
-            return _memory(url)
         case "redis" | "rediss" | "unix":
             return _server(url, options, socket_timeout)
         case "redis+cluster" | "rediss+cluster":
@@ -111,15 +118,25 @@ def target(
     raise InvalidURL(f"{without_password(url)!r} is not an engine URL; write one of: {SCHEMES}")
 
 
+def _of_redis_py() -> dict[str, Any]:
+    """Return the options of all connections that redis-py makes."""
+    return {"retry": retry.Retry(backoff.NoBackoff(), 0), "protocol": 2, "driver_info": None}
+
+
 def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket_timeout: float) -> Target:
     running = ensure_running(directory, appendfsync=appendfsync)
     options = {**options, "directory": running.directory, "path": str(running.socket)}
+
+    def alink(timeout: float, _: Address) -> AsyncLink:
+        connection = connections_async.AsyncOwnConnection(socket_timeout=None, **options, **_of_redis_py())
+        return links_async.AsyncLink(connection, timeout)
+
     return Target(
         f"embedded:{directory}",
         f"the embedded engine in {directory}",
         "embedded",
         lambda timeout, _: Link(OwnConnection(socket_timeout=timeout, **options)),
-        lambda timeout, _: AsyncLink(AsyncOwnConnection(socket_timeout=None, **options), timeout),
+        alink,
         socket_timeout,
         directory,
         lambda: ensure_running(running.directory, appendfsync=appendfsync, timeout=socket_timeout, unless_stopped=True),
@@ -133,7 +150,7 @@ def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
         f"the engine at {without_password(url)}",
         "server",
         lambda timeout, _: Link(own.make(timeout)),
-        lambda timeout, _: AsyncLink(own.amake(), timeout),
+        lambda timeout, _: links_async.AsyncLink(own.amake(), timeout),
         socket_timeout,
     )
 
@@ -149,7 +166,7 @@ def _cluster(url: str, bus: str, options: dict[str, Any], socket_timeout: float)
         where,
         "cluster",
         lambda timeout, address: Link(own.make(timeout, address)),
-        lambda timeout, address: AsyncLink(own.amake(address), timeout),
+        lambda timeout, address: links_async.AsyncLink(own.amake(address), timeout),
         socket_timeout,
         topology=Cluster(hosts.addresses, bus),
     )
@@ -169,7 +186,7 @@ def _sentinel(url: str, options: dict[str, Any], socket_timeout: float) -> Targe
         f"the engine at {without_password(url)}",
         "sentinel",
         lambda timeout, address: Link(which(address).make(timeout, address)),
-        lambda timeout, address: AsyncLink(which(address).amake(address), timeout),
+        lambda timeout, address: links_async.AsyncLink(which(address).amake(address), timeout),
         socket_timeout,
         topology=Sentinels(hosts.addresses, hosts.name),
     )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hiredis import Reader, pack_command
-from redis import exceptions as redis_errors
-from redis._parsers import BaseParser
 
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.unreachable import explain
@@ -22,6 +20,14 @@ from scratchbus.errors import (
     EngineUnreachable,
     ScratchbusError,
 )
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from redis import _parsers as parsers
+    from redis import exceptions as redis_errors
+else:  # redis-py is imported when it opens a connection, or there is an error
+    parsers = late("redis._parsers")
+    redis_errors = late("redis.exceptions")
 
 Commands = tuple[tuple[Any, ...], ...]
 
@@ -67,12 +73,21 @@ def pack(commands: Commands) -> bytes:
 
 def reply_reader() -> Reader:
     """Return a reader of replies; errors among them are redis-py's."""
-    return Reader(
-        protocolError=redis_errors.InvalidResponse, replyError=BaseParser.parse_error, notEnoughData=UNREAD
-    )  # fmt: skip
+    return Reader(protocolError=_invalid_response, replyError=_reply_error, notEnoughData=UNREAD)
 
 
-BROKEN = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
+def _invalid_response(text: str) -> Exception:
+    return redis_errors.InvalidResponse(text)
+
+
+def _reply_error(text: str) -> Exception:
+    error: Exception = parsers.BaseParser.parse_error(text)  # type: ignore[no-untyped-call]  # redis-py's
+    return error
+
+
+def is_broken(error: Exception) -> bool:
+    """Return whether an error is that of a connection."""
+    return isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError)
 
 
 def translate(error: Exception, where: str) -> ScratchbusError:
@@ -96,7 +111,7 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         error, redis_errors.ClusterDownError | redis_errors.TryAgainError
     ):  # also of a replica that lost its primary
         return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or check its primary")
-    if isinstance(error, BROKEN):
+    if is_broken(error):
         return EngineUnreachable(explain(where, text))
     if isinstance(error, redis_errors.ReadOnlyError) or word == "READONLY" or "READONLY" in text:
         return EngineReadOnly(f"{where} is read-only (a replica?); connect to its primary")

@@ -14,10 +14,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hiredis import pack_command
-from redis import exceptions as redis_errors
 
 from scratchbus.engine.connections import UNREAD, Commands, Revive, whole_from
 from scratchbus.engine.links import Link
@@ -25,12 +24,15 @@ from scratchbus.engine.routing import Address, Conversation, Sending, Topology, 
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Abandoned, Call, Interrupted, Joint, Pause, Queued, Request, Wrote
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
+from scratchbus.late import late
 from scratchbus.telemetry.counters import counts
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
 
-_THROWN = (Interrupted, ScratchbusError, redis_errors.RedisError, OSError)
-"""What a conversation is told of a request that failed; anything else ends it."""
+T = TypeVar("T")
 
 
 class Engine:
@@ -93,7 +95,7 @@ class Engine:
                     time.sleep(request.seconds)
                 else:
                     reply = self._call(request.call)
-            except _THROWN as error:
+            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:  # all else ends it
                 step, reply = conversation.throw, error
 
     def execute(self, call: Call) -> list[Any]:
@@ -151,7 +153,7 @@ class Engine:
             link.close()  # its reply may still be on the way
             raise
         for reply in replies:
-            if isinstance(reply, redis_errors.RedisError):
+            if isinstance(reply, Exception):
                 return self._load_scripts(link, commands, replies)
         return replies
 

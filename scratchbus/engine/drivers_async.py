@@ -18,9 +18,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
-
-from redis import exceptions as redis_errors
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scratchbus.engine.connections import Commands, Revive, whole_from
 from scratchbus.engine.links_async import AsyncLink
@@ -28,12 +26,15 @@ from scratchbus.engine.routing import Address, Conversation, Sending, Topology, 
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Abandoned, Call, Interrupted, Joint, Pause, Queued, Request, Wrote
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
+from scratchbus.late import late
 from scratchbus.telemetry.counters import counts
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
 
-_THROWN = (Interrupted, ScratchbusError, redis_errors.RedisError, OSError)
-"""What a conversation is told of a request that failed; anything else ends it."""
+T = TypeVar("T")
 
 
 # asyncio only:
@@ -127,7 +128,7 @@ class AsyncEngine:
                     # end
                 else:
                     reply = await self._call(request.call)
-            except _THROWN as error:
+            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:  # all else ends it
                 step, reply = conversation.throw, error
 
     async def execute(self, call: Call) -> list[Any]:
@@ -200,7 +201,7 @@ class AsyncEngine:
         #     raise
         # end
         for reply in replies:
-            if isinstance(reply, redis_errors.RedisError):
+            if isinstance(reply, Exception):
                 return await self._load_scripts(link, commands, replies)
         return replies
 

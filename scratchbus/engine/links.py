@@ -10,11 +10,15 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from math import ceil
-from typing import Any
-
-from redis import exceptions as redis_errors
+from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import HUNG_UP, Connection, reply_reader
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
 
 _BUFFER = 256 * 1024  # bytes read at once; a projector's chunk is about a megabyte
 

@@ -9,14 +9,19 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
-from redis import exceptions as redis_errors
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, pack, reply_reader
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Joint
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
 
 _MOST_QUEUED = 25
 """So many requests are sent without waiting for those of more tasks, so that the engine has something to do."""

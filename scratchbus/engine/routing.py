@@ -9,13 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from itertools import count
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from redis import exceptions as redis_errors
-
-from scratchbus.engine.connections import BROKEN, Commands, translate
+from scratchbus.engine.connections import Commands, is_broken, translate
 from scratchbus.engine.patience import PATIENCE, READ_TRIES, backoff
 from scratchbus.engine.steps import Call, Interrupted, Joint, Pause, Request
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
 
 T = TypeVar("T")
 
@@ -88,7 +92,7 @@ class OneServer:
 
 def is_lost(failure: Exception) -> bool:
     """Return whether the connection broke, so that a write may have happened or not."""
-    return isinstance(failure, BROKEN) and not isinstance(
+    return is_broken(failure) and not isinstance(
         failure, redis_errors.AuthenticationError | redis_errors.BusyLoadingError
     )
 

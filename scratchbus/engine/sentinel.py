@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from redis import exceptions as redis_errors
+from typing import TYPE_CHECKING
 
 from scratchbus.engine.routing import Address, Failover, Learning, Sending
 from scratchbus.errors import EngineMisconfigured
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
 
 
 class Sentinels(Failover):

@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
-
-from redis import connection as blocking
-from redis.asyncio import connection as nonblocking
-from redis.exceptions import RedisError
 
 from scratchbus.engine.connections import AsyncConnection, Connection
 from scratchbus.engine.routing import Address
 from scratchbus.errors import InvalidURL
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from redis import connection as blocking
+    from redis import exceptions as redis_errors
+    from redis.asyncio import connection as nonblocking
+else:
+    blocking = late("redis.connection")
+    nonblocking = late("redis.asyncio.connection")
+    redis_errors = late("redis.exceptions")
 
 SCHEMES = (
     "redis://, rediss://, unix://, redis+cluster://host,host, redis+sentinel://host,host/master,"
@@ -66,7 +72,7 @@ def makers(url: str, options: Mapping[str, Any], shown: str) -> Makers:
     made = Makers(lambda **where: cls(**{**kept, **where}), lambda **where: acls(**{**akept, **where}))
     try:
         made.make(None), made.amake()  # which looks at the options
-    except (ValueError, TypeError, RedisError) as error:
+    except (ValueError, TypeError, redis_errors.RedisError) as error:
         raise _not_a_url(shown, error) from None
     return made
 

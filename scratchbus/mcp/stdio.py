@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -129,9 +130,12 @@ class _Line:
         """Send messages to the client; discard them once it has gone."""
         async with messages:
             async for each in messages:
-                text = each.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
+                data = f"{each.message.model_dump_json(by_alias=True, exclude_unset=True)}\n".encode()
                 with suppress(BrokenPipeError):
-                    await anyio.to_thread.run_sync(_write, descriptor, text.encode(), abandon_on_cancel=True)
+                    if _has_room(descriptor, len(data)):  # a thread would take longer than all of the call
+                        os.write(descriptor, data)
+                    else:
+                        await anyio.to_thread.run_sync(_write, descriptor, data, abandon_on_cancel=True)
                 if isinstance(each.message, JSONRPCResponse | JSONRPCError) and each.message.id is not None:
                     self._unanswered.discard(each.message.id)
                     self._changed.set()
@@ -153,6 +157,13 @@ def _read(
             loop.call_soon_threadsafe(chunks.put_nowait, chunk)
         except RuntimeError:  # the loop is closed
             return
+
+
+def _has_room(descriptor: int, size: int) -> bool:
+    """Return whether so many bytes can be written whole without waiting."""
+    ready = select.poll()
+    ready.register(descriptor, select.POLLOUT)
+    return size <= select.PIPE_BUF and ready.poll(0) == [(descriptor, select.POLLOUT)]
 
 
 def _write(descriptor: int, data: bytes) -> None:

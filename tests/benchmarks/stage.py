@@ -61,7 +61,7 @@ FULL = Sizes(
 )  # fmt: skip
 QUICK = Sizes(
     rounds=5, adds=300, batches=2, backlog=3_000, reads=50, small_page=1_000, large_page=10_000, memory=(5_000,),
-    followers=40, published=300, audited=20_000, starts=5,
+    followers=40, published=300, audited=10_000, starts=5,
     notes=2_000,
 )  # fmt: skip
 

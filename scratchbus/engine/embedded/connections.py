@@ -1,60 +1,90 @@
-"""Connections to an embedded engine, which send nothing before the server is known to be this user's."""
+"""Blocking connections to an embedded engine, which send nothing before the server is known to be this user's."""
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from redis import connection as blocking
-from redis import exceptions as redis_errors
-from redis.asyncio import connection as nonblocking
+from hiredis import pack_command
 
+from scratchbus.engine.connections import HUNG_UP, UNREAD, reply_reader
 from scratchbus.engine.embedded.socket import check_peer, check_place
 from scratchbus.errors import EngineUnreachable
+from scratchbus.late import late
+
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
+
+_BUFFER = 4_096
 
 
-class OwnConnection(blocking.UnixDomainSocketConnection):
-    """A blocking connection to the engine of a directory, at the socket `path`."""
+class OwnConnection:
+    """A blocking connection to the engine of a directory, at the socket `path`. It needs no redis-py, to start fast."""
 
-    host: str = ""  # which redis-py leaves abstract and looks up when connecting takes too long
-
-    def __init__(self, directory: Path, **options: Any) -> None:
-        super().__init__(**options)  # type: ignore[no-untyped-call]  # redis-py's
+    def __init__(
+        self, directory: Path, path: str, *, client_name: str, socket_connect_timeout: float, socket_timeout: float
+    ) -> None:
         self._directory = directory
-        self.host = str(self.path)
+        self._path = path
+        self._client_name = client_name
+        self._connect_timeout = socket_connect_timeout
+        self._timeout = socket_timeout
+        self._sock: socket.socket | None = None
 
-    def _connect(self) -> socket.socket:
-        place = Path(self.path)
+    def connect(self) -> None:
+        """Open the socket, unless it is open, and tell the server who this is. Raises redis-py's errors."""
+        if self._sock is not None:
+            return
         try:
-            check_place(place, self._directory)
-            connection: socket.socket = super()._connect()  # type: ignore[no-untyped-call]  # redis-py's
-            try:
-                check_peer(connection, place)
-            except BaseException:
-                connection.close()
-                raise
+            self._sock = self._opened()
+            self._introduce(self._sock)
+        except TimeoutError:
+            self.disconnect()
+            raise redis_errors.TimeoutError("Timeout connecting to server") from None
+        except OSError as problem:
+            self.disconnect()
+            why = f"Error {problem.errno} connecting to {self._path}. {problem.strerror}."
+            raise redis_errors.ConnectionError(why) from problem
         except EngineUnreachable as problem:
             raise redis_errors.ConnectionError(str(problem)) from problem
-        return connection
-
-
-class AsyncOwnConnection(nonblocking.UnixDomainSocketConnection):
-    """An asyncio connection to the engine of a directory, at the socket `path`."""
-
-    def __init__(self, directory: Path, **options: Any) -> None:
-        super().__init__(**options)
-        self._directory = directory
-
-    async def _connect(self) -> None:
-        place = Path(self.path)
-        check_place(place, self._directory)
-        async with asyncio.timeout(self.socket_connect_timeout):
-            reader, writer = await asyncio.open_unix_connection(path=self.path)
-        try:
-            check_peer(writer.get_extra_info("socket"), place)
         except BaseException:
-            writer.close()
+            self.disconnect()
             raise
-        self._reader, self._writer = reader, writer
+
+    def _opened(self) -> socket.socket:
+        place = Path(self._path)
+        check_place(place, self._directory)
+        opened = socket.socket(socket.AF_UNIX)
+        try:
+            opened.settimeout(self._connect_timeout)
+            opened.connect(self._path)
+            check_peer(opened, place)
+            opened.settimeout(self._timeout)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def _introduce(self, opened: socket.socket) -> None:
+        command: tuple[Any, ...] = ("CLIENT", "SETNAME", self._client_name)
+        opened.sendall(pack_command(command))
+        reader = reply_reader()
+        while (reply := reader.gets()) is UNREAD:
+            received = opened.recv(_BUFFER)
+            if not received:
+                raise redis_errors.ConnectionError(HUNG_UP)
+            reader.feed(received)
+        if isinstance(reply, Exception):
+            raise reply
+
+    def disconnect(self, *_: Any) -> None:
+        """Close the socket."""
+        opened, self._sock = self._sock, None
+        if opened is not None:
+            opened.close()
+
+    def __del__(self) -> None:
+        self.disconnect()
