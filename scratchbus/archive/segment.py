@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from itertools import groupby
+from operator import itemgetter
 from secrets import token_hex
 from typing import NamedTuple
 
@@ -28,6 +30,7 @@ MOST_BYTES = 32 * 1024 * 1024
 MOST_UNPACKED = 4 * MOST_BYTES
 """The most bytes that a segment or an index may unpack to: a segment ends with the batch at which it is full."""
 
+_page_of, _subject_and_seq_of = itemgetter(3), itemgetter(4, 2)
 _SHORTEST = 20  # bytes of a line
 
 
@@ -87,12 +90,13 @@ class SegmentBuilder:
 
     def add(self, entries: Sequence[RawEntry]) -> None:
         """Take in the next entries."""
-        lines = list(encode_entries(entries))
+        lines = encode_entries(entries)
         _note(self._places, lines)
-        self.lines += [text for text, *_ in lines]
-        self.bytes += sum(len(text) for text, *_ in lines)
+        texts, hashes, *_ = zip(*lines, strict=True)
+        self.lines += texts
+        self.bytes += sum(map(len, texts))
         self._erased += [int(id.rpartition(b"-")[2]) for id, flat in entries if not flat]
-        self._digest.update(b"".join([hash for _, hash, *_ in lines]))
+        self._digest.update(b"".join(hashes))
         self._ends = [self._ends[0] if self._ends else entries[0], entries[-1]]
 
     @property
@@ -146,7 +150,7 @@ def _ref_of(entry: RawEntry) -> EventRef:
 
 def pack(lines: Sequence[bytes]) -> bytes:
     """Return lines as a segment's file."""
-    return zstd.compress(b"\n".join(lines) + b"\n", level=LEVEL)
+    return zstd.compress(b"\n".join([*lines, b""]), level=LEVEL)
 
 
 def unpack(content: bytes) -> list[bytes]:
@@ -167,8 +171,9 @@ def index_of(lines: Sequence[Line]) -> Index:
 
 
 def _note(places: _Places, lines: Iterable[Line]) -> None:
-    for _, _, seq, page, subject in lines:
+    for page, some in groupby(lines, key=_page_of):
         if page:
             seqs, lasts = places[page]
-            seqs.append(seq)
-            lasts[subject] = seq
+            found = [*map(_subject_and_seq_of, some)]
+            seqs += [seq for _, seq in found]
+            lasts.update(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.manifest import Manifest
@@ -16,6 +15,7 @@ from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.codec import RawEntry, entry_position, is_batch_end
 from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.read_ahead import read_ahead
 from scratchbus.readmodel.scope import Host
 
 
@@ -28,7 +28,7 @@ def segment_builders(
     or EngineError.
     """
     most, builder = bus.core.settings.archive_segment, SegmentBuilder()
-    for entries in _read_ahead(_unarchived(bus, catalog, last, shard, limit)):
+    for entries in read_ahead(_unarchived(bus, catalog, last, shard, limit)):
         while entries:
             cut = 0 if builder.is_full(most) else _whole_batches(entries, most - len(builder.lines))
             if not cut and not builder.lines:
@@ -109,12 +109,3 @@ def _whole_batches(entries: list[RawEntry], most: int) -> int:
 def _is_end(entry: RawEntry) -> bool:
     """Return whether an entry ends its batch; it is not known of an erased one."""
     return bool(entry[1]) and is_batch_end(entry)
-
-
-def _read_ahead(chunks: Iterator[list[RawEntry]]) -> Iterator[list[RawEntry]]:
-    """Yield the chunks, and read the next one ahead."""
-    with ThreadPoolExecutor(1, "archive") as reader:
-        coming = reader.submit(next, chunks, None)
-        while (chunk := coming.result()) is not None:
-            coming = reader.submit(next, chunks, None)
-            yield chunk

@@ -12,7 +12,7 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
-from scratchbus.eventlog.documents import decode_observation, decode_observations, encode_document
+from scratchbus.eventlog.stored_documents import decode_observation, decode_observations, encode_document
 from scratchbus.eventlog.writes import Appended, Write
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.history import known_events, walk_back

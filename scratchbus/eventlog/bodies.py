@@ -11,11 +11,14 @@ import re
 from collections.abc import Callable
 from copy import copy
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+from typing_extensions import is_typeddict
 
 from scratchbus.domain.events import ENVELOPE, Event
 
@@ -25,7 +28,7 @@ Fields = Any
 REFUSED = (msgspec.MsgspecError, ValueError, LookupError, RecursionError)
 """What is raised for a body that the model has to decode; LookupError where there is neither struct nor model."""
 
-MOST_BRACKETS = 100
+_MOST_BRACKETS = 100
 """A body with more of them goes to the model: pydantic refuses JSON that is nested 200 deep, msgspec does not."""
 
 _PLAIN = (str, int, float, bool, NoneType, Any)
@@ -46,11 +49,31 @@ class BodyDecoder:
             kw_only=True,
             gc=False,  # it is never part of a cycle
         )
-        self.by_struct: Callable[[bytes], Fields] = msgspec.json.Decoder(struct).decode
+        self._decode: Callable[[bytes], Fields] = msgspec.json.Decoder(struct).decode
+        self._mappings = [name for name in self._names if is_typeddict(fields[name].annotation)]
+        self.by_struct = self._with_mappings if self._mappings else self._decode
+        """Returns the fields of a body without an object in it, or raises one of REFUSED."""
         self._blank = struct(**dict.fromkeys(fields))
 
-    def by_model(self, body: bytes) -> Fields:
+    def decode(self, body: bytes) -> Fields:
         """Return the fields of a body. Raises pydantic's ValidationError."""
+        if body.count(b"{") + body.count(b"[") > _MOST_BRACKETS:
+            return self.by_model(body)
+        try:
+            return self.by_struct(body)
+        except REFUSED:
+            return self.by_model(body)
+
+    def _with_mappings(self, body: bytes) -> Fields:
+        """Return the fields of a body of which some are mappings: structs, as they are decoded."""
+        fields = self._decode(body)
+        for name in self._mappings:
+            values = asdict(getattr(fields, name))
+            setattr(fields, name, {key: value for key, value in values.items() if value is not UNSET})
+        return fields
+
+    def by_model(self, body: bytes) -> Fields:
+        """Return the fields of a body as its model has them. Raises pydantic's ValidationError."""
         values = self._model.validate_json(body).__dict__
         fields = copy(self._blank)
         for name in self._names:
@@ -77,6 +100,8 @@ def _struct_type(annotation: Any) -> Any:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in _PLAIN or origin is Literal:
         return annotation
+    if is_typeddict(annotation):
+        return _struct_of(annotation)
     if origin is Annotated:
         return _bounded(_struct_type(arguments[0]), arguments[1])
     if origin in (Union, UnionType):
@@ -84,6 +109,15 @@ def _struct_type(annotation: Any) -> Any:
     if origin in (list, dict):
         return origin[tuple(map(_struct_type, arguments))]
     return _ForTheModel
+
+
+def _struct_of(mapping: Any) -> Any:
+    """Return a struct for a mapping of which no key is required and no other is allowed."""
+    if mapping.__required_keys__ or mapping.__pydantic_config__ != {"extra": "forbid"}:
+        return _ForTheModel
+    keys = get_type_hints(mapping, include_extras=True).items()
+    fields = [(key, Union[_struct_type(each), UnsetType], UNSET) for key, each in keys]  # noqa: UP007 - see above
+    return msgspec.defstruct(mapping.__name__, fields, forbid_unknown_fields=True, kw_only=True, gc=False)
 
 
 def _bounded(annotation: Any, field: FieldInfo) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
-from operator import itemgetter, methodcaller
+from itertools import repeat
+from operator import call, itemgetter, methodcaller
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +20,7 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.domain.values import MODEL_SLOTS
 from scratchbus.errors import CodeTooOld
-from scratchbus.eventlog.bodies import MOST_BRACKETS, REFUSED, BodyDecoder, Fields
+from scratchbus.eventlog.bodies import REFUSED, BodyDecoder, Fields
 from scratchbus.eventlog.layouts import ENTRY, NO_TAGS
 
 PREFIX = b'{"v":%d,' % SCHEMA
@@ -26,6 +28,9 @@ _NUMBERS = msgspec.json.Decoder(list[int])
 LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
 _KIND = LAYOUT.index(b"kind")
+_OPENED = b"{".__add__
+_is_of_today, _after_prefix = methodcaller("startswith", PREFIX), itemgetter(slice(len(PREFIX), None))
+_last_brace = methodcaller("rfind", b"{")
 _first, _second = itemgetter(0), itemgetter(1)
 _new = object.__new__
 _set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
@@ -67,6 +72,11 @@ def _decoder_of(kind: bytes) -> BodyDecoder:
     return BodyDecoder(EVENTS[text_of(kind)])
 
 
+@lru_cache(len(EVENTS))
+def _by_struct(kind: bytes) -> Callable[[bytes], Fields]:
+    return _decoder_of(kind).by_struct
+
+
 @cache
 def _serializer_of(cls: type[Event]) -> SchemaSerializer:
     """Return what encodes the fields of a kind of event without its envelope, faster than by leaving it out."""
@@ -91,6 +101,14 @@ text_of: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
 """Returns stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
 
 
+def texts_of(stored: Sequence[bytes]) -> list[str]:
+    """Return each of many stored bytes as text."""
+    try:
+        return [*map(bytes.decode, stored)]
+    except UnicodeDecodeError:
+        return [*map(text_of, stored)]
+
+
 def entry_id(entry: RawEntry) -> str:
     """Return the event id of a raw entry, empty if it has none."""
     return text_of(entry_fields(entry).get(b"id", b""))
@@ -106,6 +124,12 @@ def entry_position(entry: RawEntry, shard: int) -> Position:
     """Return the position of a raw entry."""
     ms, _, seq = entry[0].partition(b"-")
     return Position(int(ms), int(seq), shard)
+
+
+def entry_numbers(entries: Sequence[RawEntry]) -> tuple[list[int], list[int]]:
+    """Return the `ms` and the `seq` of each of many raw entries."""
+    numbers = _NUMBERS.decode(b"[" + b",".join([id for id, _ in entries]).replace(b"-", b",") + b"]")
+    return numbers[::2], numbers[1::2]
 
 
 def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
@@ -137,17 +161,12 @@ def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[in
     else:
         columns = [*zip(*map(_values, entries), strict=True)] or [()] * len(LAYOUT)
     *envelopes, texts = columns
-    bodies = []
-    for at, (kind, text) in enumerate(zip(envelopes[_KIND], texts, strict=True)):
-        rest = text[len(PREFIX) :]
-        is_deep = b"{" in rest and rest.count(b"{") + rest.count(b"[") > MOST_BRACKETS
-        try:
-            if is_deep or not text.startswith(PREFIX):
-                bodies.append(_decode_by_model(entries[at], shard, kind, text, upcasters))
-            else:
-                bodies.append(_decoder_of(kind).by_struct(b"{" + rest))
-        except REFUSED:
-            bodies.append(_decode_by_model(entries[at], shard, kind, text, upcasters))
+    try:
+        if not all(map(_is_of_today, texts)) or any(map(_last_brace, texts)):  # of a flat object that is the first byte
+            raise LookupError
+        bodies = [*map(call, map(_by_struct, envelopes[_KIND]), map(_OPENED, map(_after_prefix, texts)))]
+    except REFUSED:
+        bodies = [*map(_decode_body, entries, repeat(shard), envelopes[_KIND], texts, repeat(upcasters))]
     return Decoded(envelopes, bodies)
 
 
@@ -156,21 +175,20 @@ def _values(entry: RawEntry) -> list[bytes]:
     return [*map(entry_fields(entry).get, LAYOUT, _EMPTY)]
 
 
-def _decode_by_model(
+def _decode_body(
     entry: RawEntry, shard: int, kind: bytes, body: bytes, upcasters: Mapping[int, Upcaster]
 ) -> Fields | Poison | CodeTooOld:
     """Decode any body, of whatever schema version."""
-    envelope = _envelope(entry, shard)
     try:
         if not body.startswith(PREFIX):
-            body = _as_of_today(kind, body, envelope, upcasters)
+            body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
         if text_of(kind) not in EVENTS:
-            return Poison(envelope, f"unknown kind {text_of(kind)!r}")
-        return _decoder_of(kind).by_model(b"{" + body[len(PREFIX) :])
+            return Poison(_envelope(entry, shard), f"unknown kind {text_of(kind)!r}")
+        return _decoder_of(kind).decode(b"{" + body[len(PREFIX) :])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
-        return Poison(envelope, f"{where}: {first['msg']}")
+        return Poison(_envelope(entry, shard), f"{where}: {first['msg']}")
     except (Poison, CodeTooOld) as error:
         return error
 
@@ -189,24 +207,30 @@ def decode_items(
             columns.append([*map(bytes.decode, column)])
         except UnicodeDecodeError:  # someone wrote it by hand
             columns.append([*map(text_of, column)])
-    numbers = _NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")
+    numbers = _NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")  # of stream ids
     items: list[tuple[RawEntry, Event | Poison]] = []
-    for entry, fields, id, subject, page, kind, type_, batch, prev, ms, seq in zip(
-        entries, decoded.bodies, *columns, numbers[::2], numbers[1::2], strict=True
-    ):
-        if isinstance(fields, Exception):
-            if not isinstance(fields, Poison):
-                raise fields
-            items.append((entry, fields))
-            continue
-        fields.id, fields.subject, fields.page, fields.kind, fields.type = id, subject, page, kind, type_
-        fields.batch, fields.prev, fields.ms, fields.seq, fields.shard = batch, prev, ms, seq, shard
-        event: Any = _new(EVENTS[kind])  # as `trusted` does it
-        _set_values(event, asdict(fields))
-        _set_given(event, set())
-        _set_extra(event, None)
-        _set_private(event, None)
-        items.append((entry, event))
+    has_collector = gc.isenabled()
+    gc.disable()  # it would look through these events several times, of which none is garbage yet
+    try:
+        for entry, fields, id, subject, page, kind, type_, batch, prev, ms, seq in zip(
+            entries, decoded.bodies, *columns, numbers[::2], numbers[1::2], strict=True
+        ):
+            if isinstance(fields, Exception):
+                if not isinstance(fields, Poison):
+                    raise fields
+                items.append((entry, fields))
+                continue
+            fields.id, fields.subject, fields.page, fields.kind, fields.type = id, subject, page, kind, type_
+            fields.batch, fields.prev, fields.ms, fields.seq, fields.shard = batch, prev, ms, seq, shard
+            event: Any = _new(EVENTS[kind])  # as `trusted` does it
+            _set_values(event, asdict(fields))
+            _set_given(event, set())
+            _set_extra(event, None)
+            _set_private(event, None)
+            items.append((entry, event))
+    finally:
+        if has_collector:
+            gc.enable()
     return items
 
 

@@ -10,7 +10,7 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, read_floor
-from scratchbus.eventlog.codec import RawEntry, entry_id, entry_position
+from scratchbus.eventlog.codec import RawEntry, entry_id, entry_numbers, entry_position
 from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
 
@@ -125,8 +125,11 @@ def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: 
     if is_missing and not (yield from _check_trimmed(log, cursor)):
         return False
     before = was.seq if was.seq or was.ms == 0 else None
-    for entry in entries:
-        seq = int(entry[0].rpartition(b"-")[2])
+    _, seqs = entry_numbers(entries)
+    first_seq = before + 1 if before is not None else seqs[0] if seqs else 0
+    if seqs == [*range(first_seq, first_seq + len(seqs))]:
+        return True
+    for entry, seq in zip(entries, seqs, strict=True):
         if before is not None and seq <= before:
             raise LogRewound(f"shard {shard}: after {was} comes {entry[0].decode()}; read the log again from the start")
         if before is not None and seq != before + 1 and not (yield from are_erased(keys, before, seq)):

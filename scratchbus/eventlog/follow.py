@@ -9,8 +9,9 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.reader import Narrow, Stop, block_ms, decode_wanted, read
+from scratchbus.eventlog.cursor import Cursor, cursors
+from scratchbus.eventlog.read_ahead import read_ahead
+from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Chunks, Narrow, Stop, decode_wanted, read
 from scratchbus.eventlog.tail_readers import Feeds
 
 
@@ -26,13 +27,18 @@ def follow_events(
 ) -> Iterator[Event]:
     """Yield the events after a position, oldest first; with `follow`, go on as they happen until `stop` is set."""
     places = run(cursors(log, after, pages))
-    while stop is None or not stop.is_set():
-        ms = block_ms(follow, stop)
+    for chunks in read_ahead(_read_to_end(log, feeds, places), lambda: any(place.has_more for place in places)):
+        if stop is not None and stop.is_set():
+            return
+        yield from decode_wanted(chunks, narrow)
+    while follow and (stop is None or not stop.is_set()):
+        ms = LONGEST_BLOCK_MS if stop is None else STOPPABLE_BLOCK_MS
         chunks = feeds.run(read(log, places, ms))
         yield from decode_wanted(chunks, narrow)
-        if chunks:
-            continue
-        if ms is None:
-            return
-        if log.is_spread and len(places) > 1:
+        if not chunks and log.is_spread and len(places) > 1:
             feeds.wait_behind({place.position.shard: place.position for place in places}, ms / 1000)
+
+
+def _read_to_end(log: Log, feeds: Feeds, places: list[Cursor]) -> Iterator[Chunks]:
+    while chunks := feeds.run(read(log, places)):
+        yield chunks

@@ -14,7 +14,7 @@ from scratchbus.engine.wakeup import wait_async
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.reader import Narrow, Stop, block_ms
+from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Narrow, Stop
 from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.telemetry.logs import stderr_logger
@@ -121,10 +121,10 @@ class AsyncEvents:
 
     async def _wait(self) -> None:
         """Wait until there may be more, or it is time to check again. Raises the error that stopped a tail."""
-        ms, places = block_ms(self._follow, self._stop), self._places or []
-        if ms is None:
+        if not self._follow:
             self._is_over = True
             return
+        ms, places = LONGEST_BLOCK_MS if self._stop is None else STOPPABLE_BLOCK_MS, self._places or []
         for place in places:
             if place.feed.trouble is not None:
                 raise place.feed.trouble.with_traceback(None)

@@ -171,7 +171,8 @@ class PageKeys:
     due         sorted set of the whole shard: `<id>@<page>` by the next moment (ms) at which time does something to it
     docs        hash: subject -> its document (JSON)
     memory      hash: subject -> what an agent remembers (JSON): its notepad, a note …
-    all         sorted set: every observation by when it was added (the `seq` of its first event)
+    of_type     what the names of the indexes by type begin with
+    types       hash: type -> 1, for each type of which there is, or was, an observation: their indexes have them all
     positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
     gaps        hash of the whole shard: stream id of an event -> how many events were missing before it
     snapshots   hash: stream id -> the documents as they were then, compressed (see `log.snapshots`)
@@ -191,8 +192,8 @@ class PageKeys:
     """
 
     __slots__ = (
-        "_indexes", "_tag", "all", "checkpoint", "docs", "due", "gaps", "heads", "memory", "open", "page", "paged",
-        "paging", "places", "positions", "rejected", "snapshots",
+        "_indexes", "_tag", "checkpoint", "docs", "due", "gaps", "heads", "memory", "of_type", "open", "page", "paged",
+        "paging", "places", "positions", "rejected", "snapshots", "types",
     )  # fmt: skip
 
     def __init__(self, shard: ShardKeys, page: str, build: int = 1) -> None:
@@ -204,7 +205,7 @@ class PageKeys:
         self.gaps = f"{tag}gaps"
         self.docs = f"{tag}docs:{page}"
         self.memory = f"{tag}memory:{page}"
-        self.all = f"{tag}all:{page}"
+        self.types = f"{tag}types:{page}"
         self.positions = f"{tag}positions:{page}"
         self.snapshots = f"{tag}snapshots:{page}"
         self.paging = f"{tag}paging"
@@ -212,6 +213,7 @@ class PageKeys:
         self.places = f"{tag}places:{page}"
         self.heads = shard.heads(page)
         self.open = shard.open(page)
+        self.of_type = f"{tag}type:{page}#"
         self._indexes: dict[tuple[str, str], str] = {}
 
     def relation(self, name: str) -> str:
@@ -219,7 +221,7 @@ class PageKeys:
         return self._tag + name
 
     def index(self, kind: str, value: str) -> str:
-        """Sorted set: the observations with this type, tag or owner, by when they were added.
+        """Sorted set: the observations with this type, tag or owner, by the `seq` of the event that added each.
 
         No page has a `#` in its name, so that no two pages share an index.
         """

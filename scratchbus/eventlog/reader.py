@@ -261,11 +261,6 @@ def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]
     return has_event
 
 
-def block_ms(follow: bool, stop: Stop | None) -> int | None:
-    """Return how long (ms) to wait for the next events, None for not at all; less when there is a sign to stop."""
-    return None if not follow else LONGEST_BLOCK_MS if stop is None else STOPPABLE_BLOCK_MS
-
-
 def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[Event]:
     """Decode the wanted entries, in the order of time across shards; log and skip entries that are no events."""
     events = []

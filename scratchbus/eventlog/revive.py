@@ -16,9 +16,9 @@ from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import encode_tags
-from scratchbus.eventlog.documents import decode_observation
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import CLASSES, Head
+from scratchbus.eventlog.stored_documents import decode_observation
 from scratchbus.projections.table import is_remembered
 
 if TYPE_CHECKING:

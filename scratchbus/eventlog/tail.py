@@ -13,10 +13,18 @@ from typing import NamedTuple, Protocol
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
-from scratchbus.errors import LogGap, LogRewound, PositionLost, ScratchbusError
+from scratchbus.errors import CodeTooOld, LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_item, entry_fields, entry_position, text_of
+from scratchbus.eventlog.codec import (
+    Poison,
+    RawEntry,
+    decode_bodies,
+    decode_items,
+    entry_fields,
+    entry_position,
+    text_of,
+)
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.reader import Narrow, read
 
@@ -27,16 +35,63 @@ KEPT_BYTES = 8 * 1024 * 1024
 """The most bytes of events it keeps."""
 
 
-class LogEntry:
-    """One entry of the log, decoded once for all followers when the first one needs its event."""
+class _Decoded:
+    """The bodies of entries that were decoded together, and their events once one is looked at."""
 
-    __slots__ = ("_event", "_fields", "entry", "position")
+    def __init__(self, entries: list[RawEntry], shard: int) -> None:
+        self._entries, self._shard = entries, shard
+        self._decoded = decode_bodies(entries, shard)
+        self._items: list[tuple[RawEntry, Event | Poison]] | None = None
+        self.are_events = [not isinstance(body, Exception) for body in self._decoded.bodies]
+
+    def problem(self, at: int) -> Poison | None:
+        """Return why an entry is no event, None if it is one. Raises CodeTooOld."""
+        body = self._decoded.bodies[at]
+        if isinstance(body, CodeTooOld):
+            raise body.with_traceback(None)
+        return body if isinstance(body, Poison) else None
+
+    def event(self, at: int) -> Event | Poison:
+        """Return the event of an entry, of which `problem` has returned None."""
+        if self._items is None:
+            unread = Poison({}, "needs newer code")
+            bodies = [unread if isinstance(body, CodeTooOld) else body for body in self._decoded.bodies]
+            self._items = decode_items(self._entries, self._shard, self._decoded._replace(bodies=bodies))
+        return self._items[at][1]
+
+
+class LogEntry:
+    """One entry of the log, decoded once for all followers when the first one needs it, and its event likewise.
+
+    `is_event` is set when it is decoded; `problem` says why not.
+    """
+
+    __slots__ = ("_at", "_decoded", "_fields", "_position", "entry", "is_event", "shard")
 
     def __init__(self, entry: RawEntry, shard: int) -> None:
         self.entry = entry
-        self.position = entry_position(entry, shard)
+        self.shard = shard
+        self._position: Position | None = None
         self._fields: dict[bytes, bytes] | None = None
-        self._event: Event | Poison | None = None
+        self._decoded: _Decoded | None = None
+        self._at = 0
+        self.is_event = False
+
+    @staticmethod
+    def decode(items: Sequence[LogEntry]) -> None:
+        """Decode entries of one shard, as far as they are not, together: that costs less than one by one."""
+        new = [item for item in items if item._decoded is None]
+        if new:
+            decoded = _Decoded([item.entry for item in new], new[0].shard)
+            for at, (item, is_event) in enumerate(zip(new, decoded.are_events, strict=True)):
+                item._at, item._decoded, item.is_event = at, decoded, is_event  # in this order: other threads may look
+
+    @property
+    def position(self) -> Position:
+        """Its place in the log."""
+        if self._position is None:
+            self._position = entry_position(self.entry, self.shard)
+        return self._position
 
     @property
     def fields(self) -> dict[bytes, bytes]:
@@ -46,11 +101,18 @@ class LogEntry:
         return self._fields
 
     @property
+    def problem(self) -> Poison | None:
+        """Why it is no event, None if it is one. Raises CodeTooOld."""
+        if self._decoded is None:
+            self.decode((self,))
+        return self._decoded.problem(self._at)  # type: ignore[union-attr]  # it is decoded
+
+    @property
     def event(self) -> Event | Poison:
         """Its event, or the reason why it is none. Raises CodeTooOld."""
-        if self._event is None:
-            self._event = decode_item(self.entry, self.position.shard)
-        return self._event
+        if not self.is_event and (problem := self.problem) is not None:
+            return problem
+        return self._decoded.event(self._at)  # type: ignore[union-attr]  # it is decoded
 
     @property
     def id(self) -> str:

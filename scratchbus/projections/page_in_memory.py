@@ -80,7 +80,7 @@ class LivePage:
         shown = self._shown[document.added_seq]
         if isinstance(shown, Observation):
             return shown
-        made = self._shown[shown.added_seq] = self._documents[shown.id] = shown.observation()
+        made = self._shown[shown.added_seq] = self._documents[shown.id] = scratch_page.whole(shown)
         return made
 
     def has(self, name: Name) -> bool:

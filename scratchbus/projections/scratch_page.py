@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import asdict
 from pydantic_core import PydanticUndefined
 
 from scratchbus.domain.events import (
@@ -24,7 +25,7 @@ from scratchbus.domain.events import (
 )
 from scratchbus.domain.observation import Claim, Observation, ObservationFields
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import LARGEST, millis, moment, trusted
+from scratchbus.domain.values import LARGEST, MODEL_SLOTS, millis, moment, trusted
 from scratchbus.projections.projection import FoldError
 from scratchbus.projections.stored_observation import AnyObservation
 
@@ -41,6 +42,9 @@ WAITING = ("waiting", "event")
 
 INDEXED = ("tags", "owner", "remind_on")
 """The fields that can change and that an index follows."""
+
+_new = object.__new__
+_set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
 
 RELATIONS = ("evidence", "links", "causes", "seen", "actions")
 """The relations that an event may tell of; see `log.keys.PageKeys`."""
@@ -72,15 +76,32 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
     return trusted(Observation, observation.__dict__ | changes)
 
 
+def whole(observation: AnyObservation) -> Observation:
+    """Return an observation as users see it."""
+    if isinstance(observation, Observation):
+        return observation
+    fields = asdict(observation)
+    if not observation.seq:
+        fields["ms"], fields["seq"] = observation.added_ms, observation.added_seq
+    if observation.claim is not None:
+        fields["claim"] = trusted(Claim, asdict(observation.claim))
+    made = _new(Observation)  # as `trusted` does it
+    _set_values(made, fields)
+    _set_given(made, set())
+    _set_extra(made, None)
+    _set_private(made, None)
+    return made
+
+
 def settled(observation: Observation, now_ms: int) -> Observation:
     """Return the observation as it reads at this time: archived once it has expired, swept or not."""
     return settled_all([observation], now_ms)[0]
 
 
-def settled_all(observations: Iterable[Observation], now_ms: int) -> list[Observation]:
-    """Return observations as they read at this time."""
+def settled_all(observations: Iterable[AnyObservation], now_ms: int) -> list[Observation]:
+    """Return observations as users see them, as they read at this time."""
     now, read = moment(now_ms), list[Observation]()
-    for each in observations:
+    for each in map(whole, observations):
         expires_at, claim = each.expires_at, each.claim
         if expires_at is not None and expires_at <= now and each.status_class == "open":
             each = _expired(each)
@@ -208,8 +229,7 @@ def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
         changes["expires_at"] = moment(event.ms + event.ttl)
     elif event.expires_at is not None:
         changes["expires_at"] = event.expires_at
-    more = [id for id in event.evidence if id not in observation.evidence]
-    if more:
+    if event.evidence and (more := [id for id in event.evidence if id not in observation.evidence]):
         changes["evidence"] = observation.evidence + more
     return changes
 
@@ -279,3 +299,6 @@ _CHANGES: dict[str, Callable[[Observation, Any], dict[str, Any]]] = {
     "cleared": _cleared,
 }
 """What each kind of event changes; the kinds that this projection folds, besides `added`."""
+
+CHANGING = {kind.encode(): change for kind, change in _CHANGES.items() if kind != "cleared"}
+"""The kinds of events after which an observation is still there, each with what returns the fields that it changes."""

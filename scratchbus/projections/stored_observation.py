@@ -9,10 +9,9 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from msgspec.structs import asdict
 
-from scratchbus.domain.observation import Claim, Observation, ObservationFields
-from scratchbus.domain.values import LARGEST, trusted
+from scratchbus.domain.observation import Observation, ObservationFields
+from scratchbus.domain.values import LARGEST
 
 SURE: float = ObservationFields.model_fields["confidence"].default
 """The confidence of most: this very object, by which msgspec knows that it can be left out."""
@@ -92,18 +91,6 @@ class StoredObservation(msgspec.Struct, omit_defaults=True, gc=False):
             self.ms, self.seq = self.added_ms, self.added_seq
         return self
 
-    def observation(self) -> Observation:
-        """Return the observation that was stored. It has to be `filled`."""
-        fields = asdict(self)
-        if self.claim is not None:
-            fields["claim"] = trusted(Claim, asdict(self.claim))
-        return trusted(Observation, fields)
-
 
 AnyObservation = Observation | StoredObservation
 """An observation, in either form."""
-
-
-def whole(observation: AnyObservation) -> Observation:
-    """Return an observation as users see it."""
-    return observation if isinstance(observation, Observation) else observation.observation()

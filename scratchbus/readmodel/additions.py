@@ -8,56 +8,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-import msgspec
-
 from scratchbus.domain.observation import ObservationFields
 from scratchbus.domain.values import LARGEST, millis, moment
-from scratchbus.eventlog.codec import LAYOUT, PREFIX, RawEntry, entry_fields, text_of
-from scratchbus.eventlog.documents import encode_stored
+from scratchbus.eventlog.bodies import Fields
+from scratchbus.eventlog.codec import Decoded, RawEntry, entry_numbers, text_of, texts_of
+from scratchbus.eventlog.stored_documents import encode_stored
 from scratchbus.projections.scratch_page import WAITING
-from scratchbus.projections.stored_observation import SURE, Confidence, StoredObservation, Whole
+from scratchbus.projections.stored_observation import StoredObservation
 
-_SUBJECT, _PAGE, _KIND, _TYPE, _BODY = (
-    2 * LAYOUT.index(name) + 1 for name in (b"subject", b"page", b"kind", b"type", b"event")
-)
-_SKIPPED = len(PREFIX)
-
+_kept: Callable[[Fields], tuple[Any, ...]] = attrgetter(*ObservationFields.model_fields)
+_stored: Callable[..., StoredObservation] = StoredObservation
 _moment = lru_cache(moment)  # many were added in the same millisecond, and live as long
-_text = lru_cache(text_of)
-
-
-class AddedBody(msgspec.Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
-    """The body of an `Added`: the same fields, which are checked in the same way."""
-
-    by: str
-    content: str
-    cause: str | None = None
-    traceparent: str | None = None
-    source: str | None = None
-    ttl: Whole | None = None
-    times: int = 1
-    owner: str | None = None
-    status: str = "active"
-    status_class: str = "open"
-    confidence: Confidence = SURE
-    context: dict[str, Any] = {}
-    tags: list[str] = []
-    metadata: dict[str, Any] = {}
-    priority: Whole = 50
-    expires_at: datetime | None = None
-    dedupe_key: str | None = None
-    evidence: list[str] = []
-    remind_at: datetime | None = None
-    remind_on: dict[str, Any] | None = None
-
-
-_read_body = msgspec.json.Decoder(AddedBody).decode
-_kept: Callable[[AddedBody], tuple[Any, ...]] = attrgetter(*ObservationFields.model_fields)
 
 
 class PageAdditions:
@@ -74,41 +39,36 @@ class PageAdditions:
         self.indexes: defaultdict[tuple[str, str], list[object]] = defaultdict(list)
         self.places: list[int] = []
         self.relations: list[tuple[str, str, str]] = []
-        self._at_page = b"@" + page
+        self._at_page = b"@" + self.name.encode()
 
     @property
     def count(self) -> int:
         """How many additions there are."""
         return len(self.places) // 2
 
-    def take(self, place: bytes, flat: Sequence[bytes], shard: int) -> bool:
-        """Take an addition, and return whether it is plain; the fold of single events tells what is wrong with it."""
-        id, text = flat[_SUBJECT], flat[_BODY]
-        if not (text.startswith(PREFIX) and id.isupper()):  # memories have subjects in lower case
-            return False
-        type = _text(flat[_TYPE])
-        ms_text, _, seq_text = place.partition(b"-")
-        ms, seq = int(ms_text), int(seq_text)
+    def take(self, id: bytes, name: str, type: str, body: Fields, ms: int, seq: int, shard: int) -> bool:
+        """Take an addition, and return whether it can be folded; the fold of single events says why not.
+
+        `name` is the id as text.
+        """
         try:
-            body = _read_body(b"{" + text[_SKIPPED:])
             if body.ttl is not None:
                 body.expires_at = _moment(ms + body.ttl)
-            source, times = body.source or body.by, min(body.times, LARGEST)
-            place_and_type = text_of(id), self.name, type, source, ms, seq
-            row = encode_stored(StoredObservation(*place_and_type, *_kept(body), times, shard))  # type: ignore[call-arg]
-        except (ValueError, OverflowError, RecursionError):
+        except OverflowError:
             return False
-        self.documents += (id, row)
+        source, times = body.source or body.by, min(body.times, LARGEST)
+        stored = _stored(name, self.name, type, source, ms, seq, *_kept(body), times, shard)
+        self.documents += (id, encode_stored(stored))
         self.places += (ms, seq)
         self._index(id, seq, type, body)
         due = _due(body, ms)
         if due is not None:
             self.due += (due, id + self._at_page)
         if body.evidence or body.cause is not None:
-            self._relate(text_of(id), place, body)
+            self._relate(name, f"{ms}-{seq}", body)
         return True
 
-    def _index(self, id: bytes, seq: int, type: str, body: AddedBody) -> None:
+    def _index(self, id: bytes, seq: int, type: str, body: Fields) -> None:
         indexes = self.indexes
         indexes["type", type] += (seq, id)
         for tag in body.tags if len(body.tags) < 2 else set(body.tags):
@@ -118,36 +78,43 @@ class PageAdditions:
         if body.remind_on is not None:
             indexes[WAITING] += (seq, id)
 
-    def _relate(self, id: str, place: bytes, body: AddedBody) -> None:
+    def _relate(self, id: str, place: str, body: Fields) -> None:
         self.relations += [("evidence", each, f"{id}@{self.name}") for each in body.evidence]
         if body.cause is not None:
-            self.relations.append(("causes", body.cause, text_of(place)))
+            self.relations.append(("causes", body.cause, place))
 
 
-def _due(body: AddedBody, ms: int) -> int | None:
+def _due(body: Fields, ms: int) -> int | None:
     """Return when (ms) time changes an addition first, if it ever does."""
     if body.remind_at is None and body.ttl is not None and body.status_class == "open":
-        return ms + body.ttl
+        return ms + int(body.ttl)
     moments = [body.remind_at, body.expires_at if body.status_class == "open" else None]
     return min((millis(each) for each in moments if each is not None), default=None)
 
 
-def take_additions(entries: Sequence[RawEntry], shard: int) -> tuple[list[PageAdditions], list[RawEntry]]:
-    """Return the plain additions, by page, that nothing else among these entries is about, and all other entries."""
-    pages, others = dict[bytes, PageAdditions](), list[RawEntry]()
-    regular = [flat[::2] == LAYOUT for _, flat in entries]  # others were written by hand
-    subjects = [
-        entry[1][_SUBJECT] if is_regular else entry_fields(entry).get(b"subject", b"")
-        for entry, is_regular in zip(entries, regular, strict=True)
-    ]
+def take_additions(
+    entries: Sequence[RawEntry], decoded: Decoded, shard: int
+) -> tuple[list[PageAdditions], Sequence[RawEntry], Decoded]:
+    """Return the additions, by page, that nothing else among these entries is about; and all other entries."""
+    pages, others = dict[bytes, PageAdditions](), list[int]()
+    _, subjects, names, kinds, types, *_ = decoded.columns
     events_of = Counter(subjects)
-    for entry, subject, is_regular in zip(entries, subjects, regular, strict=True):
-        place, flat = entry
-        if is_regular and flat[_KIND] == b"added" and events_of[subject] == 1:
-            page = pages.get(flat[_PAGE])
+    columns = subjects, texts_of(subjects), names, kinds, texts_of(types), decoded.bodies, *entry_numbers(entries)
+    for at, (id, text, name, kind, type, body, ms, seq) in enumerate(zip(*columns, strict=True)):
+        is_plain = id.isupper() and id.isascii()  # the subjects of memories are in lower case
+        if is_plain and kind == b"added" and events_of[id] == 1 and not isinstance(body, Exception):
+            page = pages.get(name)
             if page is None:
-                page = pages[flat[_PAGE]] = PageAdditions(flat[_PAGE])
-            if page.take(place, flat, shard):
+                page = pages[name] = PageAdditions(name)
+            if page.take(id, text, type, body, ms, seq, shard):
                 continue
-        others.append(entry)
-    return [page for page in pages.values() if page.places], others
+        others.append(at)
+    return [page for page in pages.values() if page.places], *_only(others, entries, decoded)
+
+
+def _only(wanted: list[int], entries: Sequence[RawEntry], decoded: Decoded) -> tuple[Sequence[RawEntry], Decoded]:
+    """Return some of these entries, by their numbers."""
+    if len(wanted) == len(entries):
+        return entries, decoded
+    columns = [[column[at] for at in wanted] for column in decoded.columns]
+    return [entries[at] for at in wanted], Decoded(columns, [decoded.bodies[at] for at in wanted])

@@ -16,7 +16,15 @@ from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, checkpoint_key, commit, not_folded_from
-from scratchbus.eventlog.codec import RawEntry, decode_items, entry_fields, entry_id, entry_position, text_of
+from scratchbus.eventlog.codec import (
+    RawEntry,
+    decode_bodies,
+    decode_items,
+    entry_fields,
+    entry_id,
+    entry_position,
+    text_of,
+)
 from scratchbus.eventlog.gaps import find_gaps
 from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
 from scratchbus.projections.projection import Store
@@ -58,8 +66,8 @@ def fold_once(
     entries = found.entries
     if not entries:
         return FoldStep(0, True, Outcome.DONE), checkpoint
-    additions, others = take_additions(entries, shard)
-    items = decode_items(others, shard)
+    additions, others, decoded = take_additions(entries, decode_bodies(entries, shard), shard)
+    items = decode_items(others, shard, decoded)
     fold = Fold(shard, found.is_archived)
     if not found.is_whole:
         fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)

@@ -19,9 +19,9 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position, text_of
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.documents import decode_document
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.stored_documents import decode_document
 from scratchbus.projections import notes, session
 from scratchbus.projections.notebook import Notebook
 from scratchbus.readmodel.catch_up import catch_up

@@ -23,13 +23,20 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, read_checkpoint
 from scratchbus.eventlog.codec import decode_items, text_of
-from scratchbus.eventlog.documents import decode_document, decode_observations
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import LUA, Head
+from scratchbus.eventlog.stored_documents import (
+    UNREADABLE,
+    decode_document,
+    decode_observations,
+    decode_row,
+    decode_stored,
+)
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document, Store
 from scratchbus.projections.scratch_page import by_priority, is_active
+from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import fold_once, page_in
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.overlay import Overlay, fold_ahead
@@ -44,22 +51,25 @@ def _query(
     docs: Key,
     heads: Key,
     open: Key,
+    types: Key,
     sets: Keys,
     page: str,
     most: int,
     folded: str,
     operation: str,
+    of_type: str,
 ) -> None:
     """Look at a page, and at up to `most` events behind the stream id `folded`, or behind the checkpoint when it is "".
 
     The operations and their arguments: "get", ids; "active", how many (-1: all); "list", at least how many, below which
     seq ("" from the newest), statuses (",a,b," or ""), and a text that the document must contain ("" any). `open` is
-    the sorted set that "active" walks, `sets` are those that "list" intersects.
+    the sorted set that "active" walks, `sets` are those that "list" intersects; without any it walks those of all
+    `types`, whose names begin with `of_type`.
     """
 
 
 KeysOf = Callable[[PageKeys], Iterable[str]]
-"""Returns the sorted sets of a page that a list walks."""
+"""Returns the sorted sets of a page that a list walks; none for all observations."""
 
 IN_MEMORY = 200
 """With more unfolded events than this, a reader commits what it folds."""
@@ -129,11 +139,13 @@ def look(
             docs=getattr(names, store),
             heads=names.heads,
             open=names.open,
+            types=names.types,
             sets=tuple(keys_of(names)) if keys_of is not None else (),
             page=page,
             most=most,
             folded=ahead.at.stream_id if ahead else "",
             operation=operation,
+            of_type=names.of_type,
         )
         (reply,) = yield Call(shard, (command,))
         checkpoint = Checkpoint.parse(reply[2], shard)
@@ -269,7 +281,11 @@ def active(
     want, ahead = -1 if limit is None else limit, None
     while True:
         seen = yield from look(log, page, freshness, "active", want, ahead=ahead, earlier=earlier)
-        ahead, found = seen.ahead, decode_observations(seen.rows)
+        ahead = seen.ahead
+        try:
+            found: Sequence[AnyObservation] = [*map(decode_row, filter(None, seen.rows))]
+        except UNREADABLE:
+            found = decode_stored(seen.rows)
         late = [document for document in seen.overlay.values() if document is not None]
         if not seen.is_end:  # what ranks below the last that was found may have others before it
             last = max(map(by_priority, found), default=(-_ALL, 0))

@@ -7,6 +7,7 @@
 local call = redis.call
 
 local function documents(ids)
+  if #ids > 0 and #ids <= 1000 then return call('HMGET', DOCS, unpack(ids)) end
   local out = {}
   for from = 1, #ids, 1000 do
     for _, row in ipairs(call('HMGET', DOCS, unpack(ids, from, math.min(from + 999, #ids)))) do out[#out + 1] = row end
@@ -51,8 +52,9 @@ end
 
 if OPERATION == 'active' then
   local limit = tonumber(ARGV[FIRST])
-  local ids, untouched = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1), {}
-  for _, id in ipairs(ids) do
+  local ids = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1)
+  local untouched = #touched > 0 and {} or ids
+  for _, id in ipairs(#touched > 0 and ids or {}) do
     if not seen[id] then untouched[#untouched + 1] = id end
   end
   return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, untouched, documents(untouched),
@@ -61,24 +63,45 @@ end
 
 local limit, below, statuses, text = unpack(ARGV, FIRST)
 limit = tonumber(limit) + #touched
-local walk, others, smallest = nil, {}, nil
+local walked, others, smallest = {}, {}, nil -- the smallest set, or those of all types
 for k = SETS, #KEYS do
   local size = call('ZCARD', KEYS[k])
-  if not smallest or size < smallest then walk, smallest = KEYS[k], size end
+  if not smallest or size < smallest then walked[1], smallest = KEYS[k], size end
 end
 for k = SETS, #KEYS do
-  if KEYS[k] ~= walk then others[#others + 1] = KEYS[k] end
+  if KEYS[k] ~= walked[1] then others[#others + 1] = KEYS[k] end
+end
+if not smallest then
+  for k, type in ipairs(call('HKEYS', TYPES)) do walked[k] = OF_TYPE .. type end
+end
+local step = #walked == 1 and 100 or math.min(100, limit)
+
+-- The members of these sets that come next, newest first, and the score of each.
+
+local function next_of(below)
+  local rows, some, scores = {}, {}, {}
+  for _, set in ipairs(walked) do
+    local flat =
+      call('ZREVRANGEBYSCORE', set, below == '' and '+inf' or '(' .. below, '-inf', 'WITHSCORES', 'LIMIT', 0, step)
+    for f = 1, #flat, 2 do rows[#rows + 1] = {flat[f], flat[f + 1]} end
+  end
+  if #walked > 1 then table.sort(rows, function(a, b) return tonumber(a[2]) > tonumber(b[2]) end) end
+  for k = 1, math.min(step, #rows) do
+    some[k] = rows[k][1]
+    scores[some[k]] = rows[k][2]
+  end
+  return some, scores
 end
 
-local ids, docs, looked, is_end = {}, {}, 0, 0
+local ids, docs, looked, is_end, last = {}, {}, 0, 0, nil
 while #ids < limit and looked < 5000 do
-  local some = call('ZREVRANGEBYSCORE', walk, below == '' and '+inf' or '(' .. below, '-inf', 'LIMIT', 0, 100)
+  local some, scores = next_of(below)
   if #some == 0 then
     is_end = 1
     break
   end
   looked = looked + #some
-  below = call('ZSCORE', walk, some[#some])
+  below = scores[some[#some]]
   for _, other in ipairs(others) do
     if #some == 0 then break end
     local kept = {}
@@ -111,9 +134,10 @@ while #ids < limit and looked < 5000 do
       if doc and (text == '' or string.find(doc, text, 1, true)) then
         ids[#ids + 1] = some[i]
         docs[#docs + 1] = doc
+        last = scores[some[i]]
       end
     end
   end
 end
-if #ids >= limit then below, is_end = call('ZSCORE', walk, ids[#ids]), 0 end
+if #ids >= limit then below, is_end = last, 0 end
 return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, docs, is_end, below}

@@ -151,9 +151,12 @@ def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
             rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in some])
-            old = yield from ask_all(shard, [("ZMSCORE", PageKeys(keys, name, build).all, *ids) for name in some])
-            for name, heads, scores in zip(some, rows, old, strict=True):
-                found |= {id: name for id, *there in zip(ids, heads, scores, strict=True) if any(there)}
+            places = [(id, name) for name in some for id in ids]
+            stored = [("HEXISTS", PageKeys(keys, name, build).docs, id) for id, name in places]
+            heads = [head for row in rows for head in row]
+            for (id, name), *there in zip(places, heads, (yield from ask_all(shard, stored)), strict=True):
+                if any(there):
+                    found[id] = name
             for name in some if checkpoint.is_paged else ():
                 left = [id for id in ids if id not in found]
                 found |= dict.fromkeys((yield from paged_out.locate(PageKeys(keys, name, build), shard, left)), name)

@@ -11,8 +11,8 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
-from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import settled_all
 from scratchbus.readmodel.queries import Freshness, PastState, look
@@ -60,7 +60,7 @@ def _search(
     ceiling, out, ahead, walk = below, list[Observation](), None, None
 
     def keys_of(names: PageKeys) -> list[str]:
-        return [names.index(*index) for index in wanted.indexes()] or [names.all]
+        return [names.index(*index) for index in wanted.indexes()]
 
     while limit is None or len(out) < limit:
         ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))

@@ -12,6 +12,7 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.table import is_remembered
+from scratchbus.readmodel.type_indexes import type_indexes
 
 SHORTEST = 6
 """The fewest characters of a suffix."""
@@ -54,9 +55,10 @@ def _ending_in(log: Log, page: str, suffix: str) -> Step[set[str]]:
     """Return the ids that end so, by the heads of the page and, where these were dropped, by what is on the page."""
     keys = log.keys(log.shard(page))
     shard = keys.shard
-    build = (yield from read_checkpoint(keys)).build
+    names = PageKeys(keys, page, (yield from read_checkpoint(keys)).build)
     found: set[str] = set()
-    for scan, key in (("HSCAN", keys.heads(page)), ("ZSCAN", PageKeys(keys, page, build).all)):
+    indexes = yield from type_indexes(names, shard)
+    for scan, key in (("HSCAN", keys.heads(page)), *(("ZSCAN", index) for index in indexes)):
         cursor: object = b"0"
         while True:
             cursor, row = yield from ask(shard, scan, key, cursor, "MATCH", f"*{suffix}", "COUNT", _AT_ONCE)
@@ -65,7 +67,7 @@ def _ending_in(log: Log, page: str, suffix: str) -> Step[set[str]]:
                 break
     at: object = b"0"
     while True:
-        at, row = yield from ask(shard, "HSCAN", PageKeys(keys, page, build).paged, at, "COUNT", _AT_ONCE)
+        at, row = yield from ask(shard, "HSCAN", names.paged, at, "COUNT", _AT_ONCE)
         ids = (paged_out.whole(id) for bucket in row[1::2] for id in paged_out.ids_in(bucket))
         found.update(id for id in ids if id.endswith(suffix))
         if at in (b"0", 0):

@@ -19,11 +19,12 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import entry_id, entry_position, text_of
-from scratchbus.eventlog.documents import read_observations
 from scratchbus.eventlog.gaps import are_erased, count_all_erased
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.positions import count_positions
+from scratchbus.eventlog.stored_documents import read_observations
 from scratchbus.eventlog.unzip import unzip
+from scratchbus.readmodel.type_indexes import type_indexes
 
 LEAST_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
 """A snapshot is written when so many events came since the one before: at least, and for each document it has.
@@ -135,15 +136,18 @@ def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool
         return False
     last = yield from nearest(keys, names, checkpoint.position)
     before, events = yield from count_positions(shard, names.positions, last.position if last else START)
-    if not is_due(events - before, (yield from ask(shard, "ZCARD", names.all))):
+    if not is_due(events - before, (yield from ask(shard, "HLEN", names.docs))):
         return False
     erased = yield from count_all_erased(keys)
     rows, parts = 0, list[bytes]()
-    while ids := (yield from ask(shard, "ZRANGE", names.all, rows, rows + PART - 1)):
-        found, now = yield from ask_all(shard, [("HMGET", names.docs, *ids), ("GET", key)])
-        if text_of(now or b"") != str(checkpoint) or not is_wanted():
-            return False
-        parts.append(pack(found))
-        rows += len(found)
+    for index in (yield from type_indexes(names, shard)):
+        at = 0
+        while ids := (yield from ask(shard, "ZRANGE", index, at, at + PART - 1)):
+            found, now = yield from ask_all(shard, [("HMGET", names.docs, *ids), ("GET", key)])
+            if text_of(now or b"") != str(checkpoint) or not is_wanted():
+                return False
+            parts.append(pack(found))
+            at += len(found)
+        rows += at
     yield from store(keys, names, Snapshot(checkpoint.position, rows, len(parts)), checkpoint.event_id, parts, erased)
     return True

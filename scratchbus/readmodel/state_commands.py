@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
+from scratchbus.domain.observation import Observation
 from scratchbus.engine.scripts import Command
 from scratchbus.eventlog import positions
 from scratchbus.eventlog.checkpoint import Checkpoint
 from scratchbus.eventlog.codec import Poison, entry_fields
-from scratchbus.eventlog.documents import encode_document
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document, Indexes
 from scratchbus.projections.table import projection_of
@@ -83,7 +84,7 @@ def _add(writes: Writes, name: PageKeys, added: PageAdditions) -> None:
     for index, members in added.indexes.items():
         writes["ZADD", name.index(*index)] += members
         if index[0] == "type":
-            writes["ZADD", name.all] += members
+            writes["HSET", name.types] += (index[1], 1)
     for relation, start, end in added.relations:
         writes["ZADD", name.relation(relation)] += (0, f"{start}\t{end}")
 
@@ -107,10 +108,12 @@ def _index(
         writes["ZREM", name.due].append(f"{id}@{name.page}")
     if before and after and all(getattr(before, field) == getattr(after, field) for field in indexes.fields):
         return
-    was = {name.index(*each) for each in indexes.entries(before)} | {name.all} if before else set[str]()
-    now = {name.index(*each) for each in indexes.entries(after)} | {name.all} if after else set[str]()
+    was = {name.index(*each) for each in indexes.entries(before)} if before else set[str]()
+    now = {name.index(*each) for each in indexes.entries(after)} if after else set[str]()
     for key in was - now:
         writes["ZREM", key].append(id)
     if after:
         for key in now - was:
             writes["ZADD", key] += (after.added_seq, id)
+        if not before and isinstance(after, Observation):
+            writes["HSET", name.types] += (after.type, 1)

@@ -20,12 +20,12 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
 from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position
-from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.revive import drop_heads
+from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections import scratch_page
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.scope import Core
@@ -172,7 +172,6 @@ def _removals(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Iterable
     gone: dict[tuple[str, str], list[object]] = defaultdict(list)
     for document in some:
         gone["HDEL", names.docs].append(document.id)
-        gone["ZREM", names.all].append(document.id)
         for index in scratch_page.index_entries(document):
             gone["ZREM", names.index(*index)].append(document.id)
     return [(*command, *ids) for command, ids in gone.items()]

@@ -15,11 +15,11 @@ from scratchbus.eventlog import reader
 from scratchbus.eventlog.append import Log, append
 from scratchbus.eventlog.codec import entry_position
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.reader import Chunks, Narrow, decode_wanted
+from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import evolve

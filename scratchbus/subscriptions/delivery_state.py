@@ -38,13 +38,11 @@ class Acknowledger(Protocol):
 class DeliveryState:
     """One event on its way to the handler and back.
 
-    `event` is set when it is handed out. `when` is the moment (monotonic seconds) before which it is not handed out,
+    `when` is the moment (monotonic seconds) before which it is not handed out,
     and afterwards the moment at which it was.
     """
 
-    __slots__ = ("attempt", "event", "is_noted", "item", "number", "state", "when", "window")
-
-    event: Event
+    __slots__ = ("attempt", "is_noted", "item", "number", "state", "when", "window")
 
     def __init__(self, window: Acknowledger, item: LogEntry, number: int) -> None:
         self.window = window
@@ -54,6 +52,11 @@ class DeliveryState:
         self.attempt = 1
         self.when = 0.0
         self.is_noted = number < 0
+
+    @property
+    def event(self) -> Event:
+        """The event."""
+        return self.item.event  # type: ignore[return-value]  # what is none is not handed out
 
     @property
     def position(self) -> Position:

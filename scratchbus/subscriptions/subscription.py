@@ -127,8 +127,8 @@ class Subscription:
         while not self._is_closed and (self._stop is None or not self._stop.is_set()):
             delivery = consumer.ready()
             if delivery is not None:
-                self._last = cast(Delivery, delivery)
-                return self._last
+                self._last = delivery  # type: ignore[assignment]  # the consumer makes no others
+                return delivery  # type: ignore[return-value]  # see above
             self._woken.clear()
             try:
                 seconds = self._bus.converse(consumer.advance())

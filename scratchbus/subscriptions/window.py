@@ -12,7 +12,6 @@ from typing import Any
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
-from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.tail import LogEntry, TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
@@ -147,21 +146,21 @@ class DeliveryWindow:
 
     def next(self, now: float) -> DeliveryState | None:
         """Hand out the next delivery if its time has come. Raises CodeTooOld."""
+        waiting = self._waiting
         with self._lock:
-            while self._waiting:
-                delivery = self._waiting[0]
+            while waiting:
+                delivery = waiting[0]
                 if delivery.when > now:
                     return None
-                event = delivery.item.event
-                self._waiting.popleft()
-                if isinstance(event, Poison):
-                    logger.warning("not an event", position=str(event.position), reason=event.reason)
+                problem = None if delivery.item.is_event else delivery.item.problem
+                waiting.popleft()
+                if problem is not None:
+                    logger.warning("not an event", position=str(problem.position), reason=problem.reason)
                     self._finish(delivery)
                 elif delivery.attempt > self._most:
-                    delivery.event = event
                     self._bury(delivery, "its consumers went away while they had it", delivery.attempt - 1)
                 else:
-                    delivery.event, delivery.state, delivery.when = event, OUT, now
+                    delivery.state, delivery.when = OUT, now
                     self._counts.delivered += 1
                     return delivery
         return None
@@ -196,9 +195,9 @@ class DeliveryWindow:
             raise LeaseLost(self.lease.name)
         now = time.monotonic()
         with self._lock:
-            if delivery.state == ACKED:
-                return False
             if delivery.state != OUT:
+                if delivery.state == ACKED:
+                    return False
                 raise NotDelivered(self.lease.name, delivery.position)
             self._finish(delivery)
             self._acked += 1
@@ -261,7 +260,7 @@ class DeliveryWindow:
         while line and line[0].state == ACKED:
             done = line.popleft()
             if done.number > 0:
-                self._behind[done.item.position.shard] = done.item
+                self._behind[done.item.shard] = done.item
 
     # -- what is owed to the engine ----------------------------------------------------------------------------------
 

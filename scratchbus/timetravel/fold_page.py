@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
+from typing import Any
 
 from scratchbus.domain.checks import check_limit
 from scratchbus.domain.events import Event
@@ -11,16 +13,28 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_items, entry_fields, entry_position
+from scratchbus.eventlog.codec import (
+    LAYOUT,
+    Decoded,
+    Poison,
+    RawEntry,
+    decode_bodies,
+    decode_items,
+    entry_fields,
+    entry_numbers,
+    entry_position,
+    texts_of,
+)
 from scratchbus.eventlog.cursor import Cursor, cursors
-from scratchbus.eventlog.documents import encode_document
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.moments import event_id_at
 from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.page_in_memory import LivePage
-from scratchbus.projections.projection import damage
+from scratchbus.projections.projection import UNFOLDABLE, damage
+from scratchbus.projections.scratch_page import CHANGING
 from scratchbus.projections.table import IN_PLACE
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.garbage import without_collections
@@ -30,6 +44,7 @@ from scratchbus.timetravel.cut import Cut
 
 Documents = dict[str, Observation]
 
+_SUBJECT, _KIND = LAYOUT.index(b"subject"), LAYOUT.index(b"kind")
 _DENSE = 3  # a page that has one of so many events is read with the others: the engine is quicker at it
 
 
@@ -103,8 +118,28 @@ def fold_events(
 
 
 def _apply_all(documents: Documents, entries: list[RawEntry], shard: int) -> None:
-    for _, item in decode_items(entries, shard):
-        apply(documents, item)
+    """Fold the events of a page. Most of them change an observation that is there: of these no event is made."""
+    decoded = decode_bodies(entries, shard)
+    changes = [
+        None if isinstance(body, Exception) else CHANGING.get(kind)
+        for kind, body in zip(decoded.columns[_KIND], decoded.bodies, strict=True)
+    ]
+    others = [change is None for change in changes]
+    columns = [[*compress(column, others)] for column in decoded.columns]
+    bodies = [*compress(decoded.bodies, others)]
+    items = iter(decode_items([*compress(entries, others)], shard, Decoded(columns, bodies)))
+    fields: Any
+    for subject, fields, change, ms, seq in zip(
+        texts_of(decoded.columns[_SUBJECT]), decoded.bodies, changes, *entry_numbers(entries), strict=True
+    ):
+        if change is None:
+            apply(documents, next(items)[1])
+        elif (document := documents.get(subject)) is not None:
+            fields.ms = ms
+            try:
+                document.__dict__.update(change(document, fields), version=document.version + 1, ms=ms, seq=seq)
+            except UNFOLDABLE:
+                apply(documents, Poison({"subject": subject, "ms": ms, "seq": seq, "shard": shard}, ""))
 
 
 def _keep(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:

@@ -16,10 +16,10 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidSource, PositionLost, shown
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
+from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.silenced import SourceExclusion

@@ -14,14 +14,15 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.documents import decode_stored
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.eventlog.tail import LogEntry
 from scratchbus.projections.page_in_memory import LivePage, Turn
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.garbage import without_collections
+from scratchbus.readmodel.type_indexes import type_indexes
 
 _AT_ONCE = 1_000  # documents that one look takes: about a millisecond of the engine's time
 
@@ -55,11 +56,18 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
 
 
 def _read_documents(names: PageKeys, shard: int) -> Step[list[AnyObservation]]:
-    """Read all documents of a page in the order in which they were added, some at a time."""
+    """Read all documents of a page, some at a time: type by type, in the order in which they were added."""
+    documents: list[AnyObservation] = []
+    for index in (yield from type_indexes(names, shard)):
+        documents += yield from _read_index(names, shard, index)
+    return documents
+
+
+def _read_index(names: PageKeys, shard: int, index: str) -> Step[list[AnyObservation]]:
     documents: list[AnyObservation] = []
     last, ids = b"-inf", list[bytes]()
     while True:
-        commands = [("ZRANGEBYSCORE", names.all, last, "+inf", "WITHSCORES", "LIMIT", 0, _AT_ONCE)]
+        commands = [("ZRANGEBYSCORE", index, last, "+inf", "WITHSCORES", "LIMIT", 0, _AT_ONCE)]
         next_ids, *rows = yield from ask_all(shard, [*commands, *([("HMGET", names.docs, *ids)] if ids else [])])
         some = [row for row in rows[0] if row] if rows else []
         documents += without_collections(partial(decode_stored, some))

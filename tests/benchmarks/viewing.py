@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
-from scratchbus.eventlog.documents import decode_observations
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.page import Page
 from scratchbus.views.view import View
 from tests.benchmarks.measure import Side, interleave
@@ -106,9 +106,9 @@ def measure_view_start(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _documents(stage: Stage, names: PageKeys) -> Any:
-    """Yield all documents of a page as a bare client reads them, some at a time, in the order of their addition."""
+    """Yield all documents of a page, which are all open, as a bare client reads them, some at a time."""
     first = 0
     bare: Any = stage.bare
-    while ids := bare.zrange(names.all, first, first + AT_ONCE - 1):
+    while ids := bare.zrange(names.open, first, first + AT_ONCE - 1):
         yield bare.hmget(names.docs, ids)
         first += AT_ONCE

@@ -28,9 +28,9 @@ from scratchbus.errors import (
 from scratchbus.eventlog.append import Log, append
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import entry_fields
-from scratchbus.eventlog.documents import encode_document
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel import rebuild_lease as leases
 from scratchbus.readmodel import snapshots

@@ -10,7 +10,7 @@ from scratchbus.domain.events import Added
 from scratchbus.domain.observation import UPDATABLE
 from scratchbus.domain.values import moment
 from scratchbus.errors import InvalidField, UnknownField
-from scratchbus.eventlog.documents import decode_observation, decode_observations, encode_document
+from scratchbus.eventlog.stored_documents import decode_observation, decode_observations, encode_document
 
 ONE = Observation(
     id="01ARZ3NDEKTSV4RRFFQ69G5FAV", page="main", type="t", content="é", source="tool", added_ms=1000, added_seq=1,

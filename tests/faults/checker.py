@@ -128,8 +128,8 @@ def _judge_chains(folded: Folded) -> Iterable[Finding]:
 
 def _judge_state(page: str, held: PageState, folded: Documents, state: ShardState) -> Iterable[Finding]:
     yield from _differences("state != fold", page, held.docs, folded)
-    added = {id: document.added_seq for id, document in folded.items()}
-    yield from _differences("index drift", f"{page}, all", held.all, added)
+    if missing := {document.type for document in folded.values()} - held.types:
+        yield Finding("index drift", f"{page}: the types {sorted(missing)} are not listed")
     yield from _differences("index drift", page, held.indexes, index_scores(folded))
     positions = [
         entry_position(entry, state.shard)

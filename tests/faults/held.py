@@ -12,10 +12,10 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import archived_after, read_floor
 from scratchbus.eventlog.checkpoint import Checkpoint, read_unchecked
 from scratchbus.eventlog.codec import entry_fields
-from scratchbus.eventlog.documents import read_document
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.positions import read_positions
+from scratchbus.eventlog.stored_documents import read_document
 
 
 @dataclass
@@ -26,7 +26,7 @@ class PageState:
     open: dict[str, float]
     dedupe: dict[str, str]
     docs: dict[str, Observation]
-    all: dict[str, float]
+    types: set[str]
     positions: list[Position]
     indexes: dict[tuple[str, str], dict[str, float]]
 
@@ -95,7 +95,7 @@ def _read_page(keys: ShardKeys, page: str, build: int) -> Step[PageState]:
             id.decode(): cast(Observation, read_document(id.decode(), row))
             for id, row in zip(docs[::2], docs[1::2], strict=True)
         },
-        _scores((yield from ask(shard, "ZRANGE", names.all, 0, -1, "WITHSCORES"))),
+        {row.decode() for row in (yield from ask(shard, "HKEYS", names.types))},
         positions,
         indexes,
     )

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from scratchbus.eventlog.checkpoint import Checkpoint
-from scratchbus.eventlog.codec import RawEntry, decode_items
+from scratchbus.eventlog.codec import RawEntry, decode_bodies, decode_items
 from scratchbus.eventlog.keys import ShardKeys
-from scratchbus.readmodel.additions import take_additions
+from scratchbus.readmodel.additions import PageAdditions, take_additions
 from scratchbus.readmodel.fold import Fold
 from scratchbus.readmodel.state_commands import commands
 from scratchbus.readmodel.verify.read_model import ReadModel
@@ -63,11 +63,18 @@ def one_by_one(entries: list[RawEntry]) -> ReadModel:
     return model
 
 
+def split(entries: list[RawEntry]) -> tuple[list[PageAdditions], list[RawEntry]]:
+    """Return the additions that are folded by column, by page, and all other entries."""
+    additions, others, decoded = take_additions(entries, decode_bodies(entries, KEYS.shard), KEYS.shard)
+    assert len(decoded.bodies) == len(others)
+    return additions, [*others]
+
+
 def by_column(entries: list[RawEntry]) -> ReadModel:
     """Return what a projector stores."""
     model, fold = ReadModel(KEYS), Fold(KEYS.shard)
-    additions, others = take_additions(entries, KEYS.shard)
-    for other, item in decode_items(others, KEYS.shard):
+    additions, others, decoded = take_additions(entries, decode_bodies(entries, KEYS.shard), KEYS.shard)
+    for other, item in decode_items(others, KEYS.shard, decoded):
         fold.apply(other, item)
     for command in commands(KEYS, fold, Checkpoint(), additions):
         model._run(tuple(map(_text, command)) if command[0] in ("HSET", "ZADD") else command)
@@ -91,7 +98,7 @@ def _text(value: object) -> str:
 @pytest.mark.parametrize("body", PLAIN, ids=json.dumps)
 def test_an_addition_is_stored_as_its_fold_stores_it(body):
     entries = [entry(1, body)]
-    additions, others = take_additions(entries, KEYS.shard)
+    additions, others = split(entries)
     assert [each.count for each in additions] == [1]
     assert not others
     assert same(by_column(entries), one_by_one(entries))
@@ -100,7 +107,7 @@ def test_an_addition_is_stored_as_its_fold_stores_it(body):
 @pytest.mark.parametrize("body", POISON, ids=json.dumps)
 def test_what_cannot_be_folded_is_left_to_the_fold_of_single_events(body):
     entries = [entry(1, body)]
-    assert take_additions(entries, KEYS.shard) == ([], entries)
+    assert split(entries) == ([], entries)
     assert by_column(entries).rejected == {"1795364195387-1"}
 
 
@@ -108,7 +115,6 @@ def test_what_cannot_be_folded_is_left_to_the_fold_of_single_events(body):
     "other",
     [
         entry(1, '{"v":2,'),
-        entry(1, '{"v":1,"by":"x","content":"old"}'),
         entry(1, "{}"),
         entry(1, {}, kind="updated"),
         entry(1, {}, subject="notepad"),
@@ -118,21 +124,35 @@ def test_what_cannot_be_folded_is_left_to_the_fold_of_single_events(body):
 )
 def test_other_entries_are_left_to_it_too(other):
     entries = [other, entry(2, {})]
-    additions, others = take_additions(entries, KEYS.shard)
+    additions, others = split(entries)
     assert others == [other]
     assert [each.count for each in additions] == [1]
 
 
 def test_additions_about_which_more_is_said_are_left_to_it():
     entries = [entry(1, {}), entry(2, {}, page="user:1"), entry(3, {"action": "goal"}, kind="linked", subject=ID + "1")]
-    additions, others = take_additions(entries, KEYS.shard)
+    additions, others = split(entries)
     assert others == [entries[0], entries[2]]
     assert [each.name for each in additions] == ["user:1"]
 
 
+@pytest.mark.parametrize("body", ['{"v":1,"by":"x","content":"old"}', '{"v":2,"content":"y","by":"x","times":3}'])
+def test_additions_of_older_schemas_or_written_by_hand_are_folded_alike(body):
+    by_hand = [b"1-7", [b"kind", b"added", b"subject", ID.encode() + b"7", b"page", b"main", b"event", body.encode()]]
+    assert [each.count for each in split([entry(1, body), by_hand])[0]] == [2]
+    assert same(by_column([entry(1, body), by_hand]), one_by_one([entry(1, body), by_hand]))
+
+
 def test_an_entry_written_by_hand_counts_as_one_about_its_subject():
     by_hand = [b"1-2", [b"page", b"main", b"subject", ID.encode() + b"1", b"kind", b"linked", b"event", b"{}"]]
-    assert take_additions([entry(1, {}), by_hand], KEYS.shard) == ([], [entry(1, {}), by_hand])
+    assert split([entry(1, {}), by_hand]) == ([], [entry(1, {}), by_hand])
+
+
+@pytest.mark.parametrize("field", [b"subject", b"page", b"type"])
+def test_what_is_not_text_is_stored_alike(field):
+    place, flat = entry(1, {"ttl": 1})
+    flat[flat.index(field) + 1] = b"\xffA"
+    assert same(by_column([[place, flat]]), one_by_one([[place, flat]]))
 
 
 def test_positions_of_a_page_stay_in_order_when_some_are_folded_otherwise():

@@ -11,7 +11,7 @@ from typing import Any
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.errors import ScratchbusError
-from scratchbus.eventlog.documents import encode_document, read_document
+from scratchbus.eventlog.stored_documents import encode_document, read_document
 
 KEPT_BYTES = 64 * 1024 * 1024
 """About how many bytes of values are kept in memory."""

@@ -15,9 +15,9 @@ from scratchbus.engine.scripts import Command
 from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.checkpoint import Checkpoint
 from scratchbus.eventlog.codec import Poison, RawEntry, entry_id
-from scratchbus.eventlog.documents import read_document
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.positions import WIDTH, pack
+from scratchbus.eventlog.stored_documents import read_document
 from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.state_commands import commands
@@ -33,7 +33,8 @@ class ReadModel:
     """One build of a shard's read model, folded up to `at`, the event `event_id`.
 
     `rows` has the members of each hash and sorted set with their values or scores, by key; `positions` the packed
-    positions of each page, by key; `rejected` the stream ids of the events that could not be folded.
+    positions of each page, by key; `rejected` the stream ids of the events that could not be folded. Of `erased_types`,
+    each with the key of a page's types, there may be no observations left.
     """
 
     def __init__(self, keys: ShardKeys) -> None:
@@ -43,6 +44,7 @@ class ReadModel:
         self.rows: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         self.positions: defaultdict[str, bytearray] = defaultdict(bytearray)
         self.rejected: set[str] = set()
+        self.erased_types: set[tuple[str, str]] = set()
         self._keys = keys
 
     def apply(self, items: Sequence[tuple[RawEntry, Event | Poison]], gaps: Mapping[str, int]) -> None:
@@ -62,7 +64,9 @@ class ReadModel:
 
     def forget(self, tombstone: Erased) -> None:
         """Drop what the append script drops with erased events, in the moment in which it writes their tombstone."""
-        held = self.positions[self._keys.page(tombstone.page, self.build).positions]
+        names = self._keys.page(tombstone.page, self.build)
+        self.erased_types.add((names.types, tombstone.type))
+        held = self.positions[names.positions]
         for place in tombstone.positions:
             self.rejected.discard(place)
             with suppress(InvalidInput):  # a tombstone that was tampered with

@@ -10,9 +10,9 @@ from scratchbus.domain.memories import Session
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
 from scratchbus.eventlog import paged_out, positions
-from scratchbus.eventlog.documents import UNREADABLE, encode_document, read_as, read_document
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
 from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.stored_documents import UNREADABLE, encode_document, read_as, read_document
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document
 from scratchbus.projections.scratch_page import may_be_paged_out
@@ -111,7 +111,12 @@ class StoredKeys:
                 return StoredKey("paged", key, "hash", tuple, str, partial(self._bucket_difference, page))
             case "gaps":
                 return StoredKey("gap", key, "hash", lambda: rows, rows.get, _text_difference)
-            case "all" | "type" | "tag" | "owner" | "waiting":  # the names of other keys may have a "#" in them
+            case "types":
+                return StoredKey(
+                    "index", key, "hash", lambda: rows, rows.get, _text_difference,
+                    lambda type, row: (key, type) in self.base.erased_types and type not in rows and row == b"1",
+                )  # fmt: skip
+            case "type" | "tag" | "owner" | "waiting":  # the names of other keys may have a "#" in them
                 may_lack = partial(self._may_be_unindexed, page.partition("#")[0])
                 return StoredKey("index", key, "zset", lambda: rows, rows.get, _score_difference, may_lack)
         if kind == "due" or kind in scratch_page.RELATIONS:

@@ -12,7 +12,8 @@ from scratchbus.domain.observation import Observation
 from scratchbus.errors import shown
 from scratchbus.eventlog.salvage import salvage
 from scratchbus.projections.projection import D, Document
-from scratchbus.projections.stored_observation import AnyObservation, StoredObservation, whole
+from scratchbus.projections.scratch_page import whole
+from scratchbus.projections.stored_observation import AnyObservation, StoredObservation
 from scratchbus.projections.table import projection_of
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -22,7 +23,7 @@ UNREADABLE = (ValidationError, msgspec.DecodeError, UnicodeDecodeError, Recursio
 logger = stderr_logger()
 
 encode_stored = msgspec.json.Encoder().encode
-_decode_one = msgspec.json.Decoder(StoredObservation).decode
+decode_row = msgspec.json.Decoder(StoredObservation).decode
 _decode_many = msgspec.json.Decoder(list[StoredObservation]).decode
 
 
@@ -36,14 +37,15 @@ def encode_document(document: Document) -> bytes:
 
 def read_document(subject: str, row: bytes) -> Document:
     """Return the stored document of a subject. Raises one of UNREADABLE."""
-    document: Document = read_as(projection_of(subject).document, row)
+    model = projection_of(subject).document
+    document: Document = whole(decode_row(row)) if model is Observation else read_as(model, row)
     return document
 
 
 def read_as(model: type[D], row: bytes) -> D:
     """Return the stored document of this class. Raises one of UNREADABLE."""
     if issubclass(model, Observation):
-        return _decode_one(row).filled().observation()  # type: ignore[return-value]  # the only such class
+        return whole(decode_row(row))  # type: ignore[return-value]  # the only such class
     return model.__pydantic_validator__.validate_json(row)  # type: ignore[no-any-return]  # compiled from it
 
 
@@ -69,15 +71,11 @@ def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
 def decode_stored(rows: Sequence[bytes | None]) -> Sequence[AnyObservation]:
     """Return the same, in the form in which they are stored."""
     try:
-        return _read_stored(b",".join(filter(None, rows)))
+        return [decode_row(row).filled() for row in rows if row]
     except UNREADABLE:
         return [each for row in rows if row and (each := decode_observation(row)) is not None]
 
 
 def read_observations(rows: bytes) -> list[Observation]:
     """Return the observations of stored documents with commas between them. Raises one of UNREADABLE."""
-    return [*map(StoredObservation.observation, _read_stored(rows))]
-
-
-def _read_stored(rows: bytes) -> list[StoredObservation]:
-    return [*map(StoredObservation.filled, _decode_many(b"[%b]" % rows))]
+    return [*map(whole, _decode_many(b"[%b]" % rows))]

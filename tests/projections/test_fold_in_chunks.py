@@ -1,0 +1,58 @@
+"""A chunk of events is folded into documents as the events are one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scratchbus.eventlog.codec import LAYOUT, RawEntry, decode_item
+from scratchbus.timetravel.fold_page import Documents, _apply_all, apply
+
+BODIES = {
+    "added": ('"content":"a"', '"content":"b","ttl":1000,"times":3,"evidence":["x"]', '"content":7'),
+    "updated": ('"changes":{"content":"c","owner":null}', '"changes":{"tags":["t"]}', '"changes":{"odd":1}'),
+    "repeated": ('"ttl":5000', '"times":2,"evidence":["x","y"]', '"expires_at":"2026-01-31T12:00:00Z"', '"ttl":1.5',
+                 '"ttl":9007199254740991'),
+    "status_changed": ('"status":"resolved","status_class":"closed","reason_code":"resolved","archive_after":1000',
+                       '"status":"active","status_class":"open","reason_code":"reopened","ttl":0', '"status":"x"'),
+    "claimed": ('"holder":"h","ttl":1000', '"holder":"h","ttl":1000,"fence":1', '"holder":"h","ttl":8640000000000000'),
+    "released": ('"backoff":100', '"untried":true'),
+    "lapsed": ("",),
+    "linked": ('"action":"a"', '"action":"b"'),
+    "due": ("",),
+    "cleared": ("",),
+    "erased": ('"reason":"r","positions":[],"version":1',),
+    "context_rendered": ('"observations":{"a":1},"tokens":1',),
+    "unheard_of": ("",),
+}  # fmt: skip
+
+events = st.sampled_from([(kind, body) for kind, some in BODIES.items() for body in some])
+
+
+TOO_LATE = [("one", ("added", '"content":"a"')), ("one", ("claimed", '"holder":"h","ttl":8640000000000000'))]
+
+
+@example(TOO_LATE, 2)
+@given(st.lists(st.tuples(st.sampled_from(("one", "two")), events), max_size=30), st.integers(1, 30))
+def test_chunks_are_folded_as_events_are(log: list[tuple[str, tuple[str, str]]], size: int) -> None:
+    entries = [_entry(seq, *each) for seq, each in enumerate(log, 1)]
+    singly: Documents = {}
+    for entry in entries:
+        apply(singly, decode_item(entry, 2))
+    together: Documents = {}
+    for at in range(0, len(entries), size):
+        _apply_all(together, entries[at : at + size], 2)
+    assert _all(together) == _all(singly)
+
+
+def _entry(seq: int, subject: str, event: tuple[str, str]) -> RawEntry:
+    kind, body = event
+    values = {"id": f"e{seq}", "subject": subject, "page": "main", "kind": kind, "type": "observation", "batch": "1/1"}
+    values |= {"prev": "", "event": f'{{"v":2,"by":"tester"{"," if body else ""}{body}}}'}
+    return [b"1700000000000-%d" % seq, [part for name in LAYOUT for part in (name, values[name.decode()].encode())]]
+
+
+def _all(documents: Documents) -> dict[str, list[tuple[str, Any]]]:
+    return {id: list(each.__dict__.items()) for id, each in documents.items()}
