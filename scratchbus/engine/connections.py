@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hiredis import Reader
+from hiredis import Reader, pack_command
 
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.unreachable import explain
@@ -64,6 +64,11 @@ UNREAD = object()
 """What a reader returns when it has no whole reply."""
 
 HUNG_UP = "Connection closed by server."
+
+
+def pack(commands: Commands) -> bytes:
+    """Return commands as they are sent."""
+    return pack_command(commands[0]) if len(commands) == 1 else b"".join(map(pack_command, commands))
 
 
 def reply_reader() -> Reader:

@@ -6,10 +6,9 @@ import threading
 from functools import cached_property
 from typing import Any
 
-from hiredis import pack_command
 from redis import exceptions as redis_errors
 
-from scratchbus.engine.connections import HUNG_UP, Commands
+from scratchbus.engine.connections import HUNG_UP, Commands, pack
 from scratchbus.engine.links import Link
 from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.steps import Joint
@@ -42,7 +41,7 @@ class _AsyncLink(AsyncLink):
         self._socket = connection._sock
 
     async def exchange(self, commands: Commands, joint: Joint | None = None) -> list[Any]:
-        self._socket.sendall(b"".join(map(pack_command, commands)))
+        self._socket.sendall(pack(commands))
         replies = [await self._socket.responses.get() for _ in commands]
         if _HANG_UP in replies:
             raise redis_errors.ConnectionError(HUNG_UP)

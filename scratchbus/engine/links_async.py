@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
-from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, reply_reader
+from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, pack, reply_reader
+from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Joint
 from scratchbus.late import late
 
@@ -22,15 +23,14 @@ if TYPE_CHECKING:
 else:
     redis_errors = late("redis.exceptions")
 
-_MOST_QUEUED = 16
+_MOST_QUEUED = 25
 """So many requests are sent without waiting for those of more tasks, so that the engine has something to do."""
-
 
 _Future = asyncio.Future[list[Any]]
 _Split = Callable[[Any, int], list[Any]]
 
-_Request = tuple[_Future, Commands, Joint | None]
-"""What gets the replies, what is to be sent, and how that may be joined with what others send."""
+_Request = tuple[_Future, bytes, int, Joint | None]
+"""What gets the replies, the commands and how many there are; of a joint one its own arguments and their number."""
 
 _Sent = tuple[list[_Future], _Split | None, int, float]
 """What gets the replies, how one reply is split between many, how many come, and by when they have to (loop time)."""
@@ -47,6 +47,12 @@ def _resolve(futures: list[_Future], split: _Split | None, replies: list[Any]) -
     for future, part in zip(futures, parts, strict=True):
         if not future.done():
             future.set_result(part)
+
+
+def _arguments(command: Command) -> bytes:
+    """Return the arguments of a command as they are sent, without their number."""
+    packed: bytes = pack_command(command)
+    return packed[packed.index(b"\n") + 1 :]
 
 
 class AsyncLink(asyncio.Protocol):
@@ -103,9 +109,15 @@ class AsyncLink(asyncio.Protocol):
         if not self.is_open:  # not any more
             future.set_exception(redis_errors.ConnectionError(HUNG_UP))
         elif not self._sent:
-            self._transport.write(self._packed([future], commands))
+            packed = pack(commands)
+            self._expect([future], len(commands))
+            self._transport.write(packed)
         else:
-            self._queued.append((future, commands, joint))
+            if joint is None:
+                self._queued.append((future, pack(commands), len(commands), None))
+            else:
+                own = commands[0][len(joint.prefix) :]
+                self._queued.append((future, _arguments(own), len(own), joint))
             if len(self._queued) == 1:
                 self._loop.call_soon(self._flush)
             elif len(self._queued) == _MOST_QUEUED:
@@ -113,33 +125,34 @@ class AsyncLink(asyncio.Protocol):
         return future
 
     def _flush(self) -> None:
-        """Send what is queued, and joined what may be; what was cancelled meanwhile is not sent."""
+        """Send what is queued, and joint calls as one; what was cancelled meanwhile is not sent."""
         together: dict[int, list[_Request]] = {}
         for request in self._queued:
-            future, _, joint = request
+            future, _, _, joint = request
             if not future.done():
                 together.setdefault(id(request if joint is None else joint.prefix), []).append(request)
         self._queued = []
-        if together:
-            self._transport.write(b"".join([self._joined(requests) for requests in together.values()]))
+        packed = b""
+        for requests in together.values():
+            futures = [future for future, _, _, _ in requests]
+            _, sent, count, joint = requests[0]
+            if joint is None:
+                self._expect(futures, count)
+                packed += sent
+            else:
+                self._expect(futures, 1, joint.split)
+                arguments = [_arguments(joint.prefix), *(own for _, own, _, _ in requests)]
+                total = len(joint.prefix) + sum(number for _, _, number, _ in requests)
+                packed += b"*%d\r\n%b" % (total, b"".join(arguments))
+        if packed:
+            self._transport.write(packed)
 
-    def _joined(self, requests: list[_Request]) -> bytes:
-        """Return the bytes of one request that stands for these."""
-        _, commands, joint = requests[0]
-        if joint is None or len(requests) == 1:
-            return self._packed([requests[0][0]], commands)
-        command, start = list(joint.prefix), len(joint.prefix)
-        for _, (own,), _ in requests:
-            command += own[start:]
-        return self._packed([future for future, _, _ in requests], (tuple(command),), joint.split)
-
-    def _packed(self, futures: list[_Future], commands: Commands, split: _Split | None = None) -> bytes:
-        """Return the bytes of a request, whose replies are expected from now on."""
+    def _expect(self, futures: list[_Future], count: int, split: _Split | None = None) -> None:
+        """Expect so many more replies from now on."""
         deadline = self._loop.time() + self._timeout
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._check_deadline)
-        self._sent.append((futures, split, len(commands), deadline))
-        return pack_command(commands[0]) if len(commands) == 1 else b"".join(map(pack_command, commands))
+        self._sent.append((futures, split, count, deadline))
 
     def data_received(self, data: bytes) -> None:
         """Hand out the replies that are complete."""
@@ -152,10 +165,10 @@ class AsyncLink(asyncio.Protocol):
                 replies.append(reply)
                 futures, split, count, _ = sent[0]
                 if len(replies) == count:
-                    sent.popleft()
                     _resolve(futures, split, replies)
+                    sent.popleft()
                     self._replies = replies = []
-        except redis_errors.RedisError as error:
+        except Exception as error:  # a reply that nobody understands, for one
             self._break(error)
         if self.is_closed and not sent:
             self._transport.close()
@@ -176,9 +189,9 @@ class AsyncLink(asyncio.Protocol):
             else:
                 self._break(redis_errors.TimeoutError(f"no reply within {self._timeout:g} s"))
 
-    def _break(self, error: redis_errors.RedisError) -> None:
+    def _break(self, error: Exception) -> None:
         """Close the connection at once, and raise an error in all tasks that wait for a reply."""
-        lost = [future for futures, *_ in self._sent for future in futures] + [future for future, *_ in self._queued]
+        lost = [future for futures, *_ in self._sent for future in futures] + [queued[0] for queued in self._queued]
         self.close()
         self._sent.clear()
         for future in lost:

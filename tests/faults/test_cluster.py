@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from scratchbus import AsyncBus, Bus, NewObservation
+from scratchbus import AsyncBus, AsyncPage, Bus, NewObservation
+from scratchbus.domain.events import Added
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import (
     Claimed,
@@ -281,6 +283,33 @@ def test_slots_that_are_moved_under_load_lose_and_duplicate_nothing(cluster: Clu
     assert load.troubles == set()
     project(bus)
     assert check(bus, Acknowledged(event_ids=load.acknowledged)) == []
+
+
+async def test_additions_of_tasks_that_share_calls_follow_a_slot_that_is_moved(cluster: Cluster, bus: Bus) -> None:
+    done: list[str] = []
+    moved: list[str] = []
+
+    def move_all(page: str) -> None:
+        with Move(cluster, cluster.slot_of(bus, page)) as move:
+            move.keys(lambda key: True)
+        moved.append(page)
+
+    async def add_on(page: AsyncPage, task: int) -> None:
+        while len(done) < 1_000 or len(moved) < 2:
+            await page.add("observation", f"mark-{task}-{len(done)}-")
+            done.append(page.name)
+
+    settings: dict[str, Any] = {"bus": bus.core.log.bus, "source": "tester", "max_observations": 100_000}
+    async with AsyncBus.connect(cluster.url, **settings) as other, asyncio.TaskGroup() as tasks:
+        for task in range(40):
+            tasks.create_task(add_on(other.page(f"page-{task % 2}"), task))
+        await asyncio.to_thread(eventually, lambda: len(done) >= 100)
+        for page in ("page-0", "page-1"):
+            await asyncio.to_thread(move_all, page)
+    project(bus)
+    assert check(bus) == []
+    contents = [event.content for event in bus.events() if isinstance(event, Added)]
+    assert len(contents) == len(set(contents)) == len(done)
 
 
 def test_a_slot_that_is_moved_as_a_whole_is_followed(cluster: Cluster, bus: Bus) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.domain.events import Added
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineUnreachable, LogRewound
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.projector import run_projector
@@ -65,6 +67,20 @@ async def test_a_failover_is_waited_for_by_asyncio_too(watched: Watched, bus_nam
         watched.fail_over()
         await bus.page().add("observation", "after")
         assert [seen.content for seen in await bus.page().list()] == ["after", "before"]
+
+
+async def test_additions_of_tasks_that_share_calls_are_not_there_twice_after_a_failover(
+    watched: Watched, bus_name: str
+) -> None:
+    async with AsyncBus.connect(watched.url, bus=bus_name, source="tester", max_observations=10_000) as bus:
+        await bus.page().add("observation", "before")
+        adding = asyncio.gather(*(bus.page().add("observation", f"{number}") for number in range(50)))
+        await asyncio.to_thread(watched.fail_over)
+        await adding
+        await asyncio.gather(*(bus.page().add("observation", f"{number}") for number in range(50, 100)))
+        contents = [event.content async for event in bus.events() if isinstance(event, Added)]
+    assert len(contents) == len(set(contents))
+    assert set(contents) >= {str(number) for number in range(50, 100)}
 
 
 def test_the_roles_of_the_access_list_go_along_to_the_next_master(tmp_path: Path) -> None:

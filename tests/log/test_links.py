@@ -162,3 +162,29 @@ async def test_closing_lets_what_was_sent_be_answered(tmp_path: Path) -> None:
         assert await asyncio.gather(*waiting) == [[b"a%d" % number, b"x" * number] for number in range(3)]
         with pytest.raises(redis_errors.ConnectionError):
             await link.exchange(echoed(4))
+
+
+async def test_what_cannot_be_sent_is_the_error_of_its_own_task(tmp_path: Path) -> None:
+    joint = Joint(("ECHO",), lambda reply, count: [reply] * count)
+    async with linked(tmp_path, echo) as link:
+        wrong: list[Any] = ["\ud800", object()]
+        calls = [exchange(link, (("ECHO", what),), joint) for what in ("a", *wrong, "b")]
+        first, *errors, last = await asyncio.gather(*calls, return_exceptions=True)
+        again = [exchange(link, (("ECHO", what),)) for what in ("c", *wrong, "d")]
+        assert (await asyncio.gather(*again, return_exceptions=True))[::3] == [[b"c"], [b"d"]]
+        assert await link.exchange(echoed(1)) == [b"a1", b"x"]
+    assert (first, last) == ([b"a"], [b"b"])
+    assert all(isinstance(each, Exception) for each in errors)
+
+
+async def test_a_reply_that_cannot_be_split_leaves_no_one_waiting(tmp_path: Path) -> None:
+    def split(reply: Any, count: int) -> list[Any]:
+        raise ValueError(reply)
+
+    joint = Joint(("ECHO",), split)
+    async with linked(tmp_path, lambda command: b"+OK\r\n") as link, asyncio.timeout(2):
+        calls = [exchange(link, (("ECHO", what),), joint) for what in "abc"]
+        first, *others = await asyncio.gather(*calls, return_exceptions=True)
+        assert link.is_closed
+    assert first == [b"OK"]
+    assert [type(each) for each in others] == [ValueError] * 2
