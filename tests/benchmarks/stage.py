@@ -56,7 +56,7 @@ class Sizes:
 
 FULL = Sizes(
     rounds=7, adds=1_000, batches=4, backlog=10_000, reads=200, small_page=1_000, large_page=100_000,
-    memory=(10_000, 15_000, 20_000, 25_000), followers=200, published=500, audited=300_000, starts=9,
+    memory=(10_000, 15_000, 20_000, 25_000), followers=200, published=500, audited=200_000, starts=9,
     notes=10_000,
 )  # fmt: skip
 QUICK = Sizes(
