@@ -43,5 +43,7 @@ class once(Generic[T]):  # noqa: N801 - it is used as `property` is
 
     def __get__(self, owner: Any, cls: type) -> T:
         """Return what the owner has from now on under this name."""
+        if owner is None:  # asked for on the class
+            return self  # type: ignore[return-value]
         made: T = vars(owner).setdefault(self._name, self._make(owner))
         return made

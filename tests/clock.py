@@ -91,17 +91,17 @@ def _read_turned(shard: int) -> Step[float]:
 def hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every script, and every view, that asks the server for the time ask the turned clock instead."""
     monkeypatch.setattr(live_page, "read_clock", _read_turned)
-    for script in _asking(len(Script.known)):
+    for script in _asking(len(sys.modules)):
         text = script.text.replace(_OWN, _TURNED)
         sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
+        monkeypatch.setattr(script, "sha", sha)  # before the text, of which its own is made
         monkeypatch.setattr(script, "text", text)
-        monkeypatch.setattr(script, "sha", sha)
         monkeypatch.setitem(Script.known, sha, text)
 
 
 @cache
-def _asking(_known: int) -> frozenset[Script[...]]:
-    """Return the scripts that ask for the time; they are looked for again when more scripts are known."""
+def _asking(_modules: int) -> frozenset[Script[...]]:
+    """Return the scripts that ask for the time; they are looked for again when more modules are imported."""
     found = frozenset(script for script in _scripts() if _OWN in script.text)
     assert len(found) >= 3, "appending, reading and sweeping all ask for the time"
     return found

@@ -23,6 +23,7 @@ from inspect import Parameter, signature
 from typing import Annotated, Any, ClassVar, Generic, ParamSpec, TypeVar, get_type_hints
 
 from scratchbus.errors import EngineError, shown
+from scratchbus.late import once
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,13 +74,23 @@ class Script(Generic[P]):
         if any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):
             locals["first"] = str(len(self._arguments) + 1)
         prologue = f"local {', '.join(locals).upper()} =\n  {', '.join(locals.values())}"
-        source = "\n".join([prologue, *map(_read, names)])
-        self.text = _PLACEHOLDER.sub(partial(_fill, constants), source)
-        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        self._source = "\n".join([prologue, *map(_read, names)])
+        self._constants = {found[1]: constants[found[1]] for found in _PLACEHOLDER.finditer(self._source)}
         self._verb = "EVALSHA_RO" if only_reads else "EVALSHA"
-        Script.known[self.sha] = self.text
         if only_reads:
             Script.reading.append(("SCRIPT", "LOAD", self.text))
+
+    @once
+    def text(self) -> str:
+        """The whole script, made when it is first used: what some constants need takes long to import."""
+        return _PLACEHOLDER.sub(partial(_fill, self._constants), self._source)
+
+    @once
+    def sha(self) -> str:
+        """The digest by which the engine knows it."""
+        digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        Script.known[digest] = self.text
+        return digest
 
     def __call__(self, *rest: P.args, **named: P.kwargs) -> Command:
         """Return the command that runs the script."""

@@ -18,9 +18,9 @@ def _own(event: Event) -> str:
 
 _ARCHIVED: dict[str, Any] = {"by": "#by#", "status": "archived", "status_class": "final"}
 _CONSTANTS = {
-    "DISPLACED": _own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
-    "EXPIRED": _own(StatusChanged(reason_code="expired", **_ARCHIVED)),
-    "LAPSED": _own(Lapsed(by="#by#")),
+    "DISPLACED": lambda: _own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
+    "EXPIRED": lambda: _own(StatusChanged(reason_code="expired", **_ARCHIVED)),
+    "LAPSED": lambda: _own(Lapsed(by="#by#")),
     **LUA,
     **GUARDED,
 }

@@ -39,7 +39,7 @@ class PageAdditions:
         self.indexes: defaultdict[tuple[str, str], list[object]] = defaultdict(list)
         self.places: list[int] = []
         self.relations: list[tuple[str, str, str]] = []
-        self._at_page = b"@" + page
+        self._at_page = b"@" + self.name.encode()
 
     @property
     def count(self) -> int:
@@ -101,8 +101,8 @@ def take_additions(
     events_of = Counter(subjects)
     columns = subjects, texts_of(subjects), names, kinds, texts_of(types), decoded.bodies, *entry_numbers(entries)
     for at, (id, text, name, kind, type, body, ms, seq) in enumerate(zip(*columns, strict=True)):
-        # the subjects of memories are in lower case
-        if kind == b"added" and events_of[id] == 1 and id.isupper() and not isinstance(body, Exception):
+        is_plain = id.isupper() and id.isascii()  # the subjects of memories are in lower case
+        if is_plain and kind == b"added" and events_of[id] == 1 and not isinstance(body, Exception):
             page = pages.get(name)
             if page is None:
                 page = pages[name] = PageAdditions(name)

@@ -112,6 +112,7 @@ def _looking_back(sizes: Sizes, buses: tuple[Bus, Bus], then: tuple[BusPosition,
     """Compare histories, and the page a moment ago, in a long and in a short log."""
     pages = [bus.page() for bus in buses]
     ids = [[each.id for each in page.list(limit=sizes.reads)][::-1] for page in pages]
+    looks = max(2, sizes.reads // 10)  # at a moment: each takes as long as many histories
     rows = []
 
     def histories(at: int) -> None:
@@ -119,12 +120,15 @@ def _looking_back(sizes: Sizes, buses: tuple[Bus, Bus], then: tuple[BusPosition,
             pages[at].history(id)
 
     def moments(at: int) -> None:
-        for _ in ids[at]:
+        for _ in range(looks):
             pages[at].as_of(then[at]).active(limit=LIMIT)
 
-    for what, look in (("history(id)", histories), ("as_of(recent).active(limit=20)", moments)):
+    for what, look, count in (
+        ("history(id)", histories, sizes.reads),
+        ("as_of(recent).active(limit=20)", moments, looks),
+    ):
         names = [f"in {bus.position().shards[0].seq:,} events" for bus in buses]
-        sides = [Side(names[at], len(ids[at]), partial(look, at)) for at in range(len(buses))]
+        sides = [Side(names[at], count, partial(look, at)) for at in range(len(buses))]
         taken = interleave(sizes.rounds, *sides)
         rows.append(times(taken, *names, what=f"{what} {names[0]}", floor=Floor("ratio", "at most", 2)))
     return rows

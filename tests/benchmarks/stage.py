@@ -55,8 +55,8 @@ class Sizes:
 
 
 FULL = Sizes(
-    rounds=11, adds=2_000, batches=8, backlog=20_000, reads=200, small_page=1_000, large_page=100_000,
-    memory=(20_000, 30_000, 40_000, 50_000), followers=200, published=1_000, audited=1_000_000, starts=15,
+    rounds=7, adds=1_000, batches=4, backlog=10_000, reads=200, small_page=1_000, large_page=100_000,
+    memory=(10_000, 15_000, 20_000, 25_000), followers=200, published=500, audited=200_000, starts=9,
     notes=10_000,
 )  # fmt: skip
 QUICK = Sizes(

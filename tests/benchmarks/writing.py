@@ -200,7 +200,7 @@ def measure_threads(stage: Stage, sizes: Sizes) -> list[Row]:
             lambda: _in_threads(lambda fields: stage.bare.xadd(STREAM, fields), entries),
         ),
     )
-    return [rates(taken, *taken)]
+    return [rates(taken, *taken, floor=Floor("ratio", "at least", 1.2))]
 
 
 def _in_threads(do: Callable[[Given], object], items: Sequence[Given]) -> None:

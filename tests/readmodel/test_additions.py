@@ -148,6 +148,13 @@ def test_an_entry_written_by_hand_counts_as_one_about_its_subject():
     assert split([entry(1, {}), by_hand]) == ([], [entry(1, {}), by_hand])
 
 
+@pytest.mark.parametrize("field", [b"subject", b"page", b"type"])
+def test_what_is_not_text_is_stored_alike(field):
+    place, flat = entry(1, {"ttl": 1})
+    flat[flat.index(field) + 1] = b"\xffA"
+    assert same(by_column([[place, flat]]), one_by_one([[place, flat]]))
+
+
 def test_positions_of_a_page_stay_in_order_when_some_are_folded_otherwise():
     entries = [
         entry(1, {}),

@@ -6,9 +6,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hiredis import pack_command
-
-from scratchbus.engine.connections import HUNG_UP, UNREAD, reply_reader
+from scratchbus.engine.connections import HUNG_UP, UNREAD, pack, reply_reader
 from scratchbus.engine.embedded.socket import check_peer, check_place
 from scratchbus.errors import EngineUnreachable
 from scratchbus.late import late
@@ -69,8 +67,7 @@ class OwnConnection:
         return opened
 
     def _introduce(self, opened: socket.socket) -> None:
-        command: tuple[Any, ...] = ("CLIENT", "SETNAME", self._client_name)
-        opened.sendall(pack_command(command))
+        opened.sendall(pack((("CLIENT", "SETNAME", self._client_name),)))
         reader = reply_reader()
         while (reply := reader.gets()) is UNREAD:
             received = opened.recv(_BUFFER)
