@@ -47,6 +47,9 @@ _EMPTY = [b""] * len(LAYOUT)
 
 _OBSERVATIONS = TypeAdapter(list[Observation])
 
+AT_ONCE = 100
+"""How many entries are best decoded together: what is made of more of them no longer fits the processor's caches."""
+
 RawEntry = Sequence[Any]
 """A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
 

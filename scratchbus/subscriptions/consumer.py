@@ -263,7 +263,6 @@ class Consumer:
         is_end = True
         for place in window.places or ():
             taken = yield from place.take()
-            LogEntry.decode(taken.items)
             window.receive(taken.items, place.feed.shard, CursorEnd(place.cursor.position, place.cursor.event_id))
             is_end = is_end and taken.is_end
         if len(window.places or ()) > 1:

@@ -7,11 +7,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
+from scratchbus.eventlog.codec import AT_ONCE
 from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.tail import LogEntry, TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
@@ -152,7 +154,11 @@ class DeliveryWindow:
                 delivery = waiting[0]
                 if delivery.when > now:
                     return None
-                problem = None if delivery.item.is_event else delivery.item.problem
+                item, problem = delivery.item, None
+                if not item.is_event:
+                    some = [each.item for each in islice(waiting, AT_ONCE)]
+                    LogEntry.decode([each for each in some if each.shard == item.shard])
+                    problem = item.problem
                 waiting.popleft()
                 if problem is not None:
                     logger.warning("not an event", position=str(problem.position), reason=problem.reason)
