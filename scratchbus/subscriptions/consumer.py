@@ -270,6 +270,8 @@ class Consumer:
         if not self._filters.tags:
             window.enqueue_all()
         while window.raw:
+            if not window.raw[0].is_event:
+                LogEntry.decode(window.raw)
             window.enqueue(is_wanted=(yield from self._is_tagged(window.raw[0])))
         return window.has_next or not is_end
 

@@ -7,13 +7,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
-from scratchbus.eventlog.codec import AT_ONCE
 from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.tail import LogEntry, TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
@@ -156,8 +154,7 @@ class DeliveryWindow:
                     return None
                 item, problem = delivery.item, None
                 if not item.is_event:
-                    some = [each.item for each in islice(waiting, AT_ONCE)]
-                    LogEntry.decode([each for each in some if each.shard == item.shard])
+                    LogEntry.decode(each.item for each in waiting)
                     problem = item.problem
                 waiting.popleft()
                 if problem is not None:
