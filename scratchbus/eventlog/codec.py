@@ -47,9 +47,6 @@ _EMPTY = [b""] * len(LAYOUT)
 
 _OBSERVATIONS = TypeAdapter(list[Observation])
 
-AT_ONCE = 100
-"""How many entries are best decoded together: what is made of more of them no longer fits the processor's caches."""
-
 RawEntry = Sequence[Any]
 """A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
 
@@ -138,6 +135,10 @@ def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
     """Return the fields of a raw entry."""
     flat = entry[1]
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+AT_ONCE = 100
+"""How many entries are best decoded together: what is made of more of them no longer fits the processor's caches."""
 
 
 class Decoded(NamedTuple):
