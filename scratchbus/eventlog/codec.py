@@ -138,6 +138,10 @@ def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
+AT_ONCE = 100
+"""How many entries are best decoded together: what is made of more of them no longer fits the processor's caches."""
+
+
 class Decoded(NamedTuple):
     """Some entries of one log, decoded together: that costs less than one by one.
 

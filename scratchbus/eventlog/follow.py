@@ -11,7 +11,16 @@ from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.cursor import Cursor, cursors
 from scratchbus.eventlog.read_ahead import read_ahead
-from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Chunks, Narrow, Stop, decode_wanted, read
+from scratchbus.eventlog.reader import (
+    LONGEST_BLOCK_MS,
+    STOPPABLE_BLOCK_MS,
+    Chunks,
+    Narrow,
+    Stop,
+    decode_some_at_a_time,
+    decode_wanted,
+    read,
+)
 from scratchbus.eventlog.tail_readers import Feeds
 
 
@@ -30,7 +39,8 @@ def follow_events(
     for chunks in read_ahead(_read_to_end(log, feeds, places), lambda: any(place.has_more for place in places)):
         if stop is not None and stop.is_set():
             return
-        yield from decode_wanted(chunks, narrow)
+        for events in decode_some_at_a_time(chunks, narrow):
+            yield from events
     while follow and (stop is None or not stop.is_set()):
         ms = LONGEST_BLOCK_MS if stop is None else STOPPABLE_BLOCK_MS
         chunks = feeds.run(read(log, places, ms))

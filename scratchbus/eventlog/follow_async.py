@@ -89,6 +89,8 @@ class AsyncEvents:
     def _take(self) -> Event | None:
         """Return an event that was read, if there is one; log and skip entries that cannot be decoded."""
         while self._items:
+            if not self._items[0].is_event:
+                LogEntry.decode(self._items)
             event = self._items[0].event
             self._items.popleft()
             if not isinstance(event, Poison):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
@@ -13,7 +13,7 @@ from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Stretch
 from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, not_of, read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_items, entry_fields, entry_id, entry_position
+from scratchbus.eventlog.codec import AT_ONCE, Poison, RawEntry, decode_items, entry_fields, entry_id, entry_position
 from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import not_erased
@@ -275,3 +275,13 @@ def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[Event]:
     if len(chunks) > 1:
         events.sort(key=in_time)
     return events
+
+
+def decode_some_at_a_time(chunks: Chunks, narrow: Narrow) -> Iterator[list[Event]]:
+    """Do what `decode_wanted` does, some entries at a time where all are of one shard."""
+    if len(chunks) != 1:
+        yield decode_wanted(chunks, narrow)
+        return
+    ((shard, entries),) = chunks
+    for at in range(0, len(entries), AT_ONCE):
+        yield decode_wanted([(shard, entries[at : at + AT_ONCE])], narrow)

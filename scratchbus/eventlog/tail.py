@@ -7,7 +7,8 @@ that it slows no other one and costs no memory.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from scratchbus.domain.events import Event
@@ -17,6 +18,7 @@ from scratchbus.errors import CodeTooOld, LogGap, LogRewound, PositionLost, Scra
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.codec import (
+    AT_ONCE,
     Poison,
     RawEntry,
     decode_bodies,
@@ -78,10 +80,14 @@ class LogEntry:
         self.is_event = False
 
     @staticmethod
-    def decode(items: Sequence[LogEntry]) -> None:
-        """Decode entries of one shard, as far as they are not, together: that costs less than one by one."""
-        new = [item for item in items if item._decoded is None]
+    def decode(items: Iterable[LogEntry]) -> None:
+        """Decode the first hundred entries, those of the first one's shard, together: one by one costs much more.
+
+        Do so before looking at events of which most will be looked at.
+        """
+        new = [item for item in islice(items, AT_ONCE) if item._decoded is None]
         if new:
+            new = [item for item in new if item.shard == new[0].shard]
             decoded = _Decoded([item.entry for item in new], new[0].shard)
             for at, (item, is_event) in enumerate(zip(new, decoded.are_events, strict=True)):
                 item._at, item._decoded, item.is_event = at, decoded, is_event  # in this order: other threads may look

@@ -76,32 +76,52 @@ if not smallest then
 end
 local step = #walked == 1 and 100 or math.min(100, limit)
 
--- The members of these sets that come next, newest first, and the score of each.
-
-local function next_of(below)
-  local rows, some, scores = {}, {}, {}
-  for _, set in ipairs(walked) do
-    local flat =
-      call('ZREVRANGEBYSCORE', set, below == '' and '+inf' or '(' .. below, '-inf', 'WITHSCORES', 'LIMIT', 0, step)
-    for f = 1, #flat, 2 do rows[#rows + 1] = {flat[f], flat[f + 1]} end
-  end
-  if #walked > 1 then table.sort(rows, function(a, b) return tonumber(a[2]) > tonumber(b[2]) end) end
-  for k = 1, math.min(step, #rows) do
-    some[k] = rows[k][1]
-    scores[some[k]] = rows[k][2]
-  end
-  return some, scores
+local function rows_of(set, from)
+  return call('ZREVRANGEBYSCORE', set, from == '' and '+inf' or '(' .. from, '-inf', 'WITHSCORES', 'LIMIT', 0, step)
 end
 
-local ids, docs, looked, is_end, last = {}, {}, 0, 0, nil
+-- Several sets are merged. Each has the rows read last, a member and its score, and at which of them it is.
+
+local function go_on(walk)
+  walk.at = walk.at + 2
+  if walk.at > #walk.rows then
+    walk.rows, walk.at = rows_of(walk.set, walk.below), 1
+  end
+  walk.below = walk.rows[walk.at + 1]
+  walk.score = tonumber(walk.below or 0)
+end
+
+local walks = {}
+for k, set in ipairs(#walked > 1 and walked or {}) do
+  walks[k] = {set = set, below = below, rows = {}, at = 0}
+  go_on(walks[k])
+end
+
+local function next_merged()
+  local rows = {}
+  for r = 1, 2 * step, 2 do
+    local first = walks[1]
+    for k = 2, #walks do
+      if walks[k].score > first.score then first = walks[k] end
+    end
+    if not first.below then break end
+    rows[r], rows[r + 1] = first.rows[first.at], first.below
+    go_on(first)
+  end
+  return rows
+end
+
+local ids, docs, looked, is_end, rows = {}, {}, 0, 0, nil
 while #ids < limit and looked < 5000 do
-  local some, scores = next_of(below)
-  if #some == 0 then
+  rows = #walks > 0 and next_merged() or walked[1] and rows_of(walked[1], below) or {}
+  if #rows == 0 then
     is_end = 1
     break
   end
+  local some = {}
+  for r = 1, #rows, 2 do some[#some + 1] = rows[r] end
   looked = looked + #some
-  below = scores[some[#some]]
+  below = rows[#rows]
   for _, other in ipairs(others) do
     if #some == 0 then break end
     local kept = {}
@@ -134,10 +154,14 @@ while #ids < limit and looked < 5000 do
       if doc and (text == '' or string.find(doc, text, 1, true)) then
         ids[#ids + 1] = some[i]
         docs[#docs + 1] = doc
-        last = scores[some[i]]
       end
     end
   end
 end
-if #ids >= limit then below, is_end = last, 0 end
+if #ids >= limit then
+  is_end = 0
+  for r = 1, #rows, 2 do
+    if rows[r] == ids[#ids] then below = rows[r + 1] end
+  end
+end
 return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, docs, is_end, below}

@@ -263,7 +263,6 @@ class Consumer:
         is_end = True
         for place in window.places or ():
             taken = yield from place.take()
-            LogEntry.decode(taken.items)
             window.receive(taken.items, place.feed.shard, CursorEnd(place.cursor.position, place.cursor.event_id))
             is_end = is_end and taken.is_end
         if len(window.places or ()) > 1:
@@ -271,6 +270,8 @@ class Consumer:
         if not self._filters.tags:
             window.enqueue_all()
         while window.raw:
+            if not window.raw[0].is_event:
+                LogEntry.decode(window.raw)
             window.enqueue(is_wanted=(yield from self._is_tagged(window.raw[0])))
         return window.has_next or not is_end
 

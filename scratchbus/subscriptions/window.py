@@ -152,7 +152,10 @@ class DeliveryWindow:
                 delivery = waiting[0]
                 if delivery.when > now:
                     return None
-                problem = None if delivery.item.is_event else delivery.item.problem
+                item, problem = delivery.item, None
+                if not item.is_event:
+                    LogEntry.decode(each.item for each in waiting)
+                    problem = item.problem
                 waiting.popleft()
                 if problem is not None:
                     logger.warning("not an event", position=str(problem.position), reason=problem.reason)

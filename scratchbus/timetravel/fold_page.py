@@ -14,6 +14,7 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.codec import (
+    AT_ONCE,
     LAYOUT,
     Decoded,
     Poison,
@@ -110,7 +111,8 @@ def fold_events(
         if cursor.position > end:
             entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
         its = [entry for entry in entries if _is_of(entry, name)]
-        without_collections(partial(_apply_all, documents, its, end.shard))
+        for at in range(0, len(its), AT_ONCE):
+            without_collections(partial(_apply_all, documents, its[at : at + AT_ONCE], end.shard))
         count += len(its)
         if progress is not None:
             progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)

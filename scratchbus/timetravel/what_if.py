@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from scratchbus.domain.events import Event
 from scratchbus.engine.steps import Step
@@ -57,7 +58,9 @@ def _fold(exclusion: SourceExclusion, page: str, batches: list[list[LogEntry]], 
     """Fold what is left of these batches of a page and others."""
     if len({batch[0].position.shard for batch in batches}) > 1:
         _settle(exclusion, batches)
-    for batch in batches:
+    for at, batch in enumerate(batches):
+        if not batch[0].is_event:
+            LogEntry.decode(chain.from_iterable(batches[at:]))
         for each in _kept(exclusion, batch):
             if each.page == page:
                 apply(documents, each)

@@ -306,3 +306,20 @@ def test_pages_do_not_see_each_other(bus, reading):
     assert reading(bus.page("a")).get(stranger.id) is None
     with pytest.raises(NotFound):
         bus.page("a").resolve(stranger.id)
+
+
+@on_the_real_engine
+def test_all_types_of_a_page_are_listed_in_one_order(bus, page):
+    types = ("risk_alert", "observation", "observation", "reminder")
+    batch = [NewObservation(type=types[number % 4], content=f"{number}") for number in range(96)]
+    added = [one.id for one in page.add_many(batch)][::-1]
+    for _ in range(2):
+        for limit in (1, 7, 50):
+            listed = found = page.list(limit=limit)
+            while found and len(listed) < 60:
+                found = page.list(limit=limit, after=found[-1])
+                listed = listed + found
+            assert len(listed) >= 60
+            assert [one.id for one in listed] == added[: len(listed)]
+        assert [one.id for one in page.list(limit=None)] == added
+        project(bus)
