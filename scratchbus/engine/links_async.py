@@ -146,6 +146,7 @@ class AsyncLink(asyncio.Protocol):
                 packed += b"*%d\r\n%b" % (total, b"".join(arguments))
         if packed:
             self._transport.write(packed)
+        self._close_if_done()
 
     def _expect(self, futures: list[_Future], count: int, split: _Split | None = None) -> None:
         """Expect so many more replies from now on."""
@@ -170,8 +171,7 @@ class AsyncLink(asyncio.Protocol):
                     self._replies = replies = []
         except Exception as error:  # a reply that nobody understands, for one
             self._break(error)
-        if self.is_closed and not sent:
-            self._transport.close()
+        self._close_if_done()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell those who wait."""
@@ -212,8 +212,13 @@ class AsyncLink(asyncio.Protocol):
             self._timer.cancel()
 
     async def aclose(self) -> None:
-        """Take no more requests, and close the socket when the replies to come are there; wait if there are none."""
+        """Take no more requests, and close the socket when all are answered; wait for that if it is now."""
         self.is_open, self.is_closed = False, True
-        if self._transport is not None and not self._sent:
+        if self._transport is not None:
+            self._close_if_done()
+            if self._transport.is_closing():
+                await asyncio.wait([self._lost], timeout=self._timeout)
+
+    def _close_if_done(self) -> None:
+        if self.is_closed and not self._sent and not self._queued:
             self._transport.close()
-            await asyncio.wait([self._lost], timeout=self._timeout)

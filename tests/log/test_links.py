@@ -156,12 +156,14 @@ async def test_calls_that_begin_alike_are_sent_as_one_while_another_is_on_its_wa
 
 async def test_closing_lets_what_was_sent_be_answered(tmp_path: Path) -> None:
     async with linked(tmp_path, echo) as link:
-        waiting = [asyncio.ensure_future(link.exchange(echoed(number))) for number in range(3)]
+        waiting = [asyncio.ensure_future(link.exchange(echoed(number))) for number in range(3)]  # two are queued
         await link.aclose()
         assert link.is_closed
         assert await asyncio.gather(*waiting) == [[b"a%d" % number, b"x" * number] for number in range(3)]
         with pytest.raises(redis_errors.ConnectionError):
             await link.exchange(echoed(4))
+        async with asyncio.timeout(2):
+            await link._lost
 
 
 async def test_what_cannot_be_sent_is_the_error_of_its_own_task(tmp_path: Path) -> None:
