@@ -13,9 +13,9 @@ from scratchbus.domain.ownership import new_instance, owner_token
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import ShardsMismatch
 from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.checkpoint import is_state_too_old
 from scratchbus.late import late
 from scratchbus.readmodel.queries import Freshness
-from scratchbus.readmodel.rebuild import renew
 from scratchbus.readmodel.scope import Core, refresh_registry
 from scratchbus.settings import load_settings, shipped
 from scratchbus.telemetry.logs import stderr_logger
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from scratchbus.archive import archive_reader, stores
     from scratchbus.engine import connect
     from scratchbus.engine.connect import Target
+    from scratchbus.readmodel import rebuild
     from scratchbus.status import Status
 else:
     archive_reader = late("scratchbus.archive.archive_reader")
     connect = late("scratchbus.engine.connect")
+    rebuild = late("scratchbus.readmodel.rebuild")
     status = late("scratchbus.status")
     stores = late("scratchbus.archive.stores")
 
@@ -107,7 +109,8 @@ def greet(opened: Opened) -> Step[None]:
     if log.is_spread:
         yield from _check(opened, range(1, log.shards))
     yield from refresh_registry(opened.core)
-    yield from renew(opened.core)
+    if (yield from is_state_too_old(log)):
+        yield from rebuild.renew(opened.core)
 
 
 def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:

@@ -6,16 +6,19 @@ from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache
 from secrets import token_hex
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
 from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, ask_all
-from scratchbus.errors import CodeTooOld, InvalidPosition, LogRewound, StateTooOld
+from scratchbus.errors import CodeTooOld, EngineForbidden, InvalidPosition, LogError, LogRewound, StateTooOld
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import CHECKPOINT, LUA
 from scratchbus.projections import scratch_page
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.append import Log  # which writes heads again by what a checkpoint says
 
 
 @lua_script("eventlog/entries", "eventlog/commands", "eventlog/checkpoint", constants=LUA)
@@ -80,6 +83,18 @@ class Checkpoint(NamedTuple):
             return ""
         form = scratch_page.PAGED if self.is_paged else scratch_page.FORM
         return f"{self.position.stream_id}|{self.event_id}|{self.build}|{form}|{self.origin}|{self.token}"
+
+
+def is_state_too_old(log: Log) -> Step[bool]:
+    """Return whether some shard's state is stored in the form of an older version."""
+    for shard in range(log.shards):
+        try:
+            yield from read_unchecked(log.keys(shard))
+        except StateTooOld:
+            return True
+        except (LogError, EngineForbidden):  # whoever reads is told
+            continue
+    return False
 
 
 def _refuse(shard: int, form: int) -> NoReturn:

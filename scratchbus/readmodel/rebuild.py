@@ -10,16 +10,14 @@ from typing import NamedTuple
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
 from scratchbus.errors import (
     EngineError,
-    EngineForbidden,
     LogError,
     LogGap,
     LogRewound,
     RebuildHeld,
     ScratchbusError,
-    StateTooOld,
 )
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, is_state_too_old
 from scratchbus.eventlog.lag import end_of
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
@@ -107,26 +105,15 @@ def renew(core: Core) -> Step[None]:
 
     Where it cannot be rebuilt from here, it is left as it is, and reads say so.
     """
-    for shard in range(core.log.shards):
-        while (yield from _is_too_old(core.log, shard)):
-            logger.warning("an older version stored the state; rebuilding it from the log", shard=shard)
-            try:
-                yield from rebuild(core)
-            except RebuildHeld:
-                yield Pause(_WAIT)
-            except (EngineError, LogError) as problem:
-                logger.warning("the state cannot be rebuilt from here", reason=str(problem))
-                return
-
-
-def _is_too_old(log: Log, shard: int) -> Step[bool]:
-    try:
-        yield from read_checkpoint(log.keys(shard))
-    except StateTooOld:
-        return True
-    except (LogError, EngineForbidden):  # whoever reads is told
-        return False
-    return False
+    while (yield from is_state_too_old(core.log)):
+        logger.warning("an older version stored the state; rebuilding it from the log")
+        try:
+            yield from rebuild(core)
+        except RebuildHeld:
+            yield Pause(_WAIT)
+        except (EngineError, LogError) as problem:
+            logger.warning("the state cannot be rebuilt from here", reason=str(problem))
+            return
 
 
 def _read_end(log: Log, shard: int) -> Step[int]:
