@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+from scratchbus.engine.embedded.server import stop
+
 pytest_plugins = ["tests.collector", "tests.alone", "tests.engines", "tests.launcher.plugin"]
 
 hypothesis.settings.register_profile("scratchbus", deadline=None)  # how fast a real engine answers proves nothing
@@ -28,10 +30,12 @@ def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         for name in list(os.environ):
             if name.startswith("SCRATCHBUS_"):
                 patch.delenv(name)
-        patch.setenv("SCRATCHBUS_HOME", str(tmp_path_factory.mktemp("home")))
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("SCRATCHBUS_HOME", str(home))
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so in the background; what is started would inherit it
             signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
+        stop(home)  # the engine of a test that named none
 
 
 @pytest.fixture(scope="session", autouse=True)
