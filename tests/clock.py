@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import pytest
 
-from scratchbus import commands
+from scratchbus import Bus, commands
 from scratchbus.domain.values import Duration, duration_ms, moment
 from scratchbus.engine.connect import target
 from scratchbus.engine.scripts import Script
@@ -88,8 +88,13 @@ def _read_turned(shard: int) -> Step[float]:
     return int(seconds) * 1000 + int(microseconds) / 1000
 
 
-def hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every script, and every view, that asks the server for the time ask the turned clock instead."""
+def hand_over(monkeypatch: pytest.MonkeyPatch, *buses: Bus) -> None:
+    """Let every script, and every view, that asks the server for the time ask the turned clock instead.
+
+    `buses` are those that have written before, and remember what they send.
+    """
+    for bus in buses:
+        vars(bus.core.log).pop("addition", None)
     monkeypatch.setattr(live_page, "read_clock", _read_turned)
     for script in _asking(len(sys.modules)):
         text = script.text.replace(_OWN, _TURNED)

@@ -28,7 +28,8 @@ def segment_builders(
     or EngineError.
     """
     most, builder = bus.core.settings.archive_segment, SegmentBuilder()
-    for entries in read_ahead(_unarchived(bus, catalog, last, shard, limit)):
+    unarchived = _unarchived(bus, catalog, last, shard, limit)
+    for entries in read_ahead(lambda: next(unarchived, None)):
         while entries:
             cut = 0 if builder.is_full(most) else _whole_batches(entries, most - len(builder.lines))
             if not cut and not builder.lines:

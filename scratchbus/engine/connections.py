@@ -66,9 +66,23 @@ UNREAD = object()
 HUNG_UP = "Connection closed by server."
 
 
+NUMBERS = frozenset({int, float, bool})
+"""What `packable` makes text of."""
+
+
+def packable(command: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a command that hiredis may pack, with numbers as text.
+
+    Where hiredis 3.5 makes text of a number and a signal handler raises meanwhile, as Ctrl-C does, the process crashes.
+    """
+    if NUMBERS.isdisjoint(map(type, command)):
+        return command
+    return tuple([part if isinstance(part, str | bytes) else str(part) for part in command])
+
+
 def pack(commands: Commands) -> bytes:
     """Return commands as they are sent."""
-    return pack_command(commands[0]) if len(commands) == 1 else b"".join(map(pack_command, commands))
+    return b"".join([pack_command(packable(command)) for command in commands])
 
 
 def reply_reader() -> Reader:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hiredis import pack_command
 
-from scratchbus.engine.connections import UNREAD, Commands, Revive, whole_from
+from scratchbus.engine.connections import NUMBERS, UNREAD, Commands, Revive, pack, whole_from
 from scratchbus.engine.links import Link
 from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
@@ -141,7 +141,10 @@ class Engine:
             raise BusClosed
         replies = []
         try:
-            link.send(pack_command(commands[0]) if len(commands) == 1 else b"".join(map(pack_command, commands)))
+            if len(commands) == 1 and NUMBERS.isdisjoint(map(type, commands[0])):
+                link.send(pack_command(commands[0]))
+            else:
+                link.send(pack(commands))
             for _ in commands:
                 while (reply := link.next_reply()) is UNREAD:
                     link.receive()

@@ -12,7 +12,7 @@ import asyncio
 # import os
 # import time
 # from hiredis import pack_command
-# from scratchbus.engine.connections import UNREAD
+# from scratchbus.engine.connections import NUMBERS, UNREAD, pack
 # end
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -188,7 +188,10 @@ class AsyncEngine:
         # blocking only:
         # replies = []
         # try:
-        #     link.send(pack_command(commands[0]) if len(commands) == 1 else b"".join(map(pack_command, commands)))
+        #     if len(commands) == 1 and NUMBERS.isdisjoint(map(type, commands[0])):
+        #         link.send(pack_command(commands[0]))
+        #     else:
+        #         link.send(pack(commands))
         #     for _ in commands:
         #         while (reply := link.next_reply()) is UNREAD:
         #             link.receive()

@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from hiredis import pack_command
-
 from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, pack, reply_reader
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Joint
@@ -51,7 +49,7 @@ def _resolve(futures: list[_Future], split: _Split | None, replies: list[Any]) -
 
 def _arguments(command: Command) -> bytes:
     """Return the arguments of a command as they are sent, without their number."""
-    packed: bytes = pack_command(command)
+    packed = pack((command,))
     return packed[packed.index(b"\n") + 1 :]
 
 

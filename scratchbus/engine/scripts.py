@@ -67,6 +67,7 @@ class Script(Generic[P]):
         self._keys = [each.name for each in named if types[each.name] == Key]
         self._more_keys = [each.name for each in named if types[each.name] == Keys]
         self._arguments = [each.name for each in named if types[each.name] not in (Key, Keys)]
+        self._numbers = [name for name in self._arguments if types[name] is int]
         locals = {name: f"KEYS[{number}]" for number, name in enumerate(self._keys, 1)}
         locals |= {name: str(len(locals) + 1) for name in self._more_keys}
         for number, name in enumerate(self._arguments, 1):
@@ -95,10 +96,12 @@ class Script(Generic[P]):
     def __call__(self, *rest: P.args, **named: P.kwargs) -> Command:
         """Return the command that runs the script."""
         values: dict[str, Any] = self._defaults | named
+        for name in self._numbers:
+            values[name] = str(values[name])  # see `packable`
         keys = list(map(values.__getitem__, self._keys))
         for name in self._more_keys:
             keys += values[name]
-        return (self._verb, self.sha, len(keys), *keys, *map(values.__getitem__, self._arguments), *rest)
+        return (self._verb, self.sha, str(len(keys)), *keys, *map(values.__getitem__, self._arguments), *rest)
 
     def answer(self, reply: Any, *known: int) -> list[Any]:
         """Return a reply of the script, a list that has to begin with one of these numbers. Raises EngineError."""

@@ -318,7 +318,7 @@ def _addition(write: Write) -> Addition:
         event.id,
         event.subject,
         event.type,
-        priority * SPAN,
+        str(priority * SPAN),
         _head_start(write.status, write.status_class, event.type, priority),
         "" if write.expires == "0" else write.expires,
         encode_tags(write.tags or ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any
 
 from scratchbus.domain.events import Event
@@ -36,7 +37,8 @@ def follow_events(
 ) -> Iterator[Event]:
     """Yield the events after a position, oldest first; with `follow`, go on as they happen until `stop` is set."""
     places = run(cursors(log, after, pages))
-    for chunks in read_ahead(_read_to_end(log, feeds, places), lambda: any(place.has_more for place in places)):
+    read_next = partial(_read_next, log, feeds, places)
+    for chunks in read_ahead(read_next, lambda: any(place.has_more for place in places)):
         if stop is not None and stop.is_set():
             return
         for events in decode_some_at_a_time(chunks, narrow):
@@ -49,6 +51,5 @@ def follow_events(
             feeds.wait_behind({place.position.shard: place.position for place in places}, ms / 1000)
 
 
-def _read_to_end(log: Log, feeds: Feeds, places: list[Cursor]) -> Iterator[Chunks]:
-    while chunks := feeds.run(read(log, places)):
-        yield chunks
+def _read_next(log: Log, feeds: Feeds, places: list[Cursor]) -> Chunks | None:
+    return feeds.run(read(log, places)) or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -9,11 +10,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def read_ahead(chunks: Iterator[T], is_worth_it: Callable[[], bool] = lambda: True) -> Iterator[T]:
-    """Yield chunks; a thread reads the next one while one is in use, where `is_worth_it` says so after reading that."""
+def read_ahead(read: Callable[[], T | None], is_worth_it: Callable[[], bool] = lambda: True) -> Iterator[T]:
+    """Yield chunks until `read` returns None; a thread reads the next one while one is in use.
+
+    It does where `is_worth_it` says so after reading that. The child of a fork does not have the thread and reads by
+    itself.
+    """
+    process = os.getpid()
     with ThreadPoolExecutor(1, "read ahead") as reader:
-        chunk = next(chunks, None)
+        chunk = read()
         while chunk is not None:
-            coming = reader.submit(next, chunks, None) if is_worth_it() else None
+            coming = reader.submit(read) if os.getpid() == process and is_worth_it() else None
             yield chunk
-            chunk = next(chunks, None) if coming is None else coming.result()
+            is_read = coming is not None and (os.getpid() == process or coming.done())
+            chunk = coming.result() if coming is not None and is_read else read()

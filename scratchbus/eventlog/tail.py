@@ -68,7 +68,7 @@ class LogEntry:
     `is_event` is set when it is decoded; `problem` says why not.
     """
 
-    __slots__ = ("_at", "_decoded", "_fields", "_position", "entry", "is_event", "shard")
+    __slots__ = ("_at", "_decoded", "_event", "_fields", "_position", "entry", "is_event", "shard")
 
     def __init__(self, entry: RawEntry, shard: int) -> None:
         self.entry = entry
@@ -76,6 +76,7 @@ class LogEntry:
         self._position: Position | None = None
         self._fields: dict[bytes, bytes] | None = None
         self._decoded: _Decoded | None = None
+        self._event: Event | Poison | None = None
         self._at = 0
         self.is_event = False
 
@@ -85,7 +86,7 @@ class LogEntry:
 
         Do so before looking at events of which most will be looked at.
         """
-        new = [item for item in islice(items, AT_ONCE) if item._decoded is None]
+        new = [item for item in islice(items, AT_ONCE) if item._decoded is None and item._event is None]
         if new:
             new = [item for item in new if item.shard == new[0].shard]
             decoded = _Decoded([item.entry for item in new], new[0].shard)
@@ -109,16 +110,30 @@ class LogEntry:
     @property
     def problem(self) -> Poison | None:
         """Why it is no event, None if it is one. Raises CodeTooOld."""
-        if self._decoded is None:
-            self.decode((self,))
-        return self._decoded.problem(self._at)  # type: ignore[union-attr]  # it is decoded
+        if self._event is not None:
+            return None
+        decoded, at = self._decoding()
+        return decoded.problem(at)
 
     @property
     def event(self) -> Event | Poison:
         """Its event, or the reason why it is none. Raises CodeTooOld."""
+        if self._event is not None:
+            return self._event
         if not self.is_event and (problem := self.problem) is not None:
             return problem
-        return self._decoded.event(self._at)  # type: ignore[union-attr]  # it is decoded
+        decoded, at = self._decoding()
+        self._event = event = decoded.event(at)
+        self._decoded = None  # who keeps this entry does not keep those that were decoded with it
+        return event
+
+    def _decoding(self) -> tuple[_Decoded, int]:
+        """Return with what it was decoded, and its number there."""
+        decoded, at = self._decoded, self._at
+        if decoded is None:
+            decoded, at = _Decoded([self.entry], self.shard), 0
+            self._at, self._decoded, self.is_event = at, decoded, decoded.are_events[at]
+        return decoded, at
 
     @property
     def id(self) -> str:

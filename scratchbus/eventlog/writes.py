@@ -74,7 +74,7 @@ class Addition(NamedTuple):
     id: str
     subject: str
     type: str
-    span: int
+    span: str
     start: str
     life: str
     tags: str

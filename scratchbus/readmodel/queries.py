@@ -280,7 +280,7 @@ def active(
         check_limit(limit)
     want, ahead = -1 if limit is None else limit, None
     while True:
-        seen = yield from look(log, page, freshness, "active", want, ahead=ahead, earlier=earlier)
+        seen = yield from look(log, page, freshness, "active", str(want), ahead=ahead, earlier=earlier)
         ahead = seen.ahead
         try:
             found: Sequence[AnyObservation] = [*map(decode_row, filter(None, seen.rows))]

@@ -183,9 +183,7 @@ def clocks(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clock,
     """The clocks of the old and of the new master, once the replica has all that there is."""
     eventually(lambda: pair.replica.has_caught_up(pair.master))
     pair.replica.promote()
-    hand_over(monkeypatch)
-    for bus in (pair.old, pair.new):
-        vars(bus.core.log).pop("addition", None)  # the script that it names asks the server for the time
+    hand_over(monkeypatch, pair.old, pair.new)
     with Clock(pair.master.url) as old, Clock(pair.replica.url) as new:
         yield old, new
 
@@ -275,7 +273,7 @@ def test_acks_of_what_only_the_old_master_had_hide_nothing_of_the_new_one(
                 delivery.ack()
             eventually(lambda: pair.old.status().subscriptions[0].lag == 0)
             pair.part()
-            hand_over(monkeypatch)
+            hand_over(monkeypatch, pair.old, pair.new)
             with Clock(pair.master.url) as old, Clock(pair.replica.url) as new:
                 old.set(new.ms)
                 ghost = pair.old.page().add("observation", "only the old master knows of it")

@@ -36,7 +36,7 @@ def test_a_script_takes_its_keys_and_arguments_in_the_order_of_its_declaration()
         "local LOG, OTHERS, LIMIT, WORD, FIRST =\n  KEYS[1], 2, tonumber(ARGV[1]), ARGV[2], 3\n"
     )
     command = fetch("1-1", "1-2", limit=9, log="l", others=("a", "b"))
-    assert command == ("EVALSHA", fetch.sha, 3, "l", "a", "b", 9, "", "1-1", "1-2")
+    assert command == ("EVALSHA", fetch.sha, "3", "l", "a", "b", "9", "", "1-1", "1-2")
 
 
 def test_a_script_with_an_unknown_constant_is_refused_at_once():
