@@ -85,8 +85,13 @@ def measure(
     "--json", "file", type=click.Path(dir_okay=False, path_type=Path), default=DEFAULT_JSON, help="Where to save."
 )
 @click.option("--audited", type=int, help="How many events the log that is audited has, instead of the usual number.")
+@click.option(
+    "--markdown", type=click.Path(dir_okay=False, path_type=Path), help="Where to save the table as Markdown."
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 when a floor is missed.")
-def main(quick: bool, only: tuple[str, ...], file: Path, audited: int | None, strict: bool) -> None:
+def main(
+    quick: bool, only: tuple[str, ...], file: Path, audited: int | None, markdown: Path | None, strict: bool
+) -> None:
     """Measure scratchbus against bare redis-py, side by side, on a private embedded engine."""
     for name in [name for name in os.environ if name.startswith("SCRATCHBUS_")]:
         del os.environ[name]  # a user's settings are not what is measured
@@ -100,6 +105,8 @@ def main(quick: bool, only: tuple[str, ...], file: Path, audited: int | None, st
     report.show(console, about, rows)
     report.save(file, about, rows)
     click.echo(f"saved to {file}", err=True)
+    if markdown is not None:
+        markdown.write_text(report.markdown(about, rows))
     if quick:
         click.echo("quick: small sizes; run it without --quick for the figures that count", err=True)
     if strict and any(row.reached is False for part in rows.values() for row in part):

@@ -69,14 +69,28 @@ def show(console: Console, about: Mapping[str, Any], parts: Mapping[str, list[Ro
     console.print(table)
     for note in _notes(parts.values()):
         console.print(note, style="dim", highlight=False, markup=False)
+    console.print(_machine_of(about), highlight=False, markup=False, soft_wrap=True)
+
+
+def markdown(about: Mapping[str, Any], parts: Mapping[str, list[Row]]) -> str:
+    """Return the table as Markdown, with the machine above it."""
+    lines = ["| what | against | measured | ratio | aim | reached |", "|---|---|---|---|---|---|"]
+    for row in (row for rows in parts.values() for row in rows):
+        theirs = "" if row.theirs is None else f" against {_figure(row.theirs, row.unit)}"
+        ratio = "" if row.ratio is None else f"{row.ratio.median:.2f}× ({row.ratio.low:.2f}–{row.ratio.high:.2f})"
+        aim = "" if row.floor is None else _floor(row.floor, row.unit)
+        reached = {None: "", True: "yes", False: "**no**"}[row.reached]
+        measured = _figure(row.ours, row.unit) + theirs
+        lines.append(f"| {row.what} | {row.against} | {measured} | {ratio} | {aim} | {reached} |")
+    return f"{_machine_of(about)}\n\n" + "\n".join(lines) + "\n"
+
+
+def _machine_of(about: Mapping[str, Any]) -> str:
     host = about["machine"]
     libraries = ", ".join(f"{name} {number}" for name, number in host["libraries"].items())
-    console.print(
+    return (
         f"{host['cpu']}, {host['cores']} cores, load {host['load_at_start']} at the start; {host['system']},"
-        f" {host['python']}, {host['engine']}, {libraries}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+        f" {host['python']}, {host['engine']}, {libraries}"
     )
 
 
