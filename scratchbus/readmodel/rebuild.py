@@ -34,6 +34,7 @@ _MOST_REST = 9.0  # in times of what the work before it took
 _LONGEST_REST = 1.0  # seconds
 _TERM = 10.0  # seconds after which it is asked whether the end has come nearer
 _NEARER = 0.8  # of what was left before
+_TELL = 5.0  # seconds between two lines about the progress
 _WAIT = 0.2  # seconds until it is looked again whether someone else has rebuilt the state
 
 logger = stderr_logger()
@@ -108,12 +109,25 @@ def renew(core: Core) -> Step[None]:
     while (yield from is_state_too_old(core.log)):
         logger.warning("an older version stored the state; rebuilding it from the log")
         try:
-            yield from rebuild(core)
+            yield from rebuild(core, _log_progress())
         except RebuildHeld:
             yield Pause(_WAIT)
         except (EngineError, LogError) as problem:
             logger.warning("the state cannot be rebuilt from here", reason=str(problem))
             return
+
+
+def _log_progress() -> Progress:
+    """Return what logs from time to time how far a rebuild is."""
+    told = time.monotonic()
+
+    def tell(done: int, end: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > _TELL:
+            told = time.monotonic()
+            logger.info("rebuilding the state", events=done, of=end)
+
+    return tell
 
 
 def _read_end(log: Log, shard: int) -> Step[int]:
