@@ -19,8 +19,9 @@ def _lazily(package, file):  # type checkers read the stub
         """Import a public name when it is first used."""
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home, own = homes[name]
-        value = getattr(__import__(home, fromlist=[own]), own)
+        from scratchbus.late import import_from
+
+        value = import_from(*homes[name])
         setattr(sys.modules[package], name, value)
         return value
 

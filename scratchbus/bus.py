@@ -9,43 +9,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from scratchbus import opening
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.registry import Registry
+from scratchbus.domain.values import Duration
 from scratchbus.engine.renewal import Keeper
+from scratchbus.eventlog.foreign import ForeignEntry
 from scratchbus.eventlog.tail_readers import Feeds
 from scratchbus.late import late, once
 from scratchbus.memory.memories import Memories
 from scratchbus.page import Page
 from scratchbus.readmodel.scope import push_registry, refresh_registry
+from scratchbus.settings import Settings
 
 if TYPE_CHECKING:
     from scratchbus import context as contexts
+    from scratchbus import status as statuses
     from scratchbus import subscriptions as subscribing
     from scratchbus import work as working
     from scratchbus.archive import importing
     from scratchbus.commands import claim as claiming
     from scratchbus.commands import read as looking
-    from scratchbus.context import Contexts
-    from scratchbus.domain.events import Event
-    from scratchbus.domain.position import BusPosition, Position
-    from scratchbus.domain.registry import Registry
-    from scratchbus.domain.values import Duration
     from scratchbus.eventlog import consumers, cursor, foreign, reader
     from scratchbus.eventlog import follow as following
-    from scratchbus.eventlog.foreign import ForeignEntry
     from scratchbus.readmodel import rebuild as rebuilding
     from scratchbus.readmodel import registry_files
     from scratchbus.readmodel import verify as verifying
-    from scratchbus.readmodel.rebuild import Progress, Rebuilt
-    from scratchbus.readmodel.verify import Verified
-    from scratchbus.settings import Settings
-    from scratchbus.status import Status
-    from scratchbus.subscriptions import DeadLetter, Subscription, filters, options
     from scratchbus.subscriptions import dead_letters as letters
-    from scratchbus.subscriptions.dead_letters import Positions
+    from scratchbus.subscriptions import filters, options
     from scratchbus.views import shared as sharing
     from scratchbus.views import view as viewing
-    from scratchbus.views.shared import LivePages
-    from scratchbus.views.view import View
-    from scratchbus.work import Work
 else:
     claiming = late("scratchbus.commands.claim")
     consumers = late("scratchbus.eventlog.consumers")
@@ -62,6 +55,7 @@ else:
     rebuilding = late("scratchbus.readmodel.rebuild")
     registry_files = late("scratchbus.readmodel.registry_files")
     sharing = late("scratchbus.views.shared")
+    statuses = late("scratchbus.status")
     subscribing = late("scratchbus.subscriptions")
     verifying = late("scratchbus.readmodel.verify")
     viewing = late("scratchbus.views.view")
@@ -110,10 +104,10 @@ class Bus(Memories):
         return Page(self, name)
 
     @once
-    def _live_pages(self) -> LivePages:
+    def _live_pages(self) -> sharing.LivePages:
         return sharing.LivePages(self.core, self.converse, self.feeds, self.keeper)
 
-    def view(self, page: str = "main") -> View:
+    def view(self, page: str = "main") -> viewing.View:
         """Return a live view of a page, held in memory; it follows the log once it is entered. Raises InvalidName."""
         return viewing.View(self._live_pages, page)
 
@@ -149,7 +143,7 @@ class Bus(Memories):
         retry_delay: Duration = "1s",
         handler_timeout: Duration = "5m",
         stop: reader.Stop | None = None,
-    ) -> Subscription:
+    ) -> subscribing.Subscription:
         """Return a durable subscription: its cursor in the log is stored under this name, with one active consumer.
 
         A new name starts after `after` once the subscription is entered or iterated over; a known name continues at
@@ -175,7 +169,7 @@ class Bus(Memories):
         retry_delay: Duration = "1s",
         handler_timeout: Duration = "5m",
         stop: reader.Stop | None = None,
-    ) -> Work:
+    ) -> working.Work:
         """Return work: hands out the open observations of these pages, or of all, to competing workers, by priority.
 
         Each is claimed for `ttl`; the claim is renewed while the worker handles it, up to `handler_timeout`. A job
@@ -189,18 +183,18 @@ class Bus(Memories):
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
         return self.converse(consumers.remove(self.core.log.keys(0), options.check_name(name)))
 
-    def dead_letters(self, name: str | None = None) -> list[DeadLetter]:
+    def dead_letters(self, name: str | None = None) -> list[subscribing.DeadLetter]:
         """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
         return self.converse(letters.list_letters(self.core, name))
 
-    def retry_dead_letters(self, name: str, positions: Positions = None) -> int:
+    def retry_dead_letters(self, name: str, positions: letters.Positions = None) -> int:
         """Deliver dead letters again, all or those at these positions; return their number.
 
         Raises NotFound, or PositionLost when an event has left the log; then none is delivered again.
         """
         return self.converse(letters.retry_letters(self.core, name, positions))
 
-    def drop_dead_letters(self, name: str, positions: Positions = None) -> int:
+    def drop_dead_letters(self, name: str, positions: letters.Positions = None) -> int:
         """Delete dead letters, all or those at these positions; return their number. Raises NotFound."""
         return self.converse(letters.drop_letters(self.core, name, positions))
 
@@ -215,7 +209,7 @@ class Bus(Memories):
         return self.converse(cursor.bus_position(self.core.log))
 
     @once
-    def context(self) -> Contexts:
+    def context(self) -> contexts.Contexts:
         """The contexts of agents: texts within a token budget, relevant memories, compaction."""
         return contexts.Contexts(self)
 
@@ -234,11 +228,11 @@ class Bus(Memories):
         """The settings in force."""
         return self.core.settings
 
-    def status(self) -> Status:
+    def status(self) -> statuses.Status:
         """Return the status of the engine, the logs, the projections and the pages."""
         return self.converse(opening.status_of(self._opened))
 
-    def rebuild(self, progress: Progress | None = None) -> Rebuilt:
+    def rebuild(self, progress: rebuilding.Progress | None = None) -> rebuilding.Rebuilt:
         """Fold the whole log into a new state, and switch to it atomically; readers never see a gap.
 
         It yields to publishers. `progress` is called with the number of events folded and the total. Raises
@@ -247,7 +241,7 @@ class Bus(Memories):
         """
         return self.converse(rebuilding.rebuild(self.core, progress))
 
-    def verify(self, progress: Progress | None = None) -> Verified:
+    def verify(self, progress: rebuilding.Progress | None = None) -> verifying.Verified:
         """Compare everything the engine stores with what follows from the log; works while others write.
 
         Returns the differences, and how much was compared. `progress` is called with the number of events read and

@@ -7,44 +7,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from scratchbus import opening
+from scratchbus.domain.events import Event
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.registry import Registry
+from scratchbus.domain.values import Duration
 from scratchbus.engine.renewal import AsyncKeeper
+from scratchbus.engine.steps import Step
+from scratchbus.eventlog.foreign import ForeignEntry
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.late import late, once
 from scratchbus.memory.memories_async import AsyncMemories
 from scratchbus.page_async import AsyncPage
 from scratchbus.readmodel.scope import push_registry, refresh_registry
+from scratchbus.settings import Settings
 
 if TYPE_CHECKING:
     from scratchbus import context as contexts
+    from scratchbus import status as statuses
     from scratchbus import subscriptions as subscribing
     from scratchbus import work as working
     from scratchbus.archive import importing
     from scratchbus.commands import claim as claiming
     from scratchbus.commands import read as looking
-    from scratchbus.context import AsyncContexts
-    from scratchbus.domain.events import Event
-    from scratchbus.domain.position import BusPosition, Position
-    from scratchbus.domain.registry import Registry
-    from scratchbus.domain.values import Duration
-    from scratchbus.engine.steps import Step
     from scratchbus.eventlog import consumers, cursor, foreign, reader
     from scratchbus.eventlog import follow_async as following
-    from scratchbus.eventlog.foreign import ForeignEntry
     from scratchbus.readmodel import rebuild as rebuilding
     from scratchbus.readmodel import registry_files
     from scratchbus.readmodel import verify as verifying
-    from scratchbus.readmodel.rebuild import Progress, Rebuilt
-    from scratchbus.readmodel.verify import Verified
-    from scratchbus.settings import Settings
-    from scratchbus.status import Status
-    from scratchbus.subscriptions import AsyncSubscription, DeadLetter, filters, options
     from scratchbus.subscriptions import dead_letters as letters
-    from scratchbus.subscriptions.dead_letters import Positions
+    from scratchbus.subscriptions import filters, options
     from scratchbus.views import shared as sharing
     from scratchbus.views import view_async as viewing
-    from scratchbus.views.shared import AsyncLivePages
-    from scratchbus.views.view_async import AsyncView
-    from scratchbus.work import AsyncWork
 else:
     claiming = late("scratchbus.commands.claim")
     consumers = late("scratchbus.eventlog.consumers")
@@ -61,6 +54,7 @@ else:
     rebuilding = late("scratchbus.readmodel.rebuild")
     registry_files = late("scratchbus.readmodel.registry_files")
     sharing = late("scratchbus.views.shared")
+    statuses = late("scratchbus.status")
     subscribing = late("scratchbus.subscriptions")
     verifying = late("scratchbus.readmodel.verify")
     viewing = late("scratchbus.views.view_async")
@@ -139,10 +133,10 @@ class AsyncBus(AsyncMemories):
         return AsyncPage(self, name)
 
     @once
-    def _live_pages(self) -> AsyncLivePages:
+    def _live_pages(self) -> sharing.AsyncLivePages:
         return sharing.AsyncLivePages(self.core, self.converse, self.feeds, self.keeper)
 
-    def view(self, page: str = "main") -> AsyncView:
+    def view(self, page: str = "main") -> viewing.AsyncView:
         """Return a live view of a page, held in memory; it follows the log once it is entered. Raises InvalidName."""
         return viewing.AsyncView(self._live_pages, page)
 
@@ -178,7 +172,7 @@ class AsyncBus(AsyncMemories):
         retry_delay: Duration = "1s",
         handler_timeout: Duration = "5m",
         stop: reader.Stop | None = None,
-    ) -> AsyncSubscription:
+    ) -> subscribing.AsyncSubscription:
         """Return a durable subscription: its cursor in the log is stored under this name, with one active consumer.
 
         A new name starts after `after` once the subscription is entered or iterated over; a known name continues at
@@ -204,7 +198,7 @@ class AsyncBus(AsyncMemories):
         retry_delay: Duration = "1s",
         handler_timeout: Duration = "5m",
         stop: reader.Stop | None = None,
-    ) -> AsyncWork:
+    ) -> working.AsyncWork:
         """Return work: hands out the open observations of these pages, or of all, to competing workers, by priority.
 
         Each is claimed for `ttl`; the claim is renewed while the worker handles it, up to `handler_timeout`. A job
@@ -218,18 +212,18 @@ class AsyncBus(AsyncMemories):
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
         return await self.converse(consumers.remove(self.core.log.keys(0), options.check_name(name)))
 
-    async def dead_letters(self, name: str | None = None) -> list[DeadLetter]:
+    async def dead_letters(self, name: str | None = None) -> list[subscribing.DeadLetter]:
         """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
         return await self.converse(letters.list_letters(self.core, name))
 
-    async def retry_dead_letters(self, name: str, positions: Positions = None) -> int:
+    async def retry_dead_letters(self, name: str, positions: letters.Positions = None) -> int:
         """Deliver dead letters again, all or those at these positions; return their number.
 
         Raises NotFound, or PositionLost when an event has left the log; then none is delivered again.
         """
         return await self.converse(letters.retry_letters(self.core, name, positions))
 
-    async def drop_dead_letters(self, name: str, positions: Positions = None) -> int:
+    async def drop_dead_letters(self, name: str, positions: letters.Positions = None) -> int:
         """Delete dead letters, all or those at these positions; return their number. Raises NotFound."""
         return await self.converse(letters.drop_letters(self.core, name, positions))
 
@@ -244,7 +238,7 @@ class AsyncBus(AsyncMemories):
         return await self.converse(cursor.bus_position(self.core.log))
 
     @once
-    def context(self) -> AsyncContexts:
+    def context(self) -> contexts.AsyncContexts:
         """The contexts of agents: texts within a token budget, relevant memories, compaction."""
         return contexts.AsyncContexts(self)
 
@@ -263,11 +257,11 @@ class AsyncBus(AsyncMemories):
         """The settings in force."""
         return self.core.settings
 
-    async def status(self) -> Status:
+    async def status(self) -> statuses.Status:
         """Return the status of the engine, the logs, the projections and the pages."""
         return await self.converse(opening.status_of(self._opened))
 
-    async def rebuild(self, progress: Progress | None = None) -> Rebuilt:
+    async def rebuild(self, progress: rebuilding.Progress | None = None) -> rebuilding.Rebuilt:
         """Fold the whole log into a new state, and switch to it atomically; readers never see a gap.
 
         It yields to publishers. `progress` is called with the number of events folded and the total. Raises
@@ -276,7 +270,7 @@ class AsyncBus(AsyncMemories):
         """
         return await self.converse(rebuilding.rebuild(self.core, progress))
 
-    async def verify(self, progress: Progress | None = None) -> Verified:
+    async def verify(self, progress: rebuilding.Progress | None = None) -> verifying.Verified:
         """Compare everything the engine stores with what follows from the log; works while others write.
 
         Returns the differences, and how much was compared. `progress` is called with the number of events read and

@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from scratchbus.commands import add as adding
 from scratchbus.commands import read as looking
-from scratchbus.domain.values import check_page
+from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import Duration, check_page
 from scratchbus.late import late
 from scratchbus.projections.filters import Filter, keywords_of
+from scratchbus.readmodel.scope import Host
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from scratchbus import timetravel
     from scratchbus import work as working
     from scratchbus.commands import change
@@ -26,31 +29,27 @@ if TYPE_CHECKING:
     from scratchbus.commands import exposure as exposing
     from scratchbus.commands import refute as refuting
     from scratchbus.commands import trace as tracing
-    from scratchbus.domain.events import Erased, Event
-    from scratchbus.domain.exposure import Exposure
-    from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
-    from scratchbus.domain.position import Position
-    from scratchbus.domain.trace import Consequences, Trace
-    from scratchbus.domain.values import Duration
+    from scratchbus.domain import exposure as exposures
+    from scratchbus.domain import trace as traces
+    from scratchbus.readmodel import rebuild as rebuilding
     from scratchbus.readmodel import short_ids
-    from scratchbus.readmodel.rebuild import Progress
-    from scratchbus.readmodel.scope import Host
-    from scratchbus.timetravel import PastPage, When
-    from scratchbus.work import Job
-
-    Observations = list[Observation]  # inside a class with a method `list`, that name is taken
-    Events = list[Event]
 else:
     change = late("scratchbus.commands.change")
     claiming = late("scratchbus.commands.claim")
     doing = late("scratchbus.commands.execution")
     erasing = late("scratchbus.commands.erase")
+    exposures = late("scratchbus.domain.exposure")
     exposing = late("scratchbus.commands.exposure")
+    rebuilding = late("scratchbus.readmodel.rebuild")
     refuting = late("scratchbus.commands.refute")
     short_ids = late("scratchbus.readmodel.short_ids")
     timetravel = late("scratchbus.timetravel")
+    traces = late("scratchbus.domain.trace")
     tracing = late("scratchbus.commands.trace")
     working = late("scratchbus.work")
+
+Observations = list[Observation]  # inside a class with a method `list`, that name is taken
+Events = list[Event]
 
 
 class Page:
@@ -245,7 +244,7 @@ class Page:
         by: str | None = None,
         ttl: Duration = "30s",
         event_id: str | None = None,
-    ) -> Job | None:
+    ) -> working.Job | None:
         """Claim the unclaimed active observation of the highest priority, newest first; None when there is none.
 
         It has one of the types and all of the tags. The claim is not renewed automatically. Raises UnknownType.
@@ -280,21 +279,21 @@ class Page:
         """
         return self._bus.converse(erasing.erase(self._bus.core, self.name, id, reason, event_id))
 
-    def trace(self, action: str) -> Trace:
+    def trace(self, action: str) -> traces.Trace:
         """Return what led to an action: the observations linked to it, and the evidence they rest on.
 
         Raises NotFound when nothing on the page is linked to it.
         """
         return self._bus.converse(tracing.trace(self._bus.core, self.name, action))
 
-    def consequences(self, id: str) -> Consequences:
+    def consequences(self, id: str) -> traces.Consequences:
         """Return what it led to: observations that rest on it, actions linked to them, and events it caused.
 
         Raises NotFound when it was never on the page.
         """
         return self._bus.converse(tracing.consequences(self._bus.core, self.name, id))
 
-    def exposure(self, id: str) -> Exposure:
+    def exposure(self, id: str) -> exposures.Exposure:
         """Return who was shown it, when and in which version, and the actions they have linked since.
 
         Only contexts assembled with `record=True` are known. Raises NotFound when it was never on the page.
@@ -324,8 +323,12 @@ class Page:
         return self._bus.converse(looking.list_history(self._bus.core, self.name, id))
 
     def as_of(
-        self, when: When, without_sources: str | Collection[str] = (), *, progress: Progress | None = None
-    ) -> PastPage:
+        self,
+        when: timetravel.When,
+        without_sources: str | Collection[str] = (),
+        *,
+        progress: rebuilding.Progress | None = None,
+    ) -> timetravel.PastPage:
         """Return the page as it was at a position or a time; an atomic batch has happened as a whole or not at all.
 
         With `without_sources` it is the page as it would have been without anything these sources published: without

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from scratchbus.commands import add as adding
 from scratchbus.commands import read as looking
-from scratchbus.domain.values import check_page
+from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import Duration, check_page
 from scratchbus.late import late
 from scratchbus.projections.filters import Filter, keywords_of
+from scratchbus.readmodel.scope import AsyncHost
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from scratchbus import timetravel
     from scratchbus import work as working
     from scratchbus.commands import change
@@ -24,31 +27,27 @@ if TYPE_CHECKING:
     from scratchbus.commands import exposure as exposing
     from scratchbus.commands import refute as refuting
     from scratchbus.commands import trace as tracing
-    from scratchbus.domain.events import Erased, Event
-    from scratchbus.domain.exposure import Exposure
-    from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
-    from scratchbus.domain.position import Position
-    from scratchbus.domain.trace import Consequences, Trace
-    from scratchbus.domain.values import Duration
+    from scratchbus.domain import exposure as exposures
+    from scratchbus.domain import trace as traces
+    from scratchbus.readmodel import rebuild as rebuilding
     from scratchbus.readmodel import short_ids
-    from scratchbus.readmodel.rebuild import Progress
-    from scratchbus.readmodel.scope import AsyncHost
-    from scratchbus.timetravel import AsyncPastPage, When
-    from scratchbus.work import AsyncJob
-
-    Observations = list[Observation]  # inside a class with a method `list`, that name is taken
-    Events = list[Event]
 else:
     change = late("scratchbus.commands.change")
     claiming = late("scratchbus.commands.claim")
     doing = late("scratchbus.commands.execution")
     erasing = late("scratchbus.commands.erase")
+    exposures = late("scratchbus.domain.exposure")
     exposing = late("scratchbus.commands.exposure")
+    rebuilding = late("scratchbus.readmodel.rebuild")
     refuting = late("scratchbus.commands.refute")
     short_ids = late("scratchbus.readmodel.short_ids")
     timetravel = late("scratchbus.timetravel")
+    traces = late("scratchbus.domain.trace")
     tracing = late("scratchbus.commands.trace")
     working = late("scratchbus.work")
+
+Observations = list[Observation]  # inside a class with a method `list`, that name is taken
+Events = list[Event]
 
 
 class AsyncPage:
@@ -243,7 +242,7 @@ class AsyncPage:
         by: str | None = None,
         ttl: Duration = "30s",
         event_id: str | None = None,
-    ) -> AsyncJob | None:
+    ) -> working.AsyncJob | None:
         """Claim the unclaimed active observation of the highest priority, newest first; None when there is none.
 
         It has one of the types and all of the tags. The claim is not renewed automatically. Raises UnknownType.
@@ -280,21 +279,21 @@ class AsyncPage:
         """
         return await self._bus.converse(erasing.erase(self._bus.core, self.name, id, reason, event_id))
 
-    async def trace(self, action: str) -> Trace:
+    async def trace(self, action: str) -> traces.Trace:
         """Return what led to an action: the observations linked to it, and the evidence they rest on.
 
         Raises NotFound when nothing on the page is linked to it.
         """
         return await self._bus.converse(tracing.trace(self._bus.core, self.name, action))
 
-    async def consequences(self, id: str) -> Consequences:
+    async def consequences(self, id: str) -> traces.Consequences:
         """Return what it led to: observations that rest on it, actions linked to them, and events it caused.
 
         Raises NotFound when it was never on the page.
         """
         return await self._bus.converse(tracing.consequences(self._bus.core, self.name, id))
 
-    async def exposure(self, id: str) -> Exposure:
+    async def exposure(self, id: str) -> exposures.Exposure:
         """Return who was shown it, when and in which version, and the actions they have linked since.
 
         Only contexts assembled with `record=True` are known. Raises NotFound when it was never on the page.
@@ -324,8 +323,12 @@ class AsyncPage:
         return await self._bus.converse(looking.list_history(self._bus.core, self.name, id))
 
     async def as_of(
-        self, when: When, without_sources: str | Collection[str] = (), *, progress: Progress | None = None
-    ) -> AsyncPastPage:
+        self,
+        when: timetravel.When,
+        without_sources: str | Collection[str] = (),
+        *,
+        progress: rebuilding.Progress | None = None,
+    ) -> timetravel.AsyncPastPage:
         """Return the page as it was at a position or a time; an atomic batch has happened as a whole or not at all.
 
         With `without_sources` it is the page as it would have been without anything these sources published: without

@@ -5,6 +5,7 @@ The facades themselves are generated from one source: see `tests/tools/test_gene
 
 import inspect
 import re
+import typing
 
 import pytest
 
@@ -129,6 +130,33 @@ def test_types_in_signatures_can_be_imported_from_the_top():
     }
     own = {word for word in mentioned if word[0].isupper()} - NOT_OURS
     assert own <= set(scratchbus.__all__)
+
+
+def own_functions(cls):
+    """Yield the public methods and properties of a class that are written here, by name."""
+    for name in ["__init__", *(name for name in dir(cls) if not name.startswith("_"))]:
+        value = inspect.getattr_static(cls, name)
+        value = getattr(value, "fget", None) or getattr(value, "_make", None) or getattr(value, "func", value)
+        value = getattr(value, "__func__", value)
+        if inspect.isfunction(value) and value.__module__.startswith("scratchbus."):
+            yield f"{cls.__name__}.{name}", value
+
+
+def test_the_type_hints_of_public_names_are_found_while_a_program_runs():
+    """Frameworks ask for them, such as FastAPI for what a dependency returns."""
+    values = {name: getattr(scratchbus, name) for name in scratchbus.__all__}
+    functions = {name: value for name, value in values.items() if inspect.isfunction(value)}
+    for value in values.values():
+        if inspect.isclass(value):
+            functions |= own_functions(value)
+    assert {"Bus.events", "Bus.context", "Bus.settings", "Page.add", "AsyncBus.connect", "archive_bus"} <= set(
+        functions
+    )
+    for name, function in functions.items():
+        try:
+            typing.get_type_hints(function)
+        except NameError as error:
+            raise AssertionError(name) from error
 
 
 def test_every_public_name_is_there():

@@ -98,6 +98,81 @@ def test_a_late_module_without_a_name_says_so():
         _ = late("json").nothing
 
 
+def test_threads_import_modules_that_need_each_other_one_after_the_other(tmp_path: Path):
+    package = tmp_path / "package"
+    package.mkdir()
+    slow = "import time\ntime.sleep(0.2)\n"
+    (package / "__init__.py").write_text(f"{slow}more = 'whole'\nfrom package.part import whole\n")
+    (package / "part.py").write_text("from package import more as whole\n")
+    code = (
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
+        "from concurrent.futures import ThreadPoolExecutor\nfrom scratchbus.late import late\n"
+        "with ThreadPoolExecutor(2) as threads:\n"
+        "    print(*threads.map(lambda name: late(name).whole, ['package', 'package.part']))"
+    )
+    assert _ran(code).stdout.split() == ["whole", "whole"]
+
+
+@pytest.mark.parametrize("_", range(3))
+def test_threads_use_a_bus_for_the_first_time_at_once(_: int):
+    assert _ran(_FIRST_USES).stdout.split() == ["done"] * 5
+
+
+_FIRST_USES = """
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import scratchbus
+
+sys.setswitchinterval(1e-5)
+bus = scratchbus.Bus.connect("memory://first-uses", source="test")
+page = bus.page()
+page.add("observation", "something")
+uses = [
+    lambda: bus.subscribe("s").__enter__().__exit__(None, None, None),
+    lambda: bus.work("w").__enter__().__exit__(None, None, None),
+    bus.status,
+    bus.dead_letters,
+    page.claim_next,
+]
+ready = threading.Barrier(len(uses))
+
+
+def use(each):
+    ready.wait()
+    each()
+    return "done"
+
+
+with ThreadPoolExecutor(len(uses)) as threads:
+    print(*threads.map(use, uses))
+"""
+
+
+def test_a_process_forked_during_an_import_can_import(tmp_path: Path):
+    (tmp_path / "slow.py").write_text("import begun, time\nbegun.event.set()\ntime.sleep(0.3)\nvalue = 'there'\n")
+    (tmp_path / "begun.py").write_text("import threading\nevent = threading.Event()\n")
+    code = (
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
+        "import begun, os, signal, threading\nfrom scratchbus.late import late\n"
+        "thread = threading.Thread(target=lambda: late('slow').value)\nthread.start()\nbegun.event.wait()\n"
+        "if child := os.fork():\n    print('code', os.waitpid(child, 0)[1])\n    thread.join()\n"
+        "else:\n    signal.alarm(5)\n    os._exit(late('slow').value != 'there')\n"
+    )
+    assert _ran(code).stdout.split() == ["code", "0"]
+
+
+def test_a_daemon_imports_all_that_is_late_before_it_works():
+    code = (
+        "import sys\nfrom scratchbus import Bus\nfrom scratchbus.daemon import serve\n"
+        "serve(lambda: Bus.connect('memory://daemon', source='test'), lambda *_: print(*sys.modules))"
+    )
+    names = set(_ran(code).stdout.split())
+    assert names >= {"scratchbus.subscriptions", "scratchbus.views.view", "scratchbus.domain.trace", "redis.backoff"}
+    assert names >= {"scratchbus.memory.notes", "scratchbus.archive.stores"}
+
+
 def test_threads_get_the_same_value_that_is_made_once():
     both_make = threading.Barrier(2)
 

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
+from scratchbus import Bus
 from scratchbus.errors import (
     ArchiveUnavailable,
     Behind,
@@ -30,10 +31,8 @@ from scratchbus.errors import (
     PositionLost,
     ScratchbusError,
 )
+from scratchbus.late import import_all
 from scratchbus.telemetry.terminal import escaped, visible
-
-if TYPE_CHECKING:
-    from scratchbus import Bus
 
 PASSING: tuple[type[ScratchbusError], ...] = (
     EngineUnreachable,
@@ -63,7 +62,7 @@ _SETTLED = 10.0  # seconds of work after which the next pause is a short one aga
 _PROOF = 2.0  # seconds of work after which the log says that it goes on
 _NAP = 0.1  # seconds that a signal may go unnoticed
 
-DaemonRun = Callable[["Bus", threading.Event], None]
+DaemonRun = Callable[[Bus, threading.Event], None]
 """The work of a daemon: it runs until the event is set, or until it is done."""
 
 logger = structlog.get_logger(__name__)
@@ -130,6 +129,7 @@ def serve(connect: Callable[[], Bus], run: DaemonRun, *, patient: bool = True) -
         finally:
             done.set()
 
+    import_all()  # while it is the code of this version
     gc.freeze()  # so that collections while a projector folds skip the objects loaded by now
     with _signals_set(stop):
         logger.info("started")

@@ -7,23 +7,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from scratchbus.domain.memories import Session
+from scratchbus.domain.observation import Observation
 from scratchbus.late import late
+from scratchbus.readmodel.scope import Host
 
 if TYPE_CHECKING:
     from scratchbus.commands import sessions, tasks
-    from scratchbus.domain.memories import Session
-    from scratchbus.domain.observation import Observation
     from scratchbus.memory import notepad as notepads
     from scratchbus.memory import notes as notebooks
     from scratchbus.memory import runs as runs
     from scratchbus.memory import scratchpad as scratchpads
     from scratchbus.memory import todo as todos
-    from scratchbus.memory.notepad import Notepad
-    from scratchbus.memory.notes import Notes
-    from scratchbus.memory.runs import Run
-    from scratchbus.memory.scratchpad import Scratchpad
-    from scratchbus.memory.todo import Todo
-    from scratchbus.readmodel.scope import Host
 else:
     notebooks = late("scratchbus.memory.notes")
     notepads = late("scratchbus.memory.notepad")
@@ -37,11 +32,11 @@ else:
 class Memories:
     """The memories of a bus: notes, notepads, todo lists, scratchpads, sessions, tasks and runs."""
 
-    def notes(self: Host, session: str) -> Notes:
+    def notes(self: Host, session: str) -> notebooks.Notes:
         """Return the notes of a session. Raises InvalidName."""
         return notebooks.Notes(self, session)
 
-    def notepad(self: Host, session: str) -> Notepad:
+    def notepad(self: Host, session: str) -> notepads.Notepad:
         """Return the notepad of a session. Raises InvalidName."""
         return notepads.Notepad(self, session)
 
@@ -80,7 +75,7 @@ class Memories:
         """
         return self.converse(sessions.end(self.core, session, event_id))
 
-    def todo(self: Host, session: str) -> Todo:
+    def todo(self: Host, session: str) -> todos.Todo:
         """Return the todo list of a session. Raises InvalidName."""
         return todos.Todo(self, session)
 
@@ -102,11 +97,13 @@ class Memories:
         """
         return self.converse(tasks.report(self.core, session, result, event_id))
 
-    def scratchpad(self: Host, agent: str) -> Scratchpad:
+    def scratchpad(self: Host, agent: str) -> scratchpads.Scratchpad:
         """Return the scratchpad of an agent, which only that agent may use. Raises InvalidName."""
         return scratchpads.Scratchpad(self, agent)
 
-    def run(self: Host, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None) -> Run:
+    def run(
+        self: Host, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
+    ) -> runs.Run:
         """Return a run of an agent, to use in a `with`.
 
         When it ends, in whatever way, `ask` is called with a prompt for one last call of the model, and the answer

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from scratchbus.domain.memories import Session
+from scratchbus.domain.observation import Observation
 from scratchbus.late import late
+from scratchbus.readmodel.scope import AsyncHost
 
 if TYPE_CHECKING:
     from scratchbus.commands import sessions, tasks
-    from scratchbus.domain.memories import Session
-    from scratchbus.domain.observation import Observation
     from scratchbus.memory import notepad_async as notepads
     from scratchbus.memory import notes_async as notebooks
     from scratchbus.memory import runs_async as runs
     from scratchbus.memory import scratchpad_async as scratchpads
     from scratchbus.memory import todo_async as todos
-    from scratchbus.memory.notepad_async import AsyncNotepad
-    from scratchbus.memory.notes_async import AsyncNotes
-    from scratchbus.memory.runs_async import AsyncRun
-    from scratchbus.memory.scratchpad_async import AsyncScratchpad
-    from scratchbus.memory.todo_async import AsyncTodo
-    from scratchbus.readmodel.scope import AsyncHost
 else:
     notebooks = late("scratchbus.memory.notes_async")
     notepads = late("scratchbus.memory.notepad_async")
@@ -35,11 +30,11 @@ else:
 class AsyncMemories:
     """The memories of a bus: notes, notepads, todo lists, scratchpads, sessions, tasks and runs."""
 
-    def notes(self: AsyncHost, session: str) -> AsyncNotes:
+    def notes(self: AsyncHost, session: str) -> notebooks.AsyncNotes:
         """Return the notes of a session. Raises InvalidName."""
         return notebooks.AsyncNotes(self, session)
 
-    def notepad(self: AsyncHost, session: str) -> AsyncNotepad:
+    def notepad(self: AsyncHost, session: str) -> notepads.AsyncNotepad:
         """Return the notepad of a session. Raises InvalidName."""
         return notepads.AsyncNotepad(self, session)
 
@@ -80,7 +75,7 @@ class AsyncMemories:
         """
         return await self.converse(sessions.end(self.core, session, event_id))
 
-    def todo(self: AsyncHost, session: str) -> AsyncTodo:
+    def todo(self: AsyncHost, session: str) -> todos.AsyncTodo:
         """Return the todo list of a session. Raises InvalidName."""
         return todos.AsyncTodo(self, session)
 
@@ -102,13 +97,13 @@ class AsyncMemories:
         """
         return await self.converse(tasks.report(self.core, session, result, event_id))
 
-    def scratchpad(self: AsyncHost, agent: str) -> AsyncScratchpad:
+    def scratchpad(self: AsyncHost, agent: str) -> scratchpads.AsyncScratchpad:
         """Return the scratchpad of an agent, which only that agent may use. Raises InvalidName."""
         return scratchpads.AsyncScratchpad(self, agent)
 
     def run(
         self: AsyncHost, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
-    ) -> AsyncRun:
+    ) -> runs.AsyncRun:
         """Return a run of an agent, to use in an `async with`.
 
         When it ends, in whatever way, `ask` is called with a prompt for one last call of the model, and the answer

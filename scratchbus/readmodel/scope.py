@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
@@ -26,7 +25,7 @@ from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.eventlog.writes import Op, Write
-from scratchbus.late import late
+from scratchbus.late import late, once
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.notebooks import Notebooks
 from scratchbus.readmodel.queries import Freshness, read_head
@@ -70,9 +69,12 @@ class Core:
     registry_checked: float = 0.0
     recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
 
-    @cached_property
+    @once
     def registry(self) -> Registry:
-        """The registry in use: the one that was published, or the one in the file, read when it is first needed."""
+        """The registry in use: the one that was published, or the one in the file, read when it is first needed.
+
+        A published one that another thread takes while this one reads the file stays.
+        """
         return registry_files.as_registry(self.types_file)
 
     @property

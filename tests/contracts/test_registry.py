@@ -1,9 +1,12 @@
 """Types that are published reach every open bus, and stay while they are in use."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.errors import RegistryError, TypeInUse, UnknownType
+from scratchbus.readmodel import registry_files, scope
 from tests.inspection import log_length
 
 ONE = "types:\n  build_failed:\n    priority: 80\n"
@@ -48,6 +51,21 @@ def test_another_open_bus_takes_a_new_type_without_restart(connect, push):
 def test_a_bus_opened_later_takes_the_published_types(connect, push):
     push(connect(), ONE)
     assert set(connect("later").types.types) == {"build_failed"}
+
+
+def test_published_types_that_are_taken_while_another_thread_reads_the_file_stay(connect, push, monkeypatch):
+    publisher, other = connect("publisher"), connect("other")
+    push(publisher, ONE)
+    vars(other.core).pop("registry", None)  # no thread has read the file yet
+    read = registry_files.as_registry
+
+    def reading(file):
+        assert other.refresh_types() is True  # as another thread may meanwhile
+        return read(file)
+
+    monkeypatch.setattr(scope, "registry_files", SimpleNamespace(as_registry=reading))
+    assert set(other.types.types) == {"build_failed"}
+    assert other.page().add("build_failed", "x").priority == 80
 
 
 def test_changed_types_are_taken_when_asked_for(connect, push):

@@ -68,6 +68,8 @@ def test_the_id_that_the_error_names_is_followed_from_a_fresh_bus(
     facade: Callable[..., Any], name: str, shared_server: Server, direct: Bus, proxy: Proxy
 ) -> None:
     writing, bus_name, in_log = WRITES[name], direct.core.log.bus, 0
+    things = writing.prepare(direct)
+    facade(shared_server.url, bus_name, lambda bus: writing.act(bus, *things, event_id=None))  # loads its scripts
     for number in range(1, _MOST):
         things = writing.prepare(direct)
         before = direct.position()
