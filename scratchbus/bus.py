@@ -75,7 +75,11 @@ class Bus(Memories):
         self.core = opened.core
         self.feeds = Feeds(self.core.log, self._reader)
         self.keeper = Keeper(self.converse)
-        self.converse(opening.greet(opened))
+        try:
+            self.converse(opening.greet(opened))
+        except BaseException:
+            self._engine.close()  # nobody else can
+            raise
 
     @classmethod
     def connect(

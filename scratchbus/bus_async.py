@@ -86,7 +86,11 @@ class AsyncBus(AsyncMemories):
         self.feeds = AsyncFeeds(self.core.log, self._reader)
         self.keeper = AsyncKeeper(self.converse)
         # blocking only:
-        # self.converse(opening.greet(opened))
+        # try:
+        #     self.converse(opening.greet(opened))
+        # except BaseException:
+        #     self._engine.close()  # nobody else can
+        #     raise
         # end
 
     @classmethod
@@ -117,7 +121,11 @@ class AsyncBus(AsyncMemories):
 
     async def _greeted(self) -> Self:
         if not self._is_greeted:
-            await self._engine.run(opening.greet(self._opened))
+            try:
+                await self._engine.run(opening.greet(self._opened))
+            except BaseException:
+                await self._engine.disconnect()  # who awaits or enters this gets nothing to close
+                raise
             self._is_greeted = True
         return self
 

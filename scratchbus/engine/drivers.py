@@ -191,6 +191,10 @@ class Engine:
     def close(self) -> None:
         """Close the connections, those in use when they come back; nothing can be sent any more."""
         self._is_closed = True
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close the idle connections, shared ones when all is answered; what is sent later opens others."""
         for idle in list(self._idle.values()):
             with suppress(IndexError):  # another thread may take the last one
                 while True:

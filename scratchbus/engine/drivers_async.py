@@ -257,6 +257,10 @@ class AsyncEngine:
     async def close(self) -> None:
         """Close the connections, those in use when they come back; nothing can be sent any more."""
         self._is_closed = True
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Close the idle connections, shared ones when all is answered; what is sent later opens others."""
         # asyncio only:
         self._forget_other_loops()
         # end

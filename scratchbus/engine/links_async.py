@@ -47,6 +47,13 @@ def _resolve(futures: list[_Future], split: _Split | None, replies: list[Any]) -
             future.set_result(part)
 
 
+def _fail(futures: list[_Future], error: Exception) -> None:
+    """Raise an error, a copy in each, in the tasks that still wait for a reply."""
+    for future in futures:
+        if not future.done():
+            future.set_exception(copy(error))
+
+
 def _arguments(command: Command) -> bytes:
     """Return the arguments of a command as they are sent, without their number."""
     packed = pack((command,))
@@ -159,8 +166,8 @@ class AsyncLink(asyncio.Protocol):
         try:
             reader.feed(data)
             while (reply := reader.gets()) is not UNREAD:
-                if not sent or isinstance(reply, redis_errors.ConnectionError):
-                    raise redis_errors.ConnectionError(str(reply))
+                if not sent:
+                    raise redis_errors.ConnectionError(f"unasked: {reply}")
                 replies.append(reply)
                 futures, split, count, _ = sent[0]
                 if len(replies) == count:
@@ -168,7 +175,9 @@ class AsyncLink(asyncio.Protocol):
                     sent.popleft()
                     self._replies = replies = []
         except Exception as error:  # a reply that nobody understands, for one
-            self._break(error)
+            if sent:
+                _fail(sent[0][0], error)
+            self._break(redis_errors.ConnectionError(f"Connection closed after a reply that is of no use: {error}"))
         self._close_if_done()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -188,26 +197,24 @@ class AsyncLink(asyncio.Protocol):
                 self._break(redis_errors.TimeoutError(f"no reply within {self._timeout:g} s"))
 
     def _break(self, error: Exception) -> None:
-        """Close the connection at once, and raise an error in all tasks that wait for a reply."""
+        """Close the socket at once, and raise an error in all tasks that wait for a reply."""
         lost = [future for futures, *_ in self._sent for future in futures] + [queued[0] for queued in self._queued]
-        self.close()
+        self.is_open, self.is_closed = False, True
+        self._queued = []
         self._sent.clear()
-        for future in lost:
-            if not future.done():
-                future.set_exception(copy(error))
+        if self._transport is not None:
+            self._transport.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+        _fail(lost, error)
 
     def hang_up(self) -> None:
         """End what tasks wait for: they are told that the connection broke."""
         self._break(redis_errors.ConnectionError(HUNG_UP))
 
     def close(self) -> None:
-        """Close the socket at once."""
-        self.is_open, self.is_closed = False, True
-        self._queued = []
-        if self._transport is not None:
-            self._transport.abort()
-        if self._timer is not None:
-            self._timer.cancel()
+        """Close the socket at once; who waits for a reply is told that the connection broke."""
+        self._break(redis_errors.ConnectionError(HUNG_UP))
 
     async def aclose(self) -> None:
         """Take no more requests, and close the socket when all are answered; wait for that if it is now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Iterator
@@ -214,6 +215,16 @@ def test_only_who_keeps_the_page_current_may_create_a_bus(guarded: GuardedServer
         with pytest.raises(EngineForbidden, match=role):
             Bus.connect(guarded.url_of(role), source="subject")
         assert client.dbsize() == 0
+
+
+@pytest.mark.parametrize("way", [Bus, AsyncBus], ids=["blocking", "asyncio"])
+async def test_who_may_not_connect_leaves_no_connection_open(guarded: GuardedServer, way: type[Bus | AsyncBus]) -> None:
+    with guarded.client() as client:
+        client.flushall()
+        with pytest.raises(EngineForbidden) as caught:
+            await way.connect(guarded.url_of("reader"), source="subject")  # type: ignore[misc]
+        await asyncio.to_thread(eventually, lambda: "reader" not in {row["user"] for row in client.client_list()})
+    assert caught.tb is not None  # it holds the bus
 
 
 async def test_a_role_is_told_what_it_may_not_under_asyncio(guarded: GuardedServer, bus: Bus) -> None:

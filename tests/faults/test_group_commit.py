@@ -72,7 +72,6 @@ async def test_additions_at_once_are_few_calls_and_each_a_batch_of_its_own(
         for each in added:
             row = rows[each.position.stream_id]
             assert (row[b"subject"].decode(), row[b"batch"]) == (each.id, b"1/1")
-        assert [each.id for each in other.page().list(limit=ROOM)][:0] == []
         assert {each.id: each for each in other.page().list(limit=ROOM)}.items() >= {
             each.id: each for each in added
         }.items()

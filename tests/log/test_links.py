@@ -1,9 +1,13 @@
-"""Connections that tasks share: each task gets the replies to what it sent, whatever becomes of the others."""
+"""Connections: how long they wait, and that each task that shares one gets the replies to what it sent."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import signal
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,9 +17,12 @@ import pytest
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import UnixDomainSocketConnection
 
+from scratchbus import AsyncBus
 from scratchbus.engine.connections import Commands
+from scratchbus.engine.links import Link
 from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.steps import Joint
+from scratchbus.errors import EngineAuth, EngineLoading
 
 Server = Callable[[list[bytes]], bytes | None]
 """What replies to a command; None says nothing more."""
@@ -78,6 +85,32 @@ async def test_an_error_is_a_reply_like_others(tmp_path: Path) -> None:
     assert (first, last) == ([b"a1", b"x"], [b"a2", b"xx"])
     assert isinstance(wrong[0], redis_errors.ResponseError)
     assert wrong[1] == b"b"
+
+
+REFUSALS = {
+    b"-LOADING Redis is loading the dataset in memory\r\n": (redis_errors.BusyLoadingError, EngineLoading),
+    b"-NOAUTH Authentication required.\r\n": (redis_errors.AuthenticationError, EngineAuth),
+}
+"""What redis-py takes for errors of a connection, and is a reply."""
+
+
+@pytest.mark.parametrize("said", REFUSALS, ids=lambda said: said.split()[0].decode())
+async def test_a_refusal_that_counts_as_an_error_of_the_connection_is_a_reply_to_its_own_task(
+    tmp_path: Path, said: bytes
+) -> None:
+    async with linked(tmp_path, lambda command: said if command[0] == b"WRONG" else echo(command)) as link:
+        commands: list[Commands] = [echoed(1), (("WRONG",),), echoed(2)]
+        first, [refused], last = await asyncio.gather(*(exchange(link, each) for each in commands))
+        assert link.is_open
+    assert (first, last) == ([b"a1", b"x"], [b"a2", b"xx"])
+    assert type(refused) is REFUSALS[said][0]
+
+
+@pytest.mark.parametrize("said", REFUSALS, ids=lambda said: said.split()[0].decode())
+async def test_a_bus_that_is_refused_says_why(tmp_path: Path, said: bytes) -> None:
+    async with linked(tmp_path, lambda command: said):
+        with pytest.raises(REFUSALS[said][1]):
+            await AsyncBus.connect(f"unix://{tmp_path / 'socket'}", source="tester")
 
 
 async def test_a_task_that_is_cancelled_takes_no_reply_of_another(tmp_path: Path) -> None:
@@ -186,7 +219,132 @@ async def test_a_reply_that_cannot_be_split_leaves_no_one_waiting(tmp_path: Path
     joint = Joint(("ECHO",), split)
     async with linked(tmp_path, lambda command: b"+OK\r\n") as link, asyncio.timeout(2):
         calls = [exchange(link, (("ECHO", what),), joint) for what in "abc"]
-        first, *others = await asyncio.gather(*calls, return_exceptions=True)
+        first, *own, bystander = await asyncio.gather(*calls, exchange(link, echoed(1)), return_exceptions=True)
         assert link.is_closed
     assert first == [b"OK"]
-    assert [type(each) for each in others] == [ValueError] * 2
+    assert [type(each) for each in own] == [ValueError] * 2
+    assert type(bystander) is redis_errors.ConnectionError
+
+
+async def test_a_reply_that_nobody_understands_is_the_error_of_its_own_task(tmp_path: Path) -> None:
+    def reply(command: list[bytes]) -> bytes | None:
+        return b"!garbage\r\n" if command[0] == b"WRONG" else echo(command)
+
+    async with linked(tmp_path, reply) as link:
+        commands: list[Commands] = [echoed(1), (("WRONG",),), echoed(2)]
+        first, own, bystander = await asyncio.gather(
+            *(exchange(link, each) for each in commands), return_exceptions=True
+        )
+        assert link.is_closed
+    assert first == [b"a1", b"x"]
+    assert type(own) is redis_errors.InvalidResponse
+    assert type(bystander) is redis_errors.ConnectionError
+
+
+async def test_what_nobody_asked_for_closes_the_connection(tmp_path: Path) -> None:
+    async with linked(tmp_path, lambda command: b"+OK\r\n+OK\r\n") as link, asyncio.timeout(2):
+        assert await link.exchange((("ECHO", "a"),)) == [b"OK"]
+        await link._lost
+        assert link.is_closed
+
+
+async def test_closing_at_once_leaves_no_one_waiting(tmp_path: Path) -> None:
+    async with linked(tmp_path, echo) as link, asyncio.timeout(2):
+        waiting = [asyncio.ensure_future(link.exchange((("SILENCE",),))) for _ in range(3)]  # two are queued
+        link.close()
+        lost = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in lost] == [redis_errors.ConnectionError] * 3
+
+
+# -- blocking ---------------------------------------------------------------------------------------------------------
+
+
+class _Silent:
+    """A connection to a server that neither reads nor replies."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._sock, self._other = socket.socketpair()
+        self._sock.settimeout(timeout)
+
+    def connect(self) -> None:
+        """Do nothing: it is open."""
+
+    def disconnect(self) -> None:
+        self._sock.close()
+        self._other.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[Link]:
+    """Return a connection on which the server is silent; after three seconds it hangs up."""
+    link = Link(_Silent(0.3))
+    link.open()
+    end = threading.Timer(3, link.hang_up)
+    end.start()
+    yield link
+    end.cancel()
+    end.join()
+    link.close()
+
+
+@pytest.fixture
+def signals() -> Iterator[list[float]]:
+    """Have this process handle a signal every 50 ms; return when it did."""
+    seen: list[float] = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(time.monotonic()))
+    stop, main = threading.Event(), threading.main_thread().ident
+    assert main is not None
+
+    def send() -> None:
+        while not stop.wait(0.05):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    yield seen
+    stop.set()
+    sending.join()
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_signals_do_not_prolong_the_wait_for_a_reply(silent: Link, signals: list[float]) -> None:
+    begun = time.monotonic()
+    with pytest.raises((TimeoutError, BlockingIOError)):
+        silent.receive()
+    assert time.monotonic() - begun > 0.29
+    assert signals
+
+
+def test_signals_do_not_prolong_the_wait_for_room_to_send(silent: Link, signals: list[float]) -> None:
+    begun = time.monotonic()
+    with pytest.raises((TimeoutError, BlockingIOError)):
+        silent.send(b"x" * 10_000_000)
+    assert time.monotonic() - begun > 0.29
+    assert signals
+
+
+def test_threads_that_handle_no_signals_wait_as_long(silent: Link) -> None:
+    found: list[Exception] = []
+
+    def wait() -> None:
+        for act in (silent.receive, lambda: silent.send(b"x" * 10_000_000)):
+            try:
+                act()
+            except Exception as error:
+                found.append(error)
+
+    begun = time.monotonic()
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    waiting.join()
+    assert [isinstance(each, TimeoutError | BlockingIOError) for each in found] == [True] * 2
+    assert time.monotonic() - begun > 0.59
+
+
+def test_who_sets_no_timeout_has_none() -> None:
+    link = Link(_Silent(None))
+    link.open()
+    threading.Timer(0.3, link.hang_up).start()
+    with pytest.raises(redis_errors.ConnectionError):
+        link.receive()
+    link.close()
