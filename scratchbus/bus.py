@@ -16,11 +16,11 @@ from scratchbus.domain.values import Duration
 from scratchbus.engine.renewal import Keeper
 from scratchbus.eventlog.foreign import ForeignEntry
 from scratchbus.eventlog.tail_readers import Feeds
-from scratchbus.late import late, once
 from scratchbus.memory.memories import Memories
 from scratchbus.page import Page
 from scratchbus.readmodel.scope import push_registry, refresh_registry
 from scratchbus.settings import Settings
+from scratchbus.telemetry.late import late, once
 
 if TYPE_CHECKING:
     from scratchbus import context as contexts

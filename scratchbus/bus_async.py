@@ -15,11 +15,11 @@ from scratchbus.engine.renewal import AsyncKeeper
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.foreign import ForeignEntry
 from scratchbus.eventlog.tail_readers import AsyncFeeds
-from scratchbus.late import late, once
 from scratchbus.memory.memories_async import AsyncMemories
 from scratchbus.page_async import AsyncPage
 from scratchbus.readmodel.scope import push_registry, refresh_registry
 from scratchbus.settings import Settings
+from scratchbus.telemetry.late import late, once
 
 if TYPE_CHECKING:
     from scratchbus import context as contexts

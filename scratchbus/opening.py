@@ -14,10 +14,10 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import ShardsMismatch
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import is_state_too_old
-from scratchbus.late import late
 from scratchbus.readmodel.queries import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
 from scratchbus.settings import load_settings, shipped
+from scratchbus.telemetry.late import late
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from scratchbus.domain.events import Erased, Event
 from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.late import late
 from scratchbus.projections.filters import Filter, keywords_of
 from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from scratchbus import timetravel

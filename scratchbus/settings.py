@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from scratchbus.domain.ownership import check_instance
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
 from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError, shown
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from scratchbus.domain import yaml_model

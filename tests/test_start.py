@@ -13,7 +13,7 @@ import pytest
 
 from scratchbus import Bus
 from scratchbus.engine.embedded.server import stop
-from scratchbus.late import late, once
+from scratchbus.telemetry.late import late, once
 
 ROOT = Path(__file__).parents[1]
 
@@ -85,7 +85,7 @@ _READING = (
 
 def test_a_late_module_is_imported_when_something_in_it_is_used():
     code = (
-        "import sys\nfrom scratchbus.late import late\n"
+        "import sys\nfrom scratchbus.telemetry.late import late\n"
         "calendars = late('calendar')\nbefore = 'calendar' in sys.modules\n"
         "first, again = calendars.monthrange, calendars.monthrange\n"
         "print(before, 'calendar' in sys.modules, first is again is sys.modules['calendar'].monthrange)"
@@ -106,7 +106,7 @@ def test_threads_import_modules_that_need_each_other_one_after_the_other(tmp_pat
     (package / "part.py").write_text("from package import more as whole\n")
     code = (
         f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
-        "from concurrent.futures import ThreadPoolExecutor\nfrom scratchbus.late import late\n"
+        "from concurrent.futures import ThreadPoolExecutor\nfrom scratchbus.telemetry.late import late\n"
         "with ThreadPoolExecutor(2) as threads:\n"
         "    print(*threads.map(lambda name: late(name).whole, ['package', 'package.part']))"
     )
@@ -155,7 +155,7 @@ def test_a_process_forked_during_an_import_can_import(tmp_path: Path):
     (tmp_path / "begun.py").write_text("import threading\nevent = threading.Event()\n")
     code = (
         f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
-        "import begun, os, signal, threading\nfrom scratchbus.late import late\n"
+        "import begun, os, signal, threading\nfrom scratchbus.telemetry.late import late\n"
         "thread = threading.Thread(target=lambda: late('slow').value)\nthread.start()\nbegun.event.wait()\n"
         "if child := os.fork():\n    print('code', os.waitpid(child, 0)[1])\n    thread.join()\n"
         "else:\n    signal.alarm(5)\n    os._exit(late('slow').value != 'there')\n"

@@ -20,7 +20,7 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@cache  # once, since whoever calls `main` more often has garbage of their own
+@cache  # only once: a process that calls `main` repeatedly makes garbage that should be collected
 def keep_all() -> None:
     """Let later searches leave alone what there is when a command has opened its bus."""
     gc.freeze()

@@ -31,7 +31,7 @@ from scratchbus.errors import (
     PositionLost,
     ScratchbusError,
 )
-from scratchbus.late import import_all
+from scratchbus.telemetry.late import import_all
 from scratchbus.telemetry.terminal import escaped, visible
 
 PASSING: tuple[type[ScratchbusError], ...] = (

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
 from scratchbus.errors import InvalidField, InvalidId, InvalidInput, InvalidName, InvalidSource, InvalidTTL, shown
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     import ulid

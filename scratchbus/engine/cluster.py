@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.routing import Address, Failover, Learning, Sending, is_lost
 from scratchbus.engine.slots import hash_tag, slot_of
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors

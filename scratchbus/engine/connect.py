@@ -20,7 +20,7 @@ from scratchbus.engine.sentinel import Sentinels
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.engine.urls import SCHEMES, Makers, makers, read_hosts, without_password
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from redis import backoff, retry

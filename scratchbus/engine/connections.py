@@ -20,7 +20,7 @@ from scratchbus.errors import (
     EngineUnreachable,
     ScratchbusError,
 )
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from redis import _parsers as parsers

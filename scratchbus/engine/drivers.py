@@ -24,8 +24,8 @@ from scratchbus.engine.routing import Address, Conversation, Sending, Topology, 
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Abandoned, Call, Interrupted, Joint, Pause, Queued, Request, Wrote
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
-from scratchbus.late import late
 from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors

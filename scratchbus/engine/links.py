@@ -16,7 +16,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import HUNG_UP, Connection, reply_reader
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
@@ -102,6 +102,6 @@ def _let_kernel_time(found: socket.socket, timeout: float) -> None:
 def _may_handle_signals() -> bool:
     """Return whether this thread is the one that handles signals.
 
-    After each signal Python goes on waiting, and the kernel begins to time anew.
+    After a signal, Python restarts the interrupted call, and with it the kernel's timeout.
     """
     return threading.get_ident() == threading.main_thread().ident

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, pack, reply_reader
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Joint
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scratchbus.engine.steps import Queued, Step
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     import asyncio

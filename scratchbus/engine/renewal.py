@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scratchbus.engine.steps import Step
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:

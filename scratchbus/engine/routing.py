@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from scratchbus.engine.connections import Commands, is_broken, translate
 from scratchbus.engine.patience import PATIENCE, READ_TRIES, backoff
 from scratchbus.engine.steps import Call, Interrupted, Joint, Pause, Request
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors

@@ -23,7 +23,7 @@ from inspect import Parameter, signature
 from typing import Annotated, Any, ClassVar, Generic, ParamSpec, TypeVar, get_type_hints
 
 from scratchbus.errors import EngineError, shown
-from scratchbus.late import once
+from scratchbus.telemetry.late import once
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,7 +47,7 @@ _FOLDER = files(__package__.partition(".")[0])
 class Script(Generic[P]):
     """A Lua script, called with named keys and arguments; returns the command that runs it.
 
-    It is sent by its digest, and in full if the engine does not have it. A script that only reads is sent as read-only,
+    It is sent by its digest, or in full if the engine does not have it. A script that only reads is sent as read-only,
     so that users who may only read can run it. They may not send it in full; other users load it, when they connect and
     when a script of theirs is missing.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scratchbus.engine.routing import Address, Failover, Learning, Sending
 from scratchbus.errors import EngineMisconfigured
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from scratchbus.engine.connections import AsyncConnection, Connection
 from scratchbus.engine.routing import Address
 from scratchbus.errors import InvalidURL
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from redis import connection as blocking

@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     import asyncio

@@ -92,7 +92,7 @@ def is_state_too_old(log: Log) -> Step[bool]:
             yield from read_unchecked(log.keys(shard))
         except StateTooOld:
             return True
-        except (LogError, EngineForbidden):  # whoever reads is told
+        except (LogError, EngineForbidden):  # reads will report it
             continue
     return False
 

@@ -27,8 +27,8 @@ from scratchbus.errors import PositionLost
 from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.late import late
 from scratchbus.projections.table import IN_PLACE
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     import ulid

@@ -18,7 +18,7 @@ from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
 from scratchbus.eventlog.tail import Feed, LogEntry
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from scratchbus.domain.memories import Session
 from scratchbus.domain.observation import Observation
-from scratchbus.late import late
 from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from scratchbus.commands import sessions, tasks

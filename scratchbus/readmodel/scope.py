@@ -25,11 +25,11 @@ from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.eventlog.writes import Op, Write
-from scratchbus.late import late, once
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.notebooks import Notebooks
 from scratchbus.readmodel.queries import Freshness, read_head
 from scratchbus.settings import Settings
+from scratchbus.telemetry.late import late, once
 
 if TYPE_CHECKING:
     from scratchbus.domain import registry_yaml

@@ -56,7 +56,7 @@ class DeliveryState:
     @property
     def event(self) -> Event:
         """The event."""
-        return self.item.event  # type: ignore[return-value]  # what is none is not handed out
+        return self.item.event  # type: ignore[return-value]  # poison is never handed out
 
     @property
     def position(self) -> Position:

@@ -1,1 +1,1 @@
-"""Counters and logs of this process."""
+"""What this process keeps of itself: counters, logs, and the modules it imports on first use."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scratchbus.engine.connections import HUNG_UP, UNREAD, pack, reply_reader
 from scratchbus.engine.embedded.socket import check_peer, check_place
 from scratchbus.errors import EngineUnreachable
-from scratchbus.late import late
+from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
