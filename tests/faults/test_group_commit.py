@@ -200,6 +200,7 @@ async def test_an_engine_that_is_killed_loses_nothing_acknowledged(
         assert len(marks(other)) == len(added) == 600
 
 
+@pytest.mark.alone
 async def test_waiting_for_replicas_holds_no_one_up(shared_server: Server, bus_name: str) -> None:
     async with opened(shared_server.url, bus_name):
         settings: dict[str, Any] = {"ack": "replica", "replicas": 1, "socket_timeout": 2.0}  # replicas get half of that
@@ -215,6 +216,7 @@ async def test_waiting_for_replicas_holds_no_one_up(shared_server: Server, bus_n
     assert len({each.event_id for each in refused}) == 10
 
 
+@pytest.mark.alone
 async def test_an_engine_that_hangs_is_unreachable_for_all_at_once(
     new_server: Callable[..., Server], bus_name: str
 ) -> None:
